@@ -1,0 +1,50 @@
+use units::{BlockRange, HomeBlock, InodeNumber};
+
+/// An upper bound of the metadata blocks that a handle may change: what it reserves in the log.
+/// Whoever writes a number writes the sum that led to it beside it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Credits(pub u32);
+
+impl std::ops::Add for Credits {
+    type Output = Credits;
+    fn add(self, other: Credits) -> Credits {
+        Credits(self.0 + other.0)
+    }
+}
+impl std::ops::Mul<u32> for Credits {
+    type Output = Credits;
+    fn mul(self, count: u32) -> Credits {
+        Credits(self.0 * count)
+    }
+}
+
+/// What the bytes outside an update's range are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// What the block's home holds (or newer versions in cache and log).
+    Home,
+    /// Zeros: the block was allocated, or turned from unwritten to written, by this very change. What the
+    /// disk held before must never show.
+    Zero,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    Metadata,
+    Data,
+}
+
+/// A write of file data within one block.
+#[derive(Clone, Copy, Debug)]
+pub struct FileUpdate<'a> {
+    pub inode: InodeNumber,
+    pub home: HomeBlock,
+    pub range: BlockRange,
+    /// `range.len()` bytes.
+    pub bytes: &'a [u8],
+    pub base: Base,
+    /// Length in bytes of the whole write request that this is a part of: what the write threshold looks at.
+    pub request: u64,
+    /// Whether the request continues where the file's last one ended (for adaptive journaling).
+    pub sequential: bool,
+}

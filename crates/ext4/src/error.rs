@@ -1,0 +1,57 @@
+use engine::EngineError;
+use units::{HomeBlock, InodeNumber};
+
+/// What can go wrong with a volume. [`Error::errno`] is what a caller of a system call sees.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A structure on the disk contradicts itself or its checksum.
+    #[error("{what} is damaged: {why}; run e2fsck")]
+    Corrupt { what: String, why: String },
+    /// An operation that POSIX forbids; the errno says which rule.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    Refused(i32),
+}
+
+impl Error {
+    pub fn corrupt_inode(inode: InodeNumber, why: impl Into<String>) -> Error {
+        Error::Corrupt { what: inode.to_string(), why: why.into() }
+    }
+    pub fn corrupt_block(what: &str, at: HomeBlock, why: impl Into<String>) -> Error {
+        Error::Corrupt { what: format!("{what} in {at}"), why: why.into() }
+    }
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Engine(EngineError::ReadOnly) => errno::EROFS,
+            Error::Engine(_) => errno::EIO,
+            Error::Corrupt { .. } => errno::EUCLEAN,
+            Error::Refused(code) => *code,
+        }
+    }
+}
+
+/// The Linux error numbers that this floor answers (x86 and ARM agree on all of them).
+pub mod errno {
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EIO: i32 = 5;
+    pub const E2BIG: i32 = 7;
+    pub const EBUSY: i32 = 16;
+    pub const EEXIST: i32 = 17;
+    pub const EXDEV: i32 = 18;
+    pub const ENOTDIR: i32 = 20;
+    pub const EISDIR: i32 = 21;
+    pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const ENOSPC: i32 = 28;
+    pub const EROFS: i32 = 30;
+    pub const EMLINK: i32 = 31;
+    pub const ERANGE: i32 = 34;
+    pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOTEMPTY: i32 = 39;
+    pub const ENODATA: i32 = 61;
+    pub const EOPNOTSUPP: i32 = 95;
+    pub const EUCLEAN: i32 = 117;
+    pub const ENXIO: i32 = 6;
+}

@@ -1,0 +1,23 @@
+use runtime::sync::RwLock;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{InodeNumber, TransactionId};
+
+/// An inode in memory. There is at most one per number; whoever holds the `Rc` sees every change.
+///
+/// Lock order: directories before files, ancestors before descendants, else lower numbers first; the lock
+/// before a handle. Functions that doors call take the lock; those below expect it held.
+pub struct Inode {
+    pub number: InodeNumber,
+    /// Write: whoever changes the inode, its content or its mapping. Read: whoever only looks.
+    pub lock: Rc<RwLock>,
+    /// Never borrowed across an await.
+    pub fields: RefCell<format::ext4::Inode>,
+    /// The transaction of the latest change of anything that fsync promises, and of what fdatasync promises.
+    pub last_change: Cell<TransactionId>,
+    pub last_data_change: Cell<TransactionId>,
+    /// Descriptors that doors hold open. An inode without links is freed when this and `lookups` are zero.
+    pub opens: Cell<u64>,
+    /// References that the kernel holds (FUSE lookup count).
+    pub lookups: Cell<u64>,
+}

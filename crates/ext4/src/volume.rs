@@ -1,0 +1,2 @@
+//! An open volume.
+pub struct Volume {}

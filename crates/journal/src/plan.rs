@@ -1,0 +1,69 @@
+//! Plans are data: what is written where, in what order and why. The engine carries them out; the barrier
+//! kind decides what each barrier costs; tests read them, cut them at every place, and ask what survives.
+
+use device::Buffer;
+use std::rc::Rc;
+use units::{HomeBlock, LogBlock};
+
+/// Why everything before must be durable before anything after. How is the barrier kind's business.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barrier {
+    /// Data home before the commit that makes it reachable (ordered, and what bypasses the log).
+    DataBeforeCommit,
+    /// The transaction's log blocks before its commit block. Not needed when a checksum over the whole
+    /// transaction is verified while scanning.
+    LogBeforeCommit,
+    /// The commit block before anyone is told that the transaction is durable.
+    CommitBeforeReply,
+    /// Home copies before the log tail moves past the records they came from.
+    HomeBeforeLogTail,
+    /// The journal superblock's new tail before its old log blocks are written again.
+    TailBeforeReuse,
+}
+
+/// What a written block is, for `stats`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BlockKind {
+    Descriptor,
+    Multiwrite,
+    Regular,
+    Revoke,
+    Commit,
+    JournalSuperblock,
+    HomeData,
+    HomeMetadata,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Address {
+    Home(HomeBlock),
+    Log(LogBlock),
+}
+
+/// Consecutive blocks, written as one request where the disk allows it.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub at: Address,
+    pub blocks: Vec<(BlockKind, Rc<Buffer>)>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Write(Write),
+    Barrier(Barrier),
+}
+
+/// Writes between two barriers may reach the disk in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    pub fn write(&mut self, at: Address, blocks: Vec<(BlockKind, Rc<Buffer>)>) {
+        self.steps.push(Step::Write(Write { at, blocks }));
+    }
+    pub fn barrier(&mut self, reason: Barrier) {
+        self.steps.push(Step::Barrier(reason));
+    }
+}

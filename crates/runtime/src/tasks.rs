@@ -1,0 +1,74 @@
+//! The task table: futures, their wakers, and the queue of those that can go on.
+
+use device::LocalFuture;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+type Queue = Arc<Mutex<VecDeque<usize>>>;
+
+/// `Waker` must be `Send`, hence the (never contended) lock; everything else stays on one thread.
+struct TaskWaker {
+    slot: usize,
+    ready: Queue,
+}
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready.lock().unwrap().push_back(self.slot);
+    }
+}
+
+struct Slot {
+    /// `None` while the task is being polled, and when the slot is free.
+    future: Option<LocalFuture<()>>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+pub struct Tasks {
+    ready: Queue,
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<usize>>,
+}
+
+impl Tasks {
+    pub fn spawn(&self, future: LocalFuture<()>) {
+        let slot = match self.free.borrow_mut().pop() {
+            Some(slot) => {
+                self.slots.borrow_mut()[slot].future = Some(future);
+                slot
+            }
+            None => {
+                let mut slots = self.slots.borrow_mut();
+                let slot = slots.len();
+                let waker = Waker::from(Arc::new(TaskWaker { slot, ready: self.ready.clone() }));
+                slots.push(Slot { future: Some(future), waker });
+                slot
+            }
+        };
+        self.ready.lock().unwrap().push_back(slot);
+    }
+
+    pub fn ready_count(&self) -> usize {
+        self.ready.lock().unwrap().len()
+    }
+
+    /// Polls the ready task at place `pick` of the queue. A wake-up of a task that has ended since, or of its
+    /// slot's next tenant, is harmless: a future may be polled at any time.
+    pub fn poll_one(&self, pick: usize) {
+        let Some(slot) = self.ready.lock().unwrap().remove(pick) else { return };
+        let (future, waker) = {
+            let entry = &mut self.slots.borrow_mut()[slot];
+            (entry.future.take(), entry.waker.clone())
+        };
+        let Some(mut future) = future else { return };
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(()) => self.free.borrow_mut().push(slot),
+            Poll::Pending => self.slots.borrow_mut()[slot].future = Some(future),
+        }
+    }
+}

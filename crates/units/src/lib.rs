@@ -1,0 +1,13 @@
+//! Numbers that cannot be mixed up. A home address and a log address are both integers; confusing them
+//! destroys data, so each has a type and nothing converts silently.
+#![forbid(unsafe_code)]
+
+mod block;
+mod number;
+mod time;
+mod transaction;
+
+pub use block::{BlockRange, BlockSize};
+pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock};
+pub use time::{Instant, Timestamp};
+pub use transaction::TransactionId;
