@@ -1,0 +1,45 @@
+use std::fmt;
+use std::process::ExitCode;
+
+/// What was wrong, with what, and what to do about it. The program prints it and exits non-zero.
+#[derive(Debug)]
+pub struct CliError {
+    problem: String,
+    remedy: Option<String>,
+    code: u8,
+}
+
+/// The exit code of everything that has none of its own. clap exits with 2 on a wrong command line.
+const FAILURE: u8 = 1;
+
+impl CliError {
+    pub fn new(problem: impl Into<String>) -> CliError {
+        CliError { problem: problem.into(), remedy: None, code: FAILURE }
+    }
+    /// Something the operating system refused: `subject` names what it was about ("open disk.img").
+    pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
+        CliError::new(format!("{subject}: {error}"))
+    }
+    /// Adds what the reader can do: a sentence that begins with a verb.
+    pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
+        CliError { remedy: Some(remedy.into()), ..self }
+    }
+    pub fn with_code(self, code: u8) -> CliError {
+        assert_ne!(code, 0, "an error never exits with success");
+        CliError { code, ..self }
+    }
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n  {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+impl std::error::Error for CliError {}

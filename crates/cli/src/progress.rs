@@ -1,0 +1,26 @@
+//! One line on a terminal that tells how far long work is. Silent when standard error is not a terminal.
+
+use std::io::{IsTerminal, Write};
+
+pub struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    pub fn new() -> Progress {
+        Progress { shown: std::io::stderr().is_terminal() }
+    }
+    pub fn show(&self, text: impl std::fmt::Display) {
+        if self.shown {
+            eprint!("\r\x1b[K{text}");
+            // A progress line that cannot be shown harms nobody.
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.show("");
+    }
+}

@@ -1,0 +1,49 @@
+//! Text tables: the first column to the left, the others to the right, two spaces between.
+
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new<const N: usize>(head: [&str; N]) -> Table {
+        Table { head: head.map(String::from).to_vec(), rows: Vec::new() }
+    }
+    /// A row with as many cells as the head.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        assert_eq!(N, self.head.len(), "a row has the columns of the head");
+        self.rows.push(cells.to_vec());
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = |column: usize| {
+            let cells = std::iter::once(&self.head).chain(&self.rows);
+            cells.map(|row| row[column].chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                match column {
+                    0 => line += &format!("{cell:<0$}", widths[0]),
+                    _ => line += &format!("  {cell:>0$}", widths[column]),
+                }
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = super::Table::new(["mode", "syncs/s"]);
+        table.row(["ordered".into(), "9".into()]);
+        table.row(["wasteless".into(), "12345".into()]);
+        assert_eq!(table.to_string(), "mode       syncs/s\nordered          9\nwasteless    12345\n");
+    }
+}
