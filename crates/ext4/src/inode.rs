@@ -20,4 +20,5 @@ pub struct Inode {
     pub opens: Cell<u64>,
     /// References that the kernel holds (FUSE lookup count).
     pub lookups: Cell<u64>,
+    pub mapping_cache: crate::MappingCache,
 }

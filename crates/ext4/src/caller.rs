@@ -1,0 +1,11 @@
+/// On whose behalf an operation runs, as the door knows it. The kernel has checked permissions
+/// (`default_permissions`); what is left to this floor is ownership and the clearing of set-id bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Caller {
+    pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+}
