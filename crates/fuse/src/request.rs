@@ -1,0 +1,326 @@
+//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `Malformed`, never a panic.
+
+use crate::abi::*;
+use zerocopy::FromBytes;
+
+/// A request as it arrived, with all its bytes.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub header: InHeader,
+    body: Vec<u8>,
+    /// Where names and data begin, when the transport keeps them apart from the fixed structure (io_uring).
+    payload_at: Option<usize>,
+}
+
+/// The request does not hold what its operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+#[derive(Debug)]
+pub enum Operation<'a> {
+    Init(InitIn),
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        lookups: u64,
+    },
+    BatchForget(Vec<ForgetOne>),
+    Getattr,
+    Statx(StatxIn),
+    Setattr(SetattrIn),
+    Readlink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    Mknod {
+        arguments: MknodIn,
+        name: &'a [u8],
+    },
+    Mkdir {
+        arguments: MkdirIn,
+        name: &'a [u8],
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    Rmdir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
+    /// The request's node is the directory that gets the name.
+    Link {
+        node: u64,
+        name: &'a [u8],
+    },
+    Open(OpenIn),
+    Read(ReadIn),
+    Write {
+        arguments: WriteIn,
+        data: &'a [u8],
+    },
+    Statfs,
+    Release(ReleaseIn),
+    Fsync(FsyncIn),
+    Setxattr {
+        arguments: SetxattrIn,
+        name: &'a [u8],
+        value: &'a [u8],
+    },
+    Getxattr {
+        size: u32,
+        name: &'a [u8],
+    },
+    Listxattr {
+        size: u32,
+    },
+    Removexattr {
+        name: &'a [u8],
+    },
+    Flush,
+    Opendir,
+    Readdir(ReadIn),
+    Readdirplus(ReadIn),
+    Releasedir(ReleaseIn),
+    Fsyncdir(FsyncIn),
+    Create {
+        arguments: CreateIn,
+        name: &'a [u8],
+    },
+    Tmpfile(CreateIn),
+    Interrupt {
+        unique: u64,
+    },
+    Bmap(BmapIn),
+    Destroy,
+    Syncfs,
+    Ioctl {
+        arguments: IoctlIn,
+        input: &'a [u8],
+    },
+    Fallocate(FallocateIn),
+    Lseek(LseekIn),
+    /// An operation that this door does not know, or leaves to the kernel (ACCESS, COPY_FILE_RANGE).
+    Other,
+}
+
+impl Request {
+    /// `message`: all that one read(2) of `/dev/fuse` gave.
+    pub fn from_message(message: &[u8]) -> Result<Request, Malformed> {
+        let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Malformed)?;
+        if header.len as usize != message.len() {
+            return Err(Malformed);
+        }
+        let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
+        let body = body.len().checked_sub(extensions).map(|end| &body[..end]).ok_or(Malformed)?;
+        Ok(Request { header, body: body.to_vec(), payload_at: None })
+    }
+
+    /// From the parts that a ring entry keeps: the fixed structure and the payload.
+    pub fn from_parts(header: InHeader, fixed: &[u8], payload: &[u8]) -> Result<Request, Malformed> {
+        let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
+        let payload = payload.len().checked_sub(extensions).map(|end| &payload[..end]).ok_or(Malformed)?;
+        let mut body = Vec::with_capacity(fixed.len() + payload.len());
+        body.extend_from_slice(fixed);
+        body.extend_from_slice(payload);
+        Ok(Request { header, body, payload_at: Some(fixed.len()) })
+    }
+
+    /// Whether the kernel waits for an answer.
+    pub fn wants_answer(&self) -> bool {
+        !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
+    }
+
+    pub fn operation(&self) -> Result<Operation<'_>, Malformed> {
+        let mut body = Body::of(self);
+        Ok(match self.header.opcode {
+            opcode::INIT => Operation::Init(body.fixed_padded()?),
+            opcode::LOOKUP => Operation::Lookup { name: body.payload().name()? },
+            opcode::FORGET => Operation::Forget { lookups: body.fixed::<ForgetIn>()?.nlookup },
+            opcode::BATCH_FORGET => Operation::BatchForget(body.forgets()?),
+            opcode::GETATTR => Operation::Getattr,
+            opcode::STATX => Operation::Statx(body.fixed()?),
+            opcode::SETATTR => Operation::Setattr(body.fixed()?),
+            opcode::READLINK => Operation::Readlink,
+            opcode::SYMLINK => {
+                let names = body.payload();
+                Operation::Symlink { name: names.name()?, target: names.name()? }
+            }
+            opcode::MKNOD => Operation::Mknod { arguments: body.fixed()?, name: body.name()? },
+            opcode::MKDIR => Operation::Mkdir { arguments: body.fixed()?, name: body.name()? },
+            opcode::UNLINK => Operation::Unlink { name: body.payload().name()? },
+            opcode::RMDIR => Operation::Rmdir { name: body.payload().name()? },
+            opcode::RENAME => {
+                let new_parent = body.fixed::<RenameIn>()?.newdir;
+                Operation::Rename { name: body.name()?, new_parent, new_name: body.name()?, flags: 0 }
+            }
+            opcode::RENAME2 => {
+                let Rename2In { newdir, flags, .. } = body.fixed()?;
+                Operation::Rename { name: body.name()?, new_parent: newdir, new_name: body.name()?, flags }
+            }
+            opcode::LINK => Operation::Link { node: body.fixed::<LinkIn>()?.oldnodeid, name: body.name()? },
+            opcode::OPEN => Operation::Open(body.fixed()?),
+            opcode::READ => Operation::Read(body.fixed()?),
+            opcode::WRITE => {
+                let arguments: WriteIn = body.fixed()?;
+                Operation::Write { arguments, data: body.bytes(arguments.size)? }
+            }
+            opcode::STATFS => Operation::Statfs,
+            opcode::RELEASE => Operation::Release(body.fixed()?),
+            opcode::FSYNC => Operation::Fsync(body.fixed()?),
+            opcode::SETXATTR => {
+                let arguments: SetxattrIn = body.fixed()?;
+                Operation::Setxattr { arguments, name: body.name()?, value: body.bytes(arguments.size)? }
+            }
+            opcode::GETXATTR => {
+                Operation::Getxattr { size: body.fixed::<GetxattrIn>()?.size, name: body.name()? }
+            }
+            opcode::LISTXATTR => Operation::Listxattr { size: body.fixed::<GetxattrIn>()?.size },
+            opcode::REMOVEXATTR => Operation::Removexattr { name: body.payload().name()? },
+            opcode::FLUSH => Operation::Flush,
+            opcode::OPENDIR => Operation::Opendir,
+            opcode::READDIR => Operation::Readdir(body.fixed()?),
+            opcode::READDIRPLUS => Operation::Readdirplus(body.fixed()?),
+            opcode::RELEASEDIR => Operation::Releasedir(body.fixed()?),
+            opcode::FSYNCDIR => Operation::Fsyncdir(body.fixed()?),
+            opcode::CREATE => Operation::Create { arguments: body.fixed()?, name: body.name()? },
+            // A name follows, but it means nothing: the file has none.
+            opcode::TMPFILE => Operation::Tmpfile(body.fixed()?),
+            opcode::INTERRUPT => Operation::Interrupt { unique: body.fixed::<InterruptIn>()?.unique },
+            opcode::BMAP => Operation::Bmap(body.fixed()?),
+            opcode::DESTROY => Operation::Destroy,
+            opcode::SYNCFS => Operation::Syncfs,
+            opcode::IOCTL => {
+                let arguments: IoctlIn = body.fixed()?;
+                Operation::Ioctl { arguments, input: body.bytes(arguments.in_size)? }
+            }
+            opcode::FALLOCATE => Operation::Fallocate(body.fixed()?),
+            opcode::LSEEK => Operation::Lseek(body.fixed()?),
+            _ => Operation::Other,
+        })
+    }
+}
+
+/// What is left of a request's body while it is taken apart.
+struct Body<'a> {
+    bytes: &'a [u8],
+    /// Present when the fixed structure, and nothing else, stands in `bytes`.
+    payload: Option<&'a [u8]>,
+}
+
+impl<'a> Body<'a> {
+    fn of(request: &'a Request) -> Body<'a> {
+        match request.payload_at {
+            None => Body { bytes: &request.body, payload: None },
+            Some(at) => Body { bytes: &request.body[..at], payload: Some(&request.body[at..]) },
+        }
+    }
+    /// For operations without a fixed structure.
+    fn payload(&mut self) -> &mut Body<'a> {
+        if let Some(payload) = self.payload.take() {
+            self.bytes = payload;
+        }
+        self
+    }
+    fn fixed<T: FromBytes>(&mut self) -> Result<T, Malformed> {
+        let (value, rest) = T::read_from_prefix(self.bytes).map_err(|_| Malformed)?;
+        self.bytes = self.payload.take().unwrap_or(rest);
+        Ok(value)
+    }
+    /// Like `fixed`, but older kernels send a shorter structure: what is missing is zero.
+    fn fixed_padded(&mut self) -> Result<InitIn, Malformed> {
+        let mut whole = [0; size_of::<InitIn>()];
+        let given = self.bytes.len().min(whole.len());
+        whole[..given].copy_from_slice(&self.bytes[..given]);
+        if given < 16 { Err(Malformed) } else { InitIn::read_from_bytes(&whole).map_err(|_| Malformed) }
+    }
+    /// A name that ends with a zero byte.
+    fn name(&mut self) -> Result<&'a [u8], Malformed> {
+        let end = self.bytes.iter().position(|&byte| byte == 0).ok_or(Malformed)?;
+        let (name, rest) = self.bytes.split_at(end);
+        self.bytes = &rest[1..];
+        if name.is_empty() { Err(Malformed) } else { Ok(name) }
+    }
+    fn bytes(&mut self, count: u32) -> Result<&'a [u8], Malformed> {
+        let (bytes, rest) = self.bytes.split_at_checked(count as usize).ok_or(Malformed)?;
+        self.bytes = rest;
+        Ok(bytes)
+    }
+    fn forgets(&mut self) -> Result<Vec<ForgetOne>, Malformed> {
+        let count = self.fixed::<BatchForgetIn>()?.count as usize;
+        if count > self.bytes.len() / size_of::<ForgetOne>() {
+            return Err(Malformed);
+        }
+        (0..count).map(|_| self.fixed()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    fn message(opcode: u32, body: &[u8]) -> Vec<u8> {
+        let header = InHeader { len: (40 + body.len()) as u32, opcode, nodeid: 1, ..Default::default() };
+        [header.as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn every_cut_of_every_request_is_malformed_or_understood_but_never_a_panic() {
+        let body: Vec<u8> = (0..200u8).map(|byte| byte.wrapping_mul(37)).collect();
+        for opcode in 0..70 {
+            for length in 0..body.len() {
+                let request = Request::from_message(&message(opcode, &body[..length])).unwrap();
+                let _ = request.operation();
+                let parts =
+                    Request::from_parts(request.header, &body[..length.min(128)], &body[..length]).unwrap();
+                let _ = parts.operation();
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_shorter_than_it_says_is_malformed() {
+        let arguments = WriteIn { size: 4, ..Default::default() };
+        let whole = [arguments.as_bytes(), b"abcd"].concat();
+        let request = Request::from_message(&message(opcode::WRITE, &whole)).unwrap();
+        assert!(matches!(request.operation(), Ok(Operation::Write { data: b"abcd", .. })));
+        let request = Request::from_message(&message(opcode::WRITE, &whole[..43])).unwrap();
+        assert_eq!(request.operation().unwrap_err(), Malformed);
+    }
+
+    #[test]
+    fn both_transports_give_the_same_operation() {
+        let rename = Rename2In { newdir: 9, flags: 1, padding: 0 };
+        let classic = [rename.as_bytes(), b"old\0new\0"].concat();
+        let classic = Request::from_message(&message(opcode::RENAME2, &classic)).unwrap();
+        let mut fixed = [0; 128];
+        fixed[..16].copy_from_slice(rename.as_bytes());
+        let ring = Request::from_parts(classic.header, &fixed, b"old\0new\0").unwrap();
+        for request in [classic, ring] {
+            let Ok(Operation::Rename { name, new_parent, new_name, flags }) = request.operation() else {
+                panic!("{request:?}")
+            };
+            assert_eq!((name, new_parent, new_name, flags), (&b"old"[..], 9, &b"new"[..], 1));
+        }
+        let header = InHeader { opcode: opcode::LOOKUP, ..Default::default() };
+        let lookup = Request::from_parts(header, &[0; 128], b"name\0").unwrap();
+        assert!(matches!(lookup.operation(), Ok(Operation::Lookup { name: b"name" })));
+    }
+
+    #[test]
+    fn extensions_at_the_end_are_not_taken_for_names_or_data() {
+        let mut bytes = message(opcode::UNLINK, b"name\0\0\0\0extended");
+        bytes[36] = 1; // total_extlen
+        let request = Request::from_message(&bytes).unwrap();
+        assert!(matches!(request.operation(), Ok(Operation::Unlink { name: b"name" })));
+        bytes[36] = 100;
+        assert_eq!(Request::from_message(&bytes).unwrap_err(), Malformed);
+    }
+}
