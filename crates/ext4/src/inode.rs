@@ -21,4 +21,25 @@ pub struct Inode {
     /// References that the kernel holds (FUSE lookup count).
     pub lookups: Cell<u64>,
     pub mapping_cache: crate::MappingCache,
+    /// The access time in memory is newer than the one in the table.
+    pub access_is_newer: Cell<bool>,
+}
+
+impl Inode {
+    /// The type bits of the mode (`S_IFMT`).
+    pub fn kind(&self) -> u16 {
+        self.fields.borrow().mode & 0xf000
+    }
+    pub fn is_directory(&self) -> bool {
+        self.kind() == 0x4000
+    }
+    pub fn is_regular(&self) -> bool {
+        self.kind() == 0x8000
+    }
+    pub fn is_symlink(&self) -> bool {
+        self.kind() == 0xa000
+    }
+    pub fn has_flag(&self, flag: u32) -> bool {
+        self.fields.borrow().flags & flag != 0
+    }
 }

@@ -1,18 +1,26 @@
 //! Files and directories over journaled blocks: an ext4 volume.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod caller;
+mod credits;
 mod error;
 mod file;
 mod inode;
+mod inode_table;
 mod mapping;
+mod orphan;
 mod volume;
 
+pub use allocate::{Purpose, Request, Run};
 pub use caller::Caller;
-pub use error::Error;
+pub use error::{Error, errno};
 pub use file::{
     Attributes, Content, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, WriteFlags, Written,
 };
 pub use inode::Inode;
+pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
-pub use volume::Volume;
+pub use volume::{Access, OpenParts, Statfs, Volume, VolumeOptions};
+
+pub type Result<T> = std::result::Result<T, Error>;

@@ -45,3 +45,13 @@ pub mod flags {
     pub const EA_INODE: u32 = 0x20_0000;
     pub const INLINE_DATA: u32 = 0x1000_0000;
 }
+
+impl Inode {
+    /// An empty extent root in `block`, and the flag that says so.
+    pub fn make_extent_root(&mut self) {
+        self.flags |= flags::EXTENTS;
+        // Magic, no entries, room for (60 - 12) / 12 = 4, depth 0, generation 0.
+        self.block = vec![0; 60];
+        self.block[..6].copy_from_slice(&[0x0a, 0xf3, 0, 0, 4, 0]);
+    }
+}

@@ -1,5 +1,10 @@
 //! The ext4 on-disk format (kernel: `Documentation/filesystems/ext4/`). Little-endian throughout.
 
+pub mod checksum;
+pub mod features;
 pub mod inode;
+pub mod superblock;
 
+pub use features::{Feature, FeatureWord, Features, feature};
 pub use inode::Inode;
+pub use superblock::{Superblock, SuperblockError};

@@ -1,2 +1,0 @@
-//! An open volume.
-pub struct Volume {}

@@ -1,0 +1,168 @@
+//! The feature bits of ext4 by name, and what we do with each.
+
+/// Which of the three words of the superblock a feature is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeatureWord {
+    /// Harmless to whoever does not know it.
+    Compatible,
+    /// Whoever does not know it must not touch the volume.
+    Incompatible,
+    /// Whoever does not know it must not write.
+    ReadOnlyCompatible,
+}
+
+/// One bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feature {
+    pub word: FeatureWord,
+    pub bit: u32,
+}
+
+/// What we do with a volume that has a feature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// Read, written, kept right.
+    Full,
+    /// No duty follows from it for us, or none that we break by leaving it alone.
+    Ignored,
+    /// The volume can be read but not written.
+    ReadOnly,
+    /// The volume is refused.
+    Refused,
+}
+
+/// A row of the table of all known features.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureRow {
+    pub feature: Feature,
+    /// As `mke2fs -O` and `dumpe2fs` call it.
+    pub name: &'static str,
+    pub support: Support,
+    /// What it means, in a few words.
+    pub meaning: &'static str,
+}
+
+macro_rules! features {
+    ($($constant:ident $word:ident $bit:literal $name:literal $support:ident $meaning:literal;)*) => {
+        /// Every known feature.
+        pub mod feature {
+            use super::{Feature, FeatureWord};
+            $(pub const $constant: Feature = Feature { word: FeatureWord::$word, bit: $bit };)*
+        }
+        pub const FEATURES: &[FeatureRow] = &[
+            $(FeatureRow { feature: feature::$constant, name: $name, support: Support::$support, meaning: $meaning },)*
+        ];
+    };
+}
+
+features! {
+    DIR_PREALLOC Compatible 0x1 "dir_prealloc" Ignored "directories may preallocate blocks; nobody does";
+    IMAGIC_INODES Compatible 0x2 "imagic_inodes" Ignored "AFS magic inodes";
+    HAS_JOURNAL Compatible 0x4 "has_journal" Full "a journal: hidden inode or own device";
+    EXT_ATTR Compatible 0x8 "ext_attr" Full "extended attributes";
+    RESIZE_INODE Compatible 0x10 "resize_inode" Ignored "blocks kept for growing the descriptor table; left alone";
+    DIR_INDEX Compatible 0x20 "dir_index" Full "directories with a hash tree";
+    LAZY_BG Compatible 0x40 "lazy_bg" Ignored "never finished";
+    EXCLUDE_INODE Compatible 0x80 "exclude_inode" Ignored "never finished";
+    EXCLUDE_BITMAP Compatible 0x100 "exclude_bitmap" Ignored "never finished";
+    SPARSE_SUPER2 Compatible 0x200 "sparse_super2" Full "two superblock copies, in the groups the superblock names";
+    FAST_COMMIT Compatible 0x400 "fast_commit" Ignored "an area for fast commits in the journal; unused by us";
+    STABLE_INODES Compatible 0x800 "stable_inodes" Ignored "inode numbers and uuid must not change; we change neither";
+    ORPHAN_FILE Compatible 0x1000 "orphan_file" Full "orphans in a file besides the list";
+
+    COMPRESSION Incompatible 0x1 "compression" Refused "compressed files";
+    FILETYPE Incompatible 0x2 "filetype" Full "directory entries tell the file type";
+    RECOVER Incompatible 0x4 "needs_recovery" Full "the journal must be replayed first";
+    JOURNAL_DEV Incompatible 0x8 "journal_dev" Refused "an external journal, not a volume";
+    META_BG Incompatible 0x10 "meta_bg" Full "descriptors spread over the groups they describe";
+    EXTENTS Incompatible 0x40 "extent" Full "files mapped by extents";
+    SIXTY_FOUR_BIT Incompatible 0x80 "64bit" Full "48-bit block numbers";
+    MMP Incompatible 0x100 "mmp" Refused "guard against mounting twice, which needs a heartbeat on the disk";
+    FLEX_BG Incompatible 0x200 "flex_bg" Full "bitmaps and inode tables anywhere";
+    EA_INODE Incompatible 0x400 "ea_inode" Refused "large attribute values in inodes of their own";
+    DIRDATA Incompatible 0x1000 "dirdata" Refused "data in directory entries";
+    CSUM_SEED Incompatible 0x2000 "metadata_csum_seed" Full "checksum seed kept in the superblock";
+    LARGEDIR Incompatible 0x4000 "large_dir" Refused "directories over 2 GiB and with trees of three levels";
+    INLINE_DATA Incompatible 0x8000 "inline_data" Refused "small files within their inode";
+    ENCRYPT Incompatible 0x1_0000 "encrypt" Refused "encrypted files";
+    CASEFOLD Incompatible 0x2_0000 "casefold" Refused "directories that ignore case";
+
+    SPARSE_SUPER ReadOnlyCompatible 0x1 "sparse_super" Full "superblock copies only in groups 0, 1 and powers of 3, 5 and 7";
+    LARGE_FILE ReadOnlyCompatible 0x2 "large_file" Full "files of 2 GiB and more";
+    BTREE_DIR ReadOnlyCompatible 0x4 "btree_dir" ReadOnly "never finished";
+    HUGE_FILE ReadOnlyCompatible 0x8 "huge_file" Full "files of 2 TiB and more";
+    GDT_CSUM ReadOnlyCompatible 0x10 "uninit_bg" Full "descriptors with CRC-16; groups not yet initialised";
+    DIR_NLINK ReadOnlyCompatible 0x20 "dir_nlink" Full "more than 65,000 subdirectories";
+    EXTRA_ISIZE ReadOnlyCompatible 0x40 "extra_isize" Full "inodes with room beyond 128 bytes";
+    HAS_SNAPSHOT ReadOnlyCompatible 0x80 "has_snapshot" ReadOnly "never finished";
+    QUOTA ReadOnlyCompatible 0x100 "quota" ReadOnly "quota files that each change must update";
+    BIGALLOC ReadOnlyCompatible 0x200 "bigalloc" Refused "allocation in clusters of blocks";
+    METADATA_CSUM ReadOnlyCompatible 0x400 "metadata_csum" Full "CRC-32C in every metadata structure";
+    REPLICA ReadOnlyCompatible 0x800 "replica" ReadOnly "never finished";
+    READONLY ReadOnlyCompatible 0x1000 "read-only" ReadOnly "must not be written";
+    PROJECT ReadOnlyCompatible 0x2000 "project" ReadOnly "project quotas";
+    SHARED_BLOCKS ReadOnlyCompatible 0x4000 "shared_blocks" ReadOnly "files share blocks";
+    VERITY ReadOnlyCompatible 0x8000 "verity" ReadOnly "files under Merkle trees";
+    ORPHAN_PRESENT ReadOnlyCompatible 0x1_0000 "orphan_present" Full "the orphan file may hold orphans";
+}
+
+/// The three feature words of a superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Features {
+    pub compatible: u32,
+    pub incompatible: u32,
+    pub read_only_compatible: u32,
+}
+
+impl Features {
+    pub fn word(&self, word: FeatureWord) -> u32 {
+        match word {
+            FeatureWord::Compatible => self.compatible,
+            FeatureWord::Incompatible => self.incompatible,
+            FeatureWord::ReadOnlyCompatible => self.read_only_compatible,
+        }
+    }
+    fn word_mut(&mut self, word: FeatureWord) -> &mut u32 {
+        match word {
+            FeatureWord::Compatible => &mut self.compatible,
+            FeatureWord::Incompatible => &mut self.incompatible,
+            FeatureWord::ReadOnlyCompatible => &mut self.read_only_compatible,
+        }
+    }
+    pub fn has(&self, feature: Feature) -> bool {
+        self.word(feature.word) & feature.bit != 0
+    }
+    pub fn set(&mut self, feature: Feature) {
+        *self.word_mut(feature.word) |= feature.bit;
+    }
+    pub fn clear(&mut self, feature: Feature) {
+        *self.word_mut(feature.word) &= !feature.bit;
+    }
+
+    /// Why the volume cannot be opened at all: names of features, by name or as `incompat 0x40000`.
+    pub fn refused(&self) -> Vec<String> {
+        self.named(|row| row.support == Support::Refused, &[FeatureWord::Incompatible])
+    }
+    /// Why the volume cannot be written: names of features.
+    pub fn read_only(&self) -> Vec<String> {
+        self.named(|row| row.support == Support::ReadOnly, &[FeatureWord::ReadOnlyCompatible])
+    }
+
+    /// The features set that `wanted` picks, and the unknown bits of `words`.
+    fn named(&self, wanted: impl Fn(&FeatureRow) -> bool, words: &[FeatureWord]) -> Vec<String> {
+        let known = FEATURES.iter().filter(|row| self.has(row.feature) && wanted(row));
+        let mut names: Vec<String> = known.map(|row| row.name.to_string()).collect();
+        for &word in words {
+            let known = FEATURES.iter().filter(|row| row.feature.word == word);
+            let unknown = self.word(word) & !known.fold(0, |bits, row| bits | row.feature.bit);
+            names.extend((0..32).map(|bit| 1 << bit).filter(|bit| unknown & bit != 0).map(|bit: u32| {
+                match word {
+                    FeatureWord::Compatible => format!("FEATURE_C{}", bit.trailing_zeros()),
+                    FeatureWord::Incompatible => format!("FEATURE_I{}", bit.trailing_zeros()),
+                    FeatureWord::ReadOnlyCompatible => format!("FEATURE_R{}", bit.trailing_zeros()),
+                }
+            }));
+        }
+        names
+    }
+}
