@@ -9,6 +9,7 @@ mod file;
 mod inode;
 mod inode_table;
 mod mapping;
+mod namespace;
 mod orphan;
 mod volume;
 
@@ -21,6 +22,7 @@ pub use file::{
 pub use inode::Inode;
 pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
+pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use volume::{Access, OpenParts, Statfs, Volume, VolumeOptions};
 
 pub type Result<T> = std::result::Result<T, Error>;

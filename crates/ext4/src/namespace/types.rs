@@ -1,0 +1,43 @@
+use units::{InodeNumber, TransactionId};
+
+/// The result of a change, and the transaction that holds it.
+#[derive(Clone, Debug)]
+pub struct Stamped<T> {
+    pub value: T,
+    pub transaction: TransactionId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileType {
+    Unknown,
+    Regular,
+    Directory,
+    CharacterDevice,
+    BlockDevice,
+    Fifo,
+    Socket,
+    Symlink,
+}
+
+/// What `renameat2` does when the new name is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// The old holder of the name loses it.
+    Replace,
+    /// EEXIST.
+    NoReplace,
+    /// The two names swap what they stand for.
+    Exchange,
+    /// As `Replace`, and a character device 0:0 takes the old name (overlay file systems).
+    Whiteout,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirectoryEntry {
+    pub inode: InodeNumber,
+    pub file_type: FileType,
+    /// 1 to 255 bytes, without `/` and NUL.
+    pub name: Vec<u8>,
+    /// What the next [`crate::Volume::readdir`] is given to go on after this entry. Below 2^63.
+    pub cookie: u64,
+}
