@@ -2,3 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod ext4;
+pub mod jbd2;

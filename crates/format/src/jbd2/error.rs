@@ -1,0 +1,14 @@
+use units::LogBlock;
+
+/// What is wrong with a journal block. Positions are added by whoever knows them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FormatError {
+    #[error("journal superblock: {0}")]
+    Superblock(String),
+    #[error("the journal needs features that okeanos does not know: {0}")]
+    UnknownFeatures(String),
+    #[error("external journal: {0}")]
+    External(String),
+    #[error("{at}: {what}: {why}")]
+    Block { at: LogBlock, what: &'static str, why: String },
+}

@@ -1,0 +1,170 @@
+//! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing (home it goes).
+//!
+//! One small file per mode. Metadata is always logged as regular blocks and asks no policy.
+//! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own.
+
+mod journal;
+mod ordered;
+mod selective;
+mod sequence;
+mod wasteless;
+mod writeback;
+
+pub use sequence::UpdateSequence;
+
+use std::fmt;
+use std::str::FromStr;
+use units::{BlockRange, BlockSize};
+
+/// The `data=` option of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DataMode {
+    Writeback,
+    Ordered,
+    Journal,
+    Wasteless,
+    Selective,
+}
+
+/// Requests shorter than this many bytes count as small (selective mode; paper: the page size).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WriteThreshold(pub u64);
+
+/// An update of one block of file data, as policies see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Update {
+    /// The bytes of the block that change. Not empty.
+    pub range: BlockRange,
+    pub block_size: BlockSize,
+    /// Bytes of the whole write request that this is a part of.
+    pub request: u64,
+    /// Whether the request continues where the file's last one ended.
+    pub sequential: bool,
+    /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
+    pub sequence: UpdateSequence,
+}
+
+impl Update {
+    pub fn is_whole_block(&self) -> bool {
+        self.range == self.block_size.whole()
+    }
+}
+
+/// What becomes of an update.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// The changed bytes go to a multiwrite block of the log.
+    LogBytes,
+    /// The whole block, as it is when the transaction is locked, goes to the log as a regular block.
+    LogBlock,
+    /// The block is not logged; it goes home before the transaction commits.
+    HomeBeforeCommit,
+    /// The block is not logged; it goes home when write-back pleases.
+    HomeWhenever,
+}
+
+impl Decision {
+    pub fn is_logged(self) -> bool {
+        matches!(self, Decision::LogBytes | Decision::LogBlock)
+    }
+}
+
+pub trait Policy {
+    fn mode(&self) -> DataMode;
+    fn decide(&self, update: &Update) -> Decision;
+}
+
+impl DataMode {
+    pub const ALL: [DataMode; 5] =
+        [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            DataMode::Writeback => "writeback",
+            DataMode::Ordered => "ordered",
+            DataMode::Journal => "journal",
+            DataMode::Wasteless => "wasteless",
+            DataMode::Selective => "selective",
+        }
+    }
+
+    /// Whether the log may hold multiwrite blocks and needs the incompatible feature bit.
+    pub fn is_extended(self) -> bool {
+        matches!(self, DataMode::Wasteless | DataMode::Selective)
+    }
+
+    /// The policy of this mode. Only selective looks at `threshold`.
+    pub fn policy(self, threshold: WriteThreshold) -> Box<dyn Policy> {
+        match self {
+            DataMode::Writeback => Box::new(writeback::Writeback),
+            DataMode::Ordered => Box::new(ordered::Ordered),
+            DataMode::Journal => Box::new(journal::Journal),
+            DataMode::Wasteless => Box::new(wasteless::Wasteless),
+            DataMode::Selective => Box::new(selective::Selective { threshold }),
+        }
+    }
+}
+
+impl fmt::Display for DataMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective")]
+pub struct UnknownMode(pub String);
+
+impl FromStr for DataMode {
+    type Err = UnknownMode;
+    fn from_str(name: &str) -> Result<DataMode, UnknownMode> {
+        let found = DataMode::ALL.into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| UnknownMode(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::TransactionId;
+
+    const THRESHOLD: WriteThreshold = WriteThreshold(4096);
+
+    fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
+        Update { range, block_size: BlockSize::new(4096).unwrap(), request, sequential: false, sequence }
+    }
+
+    fn decisions(mode: DataMode, sequence: UpdateSequence) -> [Decision; 3] {
+        let policy = mode.policy(THRESHOLD);
+        let (partial, whole) = (BlockRange::new(100, 228), BlockRange::new(0, 4096));
+        [
+            policy.decide(&update(partial, 128, sequence)),
+            policy.decide(&update(partial, 8192, sequence)),
+            policy.decide(&update(whole, 8192, sequence)),
+        ]
+    }
+
+    #[test]
+    fn each_mode_decides_as_its_page_says() {
+        use Decision::*;
+        let last = TransactionId(7);
+        let new = UpdateSequence::None;
+        assert_eq!(decisions(DataMode::Writeback, new), [HomeWhenever; 3]);
+        assert_eq!(decisions(DataMode::Ordered, new), [HomeBeforeCommit; 3]);
+        assert_eq!(decisions(DataMode::Journal, new), [LogBlock; 3]);
+        assert_eq!(decisions(DataMode::Wasteless, new), [LogBytes, LogBytes, LogBlock]);
+        assert_eq!(decisions(DataMode::Selective, new), [LogBytes, HomeBeforeCommit, HomeBeforeCommit]);
+        let journalled = UpdateSequence::Journalled { last };
+        assert_eq!(decisions(DataMode::Selective, journalled), [LogBytes, LogBytes, LogBlock]);
+        let bypassed = UpdateSequence::Bypassed { last };
+        assert_eq!(decisions(DataMode::Selective, bypassed), [HomeBeforeCommit; 3]);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for mode in DataMode::ALL {
+            assert_eq!(mode.name().parse(), Ok(mode));
+        }
+        assert!("adaptive".parse::<DataMode>().unwrap_err().to_string().contains("adaptive"));
+    }
+}

@@ -1,0 +1,69 @@
+use super::Decision;
+use units::TransactionId;
+
+/// Where a block stands in its update sequence (paper, section 2.4). Kept per cached block; dropped only when
+/// [`UpdateSequence::current`] says so, or when the block is freed (its records are then revoked).
+///
+/// Once an update is in the log, replay would overwrite whatever reached home past the log; once one has
+/// bypassed, replay of a later fragment is harmless only when the metadata is home too. So the first decides.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum UpdateSequence {
+    /// The next update is the first.
+    #[default]
+    None,
+    /// Updates are in the log, the last one in transaction `last`.
+    Journalled { last: TransactionId },
+    /// Updates went home past the log, the last one before transaction `last` committed.
+    Bypassed { last: TransactionId },
+}
+
+impl UpdateSequence {
+    /// The state to decide by: `None` if the sequence has ended. It has iff the block is `clean` (its latest
+    /// content is durable at home) and the first transaction of the log **on disk**, `log_tail`, is after the last update's.
+    #[must_use]
+    pub fn current(self, clean: bool, log_tail: TransactionId) -> UpdateSequence {
+        match self {
+            UpdateSequence::Journalled { last } | UpdateSequence::Bypassed { last }
+                if !(clean && log_tail.is_after(last)) =>
+            {
+                self
+            }
+            _ => UpdateSequence::None,
+        }
+    }
+
+    /// The state after `decision` was taken for an update in `transaction`. `self` is the current state.
+    #[must_use]
+    pub fn after(self, decision: Decision, transaction: TransactionId) -> UpdateSequence {
+        if decision.is_logged() {
+            UpdateSequence::Journalled { last: transaction }
+        } else {
+            UpdateSequence::Bypassed { last: transaction }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_ends_only_when_home_is_clean_and_its_records_left_the_log() {
+        let last = TransactionId(u32::MAX); // the wrap must not matter
+        for state in [UpdateSequence::Journalled { last }, UpdateSequence::Bypassed { last }] {
+            assert_eq!(state.current(false, last.next()), state);
+            assert_eq!(state.current(true, last), state);
+            assert_eq!(state.current(true, last.previous()), state);
+            assert_eq!(state.current(true, last.next()), UpdateSequence::None);
+        }
+    }
+
+    #[test]
+    fn each_update_prolongs_the_sequence() {
+        let (first, second) = (TransactionId(1), TransactionId(2));
+        let state = UpdateSequence::None.after(Decision::LogBytes, first).after(Decision::LogBlock, second);
+        assert_eq!(state, UpdateSequence::Journalled { last: second });
+        let state = UpdateSequence::None.after(Decision::HomeBeforeCommit, first);
+        assert_eq!(state, UpdateSequence::Bypassed { last: first });
+    }
+}
