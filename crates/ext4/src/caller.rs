@@ -4,8 +4,11 @@
 pub struct Caller {
     pub uid: u32,
     pub gid: u32,
+    /// Permission bits that a new file does not get, unless its directory's default access control list decides
+    /// (`Volume::inherit_acl`). Zero for whatever makes no files.
+    pub umask: u16,
 }
 
 impl Caller {
-    pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+    pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 }

@@ -37,6 +37,7 @@ pub mod errno {
     pub const ENOENT: i32 = 2;
     pub const EIO: i32 = 5;
     pub const E2BIG: i32 = 7;
+    pub const EACCES: i32 = 13;
     pub const EBUSY: i32 = 16;
     pub const EEXIST: i32 = 17;
     pub const EXDEV: i32 = 18;

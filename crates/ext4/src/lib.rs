@@ -12,6 +12,7 @@ mod mapping;
 mod namespace;
 mod orphan;
 mod volume;
+mod xattr;
 
 pub use allocate::{Purpose, Request, Run};
 pub use caller::Caller;
@@ -24,5 +25,6 @@ pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use volume::{Access, OpenParts, Statfs, Volume, VolumeOptions};
+pub use xattr::{Existence, SetXattr};
 
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,9 +1,11 @@
 //! The ext4 on-disk format (kernel: `Documentation/filesystems/ext4/`). Little-endian throughout.
 
+pub mod acl;
 pub mod checksum;
 pub mod features;
 pub mod inode;
 pub mod superblock;
+pub mod xattr;
 
 pub use features::{Feature, FeatureWord, Features, feature};
 pub use inode::Inode;

@@ -1,0 +1,110 @@
+//! Access control lists: set by hand, inherited, and following chmod. (Kernel: `fs/posix_acl.c`.)
+
+use crate::error::errno;
+use crate::xattr::SetXattr;
+use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
+use crate::xattr::stored::Stored;
+use crate::{Error, Inode, Result, Volume};
+use engine::{Credits, Handle};
+use format::ext4::acl::{Acl, AclError};
+
+const PERMISSIONS: u16 = 0o777;
+const SET_GROUP: u16 = 0o2000;
+const ACCESS: Name = Name { index: ACL_ACCESS, rest: b"" };
+const DEFAULT: Name = Name { index: ACL_DEFAULT, rest: b"" };
+
+impl Volume {
+    /// Gives a new inode the permissions that its directory wants: those of the directory's default list,
+    /// restricted to the inode's mode, or without one the mode less `umask`. The inode's mode is what its maker
+    /// asked for; afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the caller
+    /// undoes what it made. Credits: [`Volume::credits_inherit_acl`].
+    pub async fn inherit_acl(
+        &self,
+        handle: &mut Handle,
+        parent: &Inode,
+        inode: &Inode,
+        umask: u16,
+    ) -> Result<()> {
+        if inode.is_symlink() {
+            return Ok(());
+        }
+        let of_parent = self.stored_xattrs(parent).await?;
+        let Some(value) = of_parent.get(DEFAULT) else {
+            inode.fields.borrow_mut().mode &= !(umask & PERMISSIONS);
+            return self.store(handle, inode).await;
+        };
+        let default = self.acl_of(parent, value)?;
+        let mut access = default.clone();
+        let asked = inode.fields.borrow().mode;
+        access.restrict_to_mode(asked);
+        let (permissions, says_all) = access.mode();
+        inode.fields.borrow_mut().mode = asked & !PERMISSIONS | permissions;
+        let (before, room) = (self.stored_xattrs(inode).await?, self.xattr_room(inode));
+        let mut after = before.clone();
+        if !says_all {
+            after.set(ACCESS, &access.to_disk(), room)?;
+        }
+        if inode.is_directory() {
+            after.set(DEFAULT, &default.to_disk(), room)?;
+        }
+        self.store_xattrs(handle, inode, &before, &after).await
+    }
+    pub fn credits_inherit_acl(&self) -> Credits {
+        self.credits_xattr()
+    }
+
+    /// After chmod: makes the access list say what the inode's new mode says, if there is a list. The caller
+    /// holds the inode's lock and stores the inode. Credits: [`Volume::credits_xattr`].
+    pub async fn chmod_acl(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        let before = self.stored_xattrs(inode).await?;
+        let Some(value) = before.get(ACCESS) else { return Ok(()) };
+        let mut access = self.acl_of(inode, value)?;
+        access.set_mode(inode.fields.borrow().mode);
+        let mut after = before.clone();
+        // The list keeps its length, so it fits where it was.
+        after.set(ACCESS, &access.to_disk(), self.xattr_room(inode))?;
+        self.store_xattrs(handle, inode, &before, &after).await
+    }
+
+    /// Puts a list that setxattr(2) passes into `after`; the answer is the inode's new mode, if it changes. A list that
+    /// the mode bits can say is not stored.
+    pub(super) fn set_acl(
+        &self,
+        inode: &Inode,
+        name: Name,
+        set: SetXattr<'_>,
+        after: &mut Stored,
+    ) -> Result<Option<u16>> {
+        let Some(acl) = Acl::from_call(set.value).map_err(refusal)? else {
+            after.remove(name);
+            return Ok(None);
+        };
+        let room = self.xattr_room(inode);
+        if name == DEFAULT {
+            if !inode.is_directory() {
+                return Err(Error::Refused(errno::EACCES));
+            }
+            after.set(DEFAULT, &acl.to_disk(), room)?;
+            return Ok(None);
+        }
+        let (permissions, says_all) = acl.mode();
+        match says_all {
+            true => after.remove(ACCESS),
+            false => after.set(ACCESS, &acl.to_disk(), room)?,
+        }
+        let kept = if set.clear_set_group { !(PERMISSIONS | SET_GROUP) } else { !PERMISSIONS };
+        Ok(Some(inode.fields.borrow().mode & kept | permissions))
+    }
+
+    pub(super) fn acl_of(&self, inode: &Inode, value: &[u8]) -> Result<Acl> {
+        let damaged = |error| Error::corrupt_inode(inode.number, format!("its access control list: {error}"));
+        Acl::from_disk(value).map_err(damaged)
+    }
+}
+
+fn refusal(error: AclError) -> Error {
+    Error::Refused(match error {
+        AclError::Version => errno::EOPNOTSUPP,
+        AclError::Length | AclError::Rules => errno::EINVAL,
+    })
+}

@@ -1,0 +1,165 @@
+//! Extended attributes and access control lists: what doors call.
+//!
+//! Every function that takes no handle takes the inode's lock itself and starts its own handle.
+
+mod access_control;
+mod names;
+mod stored;
+
+use crate::error::errno;
+use crate::{Caller, Error, Inode, Result, Volume};
+use format::ext4::inode::flags;
+use names::{ACL_ACCESS, ACL_DEFAULT, Name, TRUSTED, USER};
+use std::rc::Rc;
+use stored::Stored;
+use units::TransactionId;
+
+/// Whether the attribute may or must be there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Existence {
+    #[default]
+    Any,
+    /// XATTR_CREATE: EEXIST if it is there.
+    New,
+    /// XATTR_REPLACE: ENODATA if it is not there.
+    Old,
+}
+
+/// An attribute to be set.
+#[derive(Clone, Copy, Debug)]
+pub struct SetXattr<'a> {
+    /// With its prefix, such as `user.colour`.
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+    pub existence: Existence,
+    /// An access control list that is set takes the set-group-id bit away (`FUSE_SETXATTR_ACL_KILL_SGID`).
+    pub clear_set_group: bool,
+}
+
+impl Volume {
+    /// The value of an attribute. ENODATA when there is none.
+    pub async fn get_xattr(self: &Rc<Self>, inode: &Rc<Inode>, name: &[u8]) -> Result<Vec<u8>> {
+        let name = Name::parse(name)?;
+        let _lock = inode.lock.read().await;
+        let stored = self.stored_xattrs(inode).await?;
+        let value = stored.get(name).ok_or(Error::Refused(errno::ENODATA))?;
+        match name.index {
+            ACL_ACCESS | ACL_DEFAULT => Ok(self.acl_of(inode, value)?.to_call()),
+            _ => Ok(value.to_vec()),
+        }
+    }
+
+    /// All names that `caller` may see, each with a zero byte behind it. `trusted.` is for root.
+    pub async fn list_xattrs(self: &Rc<Self>, inode: &Rc<Inode>, caller: &Caller) -> Result<Vec<u8>> {
+        let _lock = inode.lock.read().await;
+        let stored = self.stored_xattrs(inode).await?;
+        let visible = stored.all().filter(|attribute| attribute.index != TRUSTED || caller.uid == 0);
+        let mut list = Vec::new();
+        for name in visible.filter_map(names::full_name) {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        Ok(list)
+    }
+
+    /// ENOSPC when it fits neither in the inode nor in its attribute block.
+    pub async fn set_xattr(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        set: SetXattr<'_>,
+    ) -> Result<TransactionId> {
+        let name = Name::parse(set.name)?;
+        may_change(inode, caller, name)?;
+        let _lock = inode.lock.write().await;
+        let before = self.stored_xattrs(inode).await?;
+        match (set.existence, before.get(name)) {
+            (Existence::New, Some(_)) => return Err(Error::Refused(errno::EEXIST)),
+            (Existence::Old, None) => return Err(Error::Refused(errno::ENODATA)),
+            _ => {}
+        }
+        let mut after = before.clone();
+        let mut mode = None;
+        match name.index {
+            ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
+            _ => after.set(name, set.value, self.xattr_room(inode))?,
+        }
+        self.change_xattrs(inode, &before, &after, mode).await
+    }
+
+    /// ENODATA when there is none, unless it is an access control list.
+    pub async fn remove_xattr(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        name: &[u8],
+    ) -> Result<TransactionId> {
+        let name = Name::parse(name)?;
+        may_change(inode, caller, name)?;
+        let _lock = inode.lock.write().await;
+        let before = self.stored_xattrs(inode).await?;
+        if before.get(name).is_none() {
+            return match name.index {
+                ACL_ACCESS | ACL_DEFAULT => Ok(inode.last_change.get()),
+                _ => Err(Error::Refused(errno::ENODATA)),
+            };
+        }
+        let mut after = before.clone();
+        after.remove(name);
+        self.change_xattrs(inode, &before, &after, None).await
+    }
+
+    /// Removes the file capabilities, as every write by somebody without privilege must. The caller holds the
+    /// inode's lock. Credits: [`Volume::credits_xattr`].
+    pub async fn clear_capabilities(&self, handle: &mut engine::Handle, inode: &Inode) -> Result<()> {
+        let name = Name { index: names::SECURITY, rest: b"capability" };
+        let before = self.stored_xattrs(inode).await?;
+        if before.get(name).is_none() {
+            return Ok(());
+        }
+        let mut after = before.clone();
+        after.remove(name);
+        self.store_xattrs(handle, inode, &before, &after).await
+    }
+
+    /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when a commit
+    /// set blocks free.
+    async fn change_xattrs(
+        &self,
+        inode: &Inode,
+        before: &Stored,
+        after: &Stored,
+        mode: Option<u16>,
+    ) -> Result<TransactionId> {
+        for attempt in 0.. {
+            let mut handle = self.engine().start(self.credits_xattr()).await?;
+            let old_mode = inode.fields.borrow().mode;
+            if let Some(mode) = mode {
+                inode.fields.borrow_mut().mode = mode;
+            }
+            let stored = self.store_xattrs(&mut handle, inode, before, after).await;
+            if stored.is_err() {
+                inode.fields.borrow_mut().mode = old_mode;
+            }
+            let transaction = handle.stop();
+            match stored {
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                result => return result.map(|()| transaction),
+            }
+        }
+        unreachable!("retry_allocation ends the attempts")
+    }
+}
+
+/// The rules of xattr(7) that depend on file type, flags and caller.
+fn may_change(inode: &Inode, caller: &Caller, name: Name) -> Result<()> {
+    if inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) {
+        return Err(Error::Refused(errno::EPERM));
+    }
+    match name.index {
+        USER if !inode.is_regular() && !inode.is_directory() => Err(Error::Refused(errno::EPERM)),
+        TRUSTED if caller.uid != 0 => Err(Error::Refused(errno::EPERM)),
+        ACL_ACCESS | ACL_DEFAULT if inode.is_symlink() => Err(Error::Refused(errno::EOPNOTSUPP)),
+        _ => Ok(()),
+    }
+}

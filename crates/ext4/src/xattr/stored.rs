@@ -1,0 +1,244 @@
+//! Where an inode's attributes are stored: as many as fit in the inode, the others in one block.
+
+use crate::error::errno;
+use crate::xattr::names::Name;
+use crate::{Error, Inode, Purpose, Request, Result, Volume};
+use engine::{Block, Contents, Credits, Handle};
+use format::ext4::feature;
+use format::ext4::xattr::{self, Attribute, XattrBlock};
+use units::{FileBlock, HomeBlock};
+
+/// All attributes of an inode, by place.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stored {
+    area: Vec<Attribute>,
+    block: Vec<Attribute>,
+}
+
+/// The sizes that limit what can be stored, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// 0 in inodes without an area.
+    pub area: usize,
+    pub block: usize,
+}
+
+impl Stored {
+    pub fn get(&self, name: Name) -> Option<&[u8]> {
+        self.all().find(|attribute| name.is_of(attribute)).map(|attribute| attribute.value.as_slice())
+    }
+    pub fn all(&self) -> impl Iterator<Item = &Attribute> {
+        self.area.iter().chain(&self.block)
+    }
+    pub fn remove(&mut self, name: Name) {
+        self.area.retain(|attribute| !name.is_of(attribute));
+        self.block.retain(|attribute| !name.is_of(attribute));
+    }
+    /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in neither; nothing
+    /// has changed then.
+    pub fn set(&mut self, name: Name, value: &[u8], room: Room) -> Result<()> {
+        let attribute = Attribute { index: name.index, name: name.rest.to_vec(), value: value.to_vec() };
+        let mut others = self.clone();
+        others.remove(name);
+        let mut changed = others.clone();
+        changed.area.push(attribute.clone());
+        if xattr::serialize_area(&changed.area, room.area).is_none() {
+            changed = others;
+            changed.block.push(attribute);
+            let block = XattrBlock { references: 1, attributes: changed.block.clone() };
+            xattr::serialize_block(&block, room.block).ok_or(Error::Refused(errno::ENOSPC))?;
+        }
+        *self = changed;
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// [`Volume::store_xattrs`]: inode + block changed or new + shared block left + one allocated, one freed.
+    pub fn credits_xattr(&self) -> Credits {
+        self.credits_inode() + Credits(1 + 1) + self.credits_allocate(1) + self.credits_free(1, 1)
+    }
+
+    pub(crate) fn xattr_room(&self, inode: &Inode) -> Room {
+        let fields = inode.fields.borrow();
+        // The kernel uses the area only where the inode says how long its fields are.
+        let area = if fields.extra_size == 0 { 0 } else { fields.xattr_area.len() };
+        Room { area, block: self.block_size().bytes() }
+    }
+
+    /// Reads all attributes. The caller holds the inode's lock.
+    pub(crate) async fn stored_xattrs(&self, inode: &Inode) -> Result<Stored> {
+        let (area, at) = {
+            let fields = inode.fields.borrow();
+            let area = match fields.extra_size {
+                0 => Vec::new(),
+                _ => xattr::parse_area(&fields.xattr_area).map_err(|error| {
+                    Error::corrupt_inode(inode.number, format!("its extended attributes: {error}"))
+                })?,
+            };
+            (area, fields.xattr_block)
+        };
+        let block = match at {
+            HomeBlock(0) => Vec::new(),
+            _ => parse(&self.xattr_block(at).await?)?.attributes,
+        };
+        let stored = Stored { area, block };
+        let twice = |attribute: &Attribute| stored.block.iter().any(|other| same_name(attribute, other));
+        if stored.area.iter().any(twice) {
+            return Err(Error::corrupt_inode(inode.number, "an extended attribute stands there twice"));
+        }
+        Ok(stored)
+    }
+
+    /// Makes `after` the inode's attributes, and stores the inode with its time of change. `before` is what
+    /// [`Volume::stored_xattrs`] gave. ENOSPC: no block is free; nothing has changed. Credits:
+    /// [`Volume::credits_xattr`].
+    pub(crate) async fn store_xattrs(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        before: &Stored,
+        after: &Stored,
+    ) -> Result<()> {
+        if before.block != after.block {
+            self.store_block(handle, inode, &after.block).await?;
+        }
+        if before.area != after.area {
+            let length = inode.fields.borrow().xattr_area.len();
+            let area = xattr::serialize_area(&after.area, length).expect("Stored::set made sure it fits");
+            inode.fields.borrow_mut().xattr_area = area;
+        }
+        self.note_change(inode);
+        self.store(handle, inode).await
+    }
+
+    /// Gives up the inode's attribute block, which other inodes may share: before the inode is freed. The
+    /// caller stores the inode. Credits: [`Volume::credits_drop_xattrs`].
+    pub async fn drop_xattrs(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        let at = inode.fields.borrow().xattr_block;
+        if at == HomeBlock(0) {
+            return Ok(());
+        }
+        let block = self.xattr_block(at).await?;
+        self.leave_block(handle, &block).await?;
+        let mut fields = inode.fields.borrow_mut();
+        fields.xattr_block = HomeBlock(0);
+        fields.sectors = fields.sectors.saturating_sub(self.sectors_per_block());
+        Ok(())
+    }
+    /// [`Volume::drop_xattrs`]: a shared block, or the freeing of one.
+    pub fn credits_drop_xattrs(&self) -> Credits {
+        Credits(1) + self.credits_free(1, 1)
+    }
+
+    async fn store_block(&self, handle: &mut Handle, inode: &Inode, attributes: &[Attribute]) -> Result<()> {
+        if attributes.is_empty() {
+            return self.drop_xattrs(handle, inode).await;
+        }
+        let at = inode.fields.borrow().xattr_block;
+        let old = match at {
+            HomeBlock(0) => None,
+            _ => Some(self.xattr_block(at).await?),
+        };
+        if let Some(block) = &old
+            && parse(block)?.references == 1
+        {
+            self.fill_block(handle, block, attributes);
+            return Ok(());
+        }
+        // None yet, or one that others share: they keep theirs.
+        let run = self.allocate_xattr_block(handle, inode).await?;
+        let new = handle.create(run);
+        self.fill_block(handle, &new, attributes);
+        match old {
+            Some(block) => self.leave_block(handle, &block).await?,
+            None => inode.fields.borrow_mut().sectors += self.sectors_per_block(),
+        }
+        inode.fields.borrow_mut().xattr_block = run;
+        Ok(())
+    }
+
+    async fn allocate_xattr_block(&self, handle: &mut Handle, inode: &Inode) -> Result<HomeBlock> {
+        // Without the feature, e2fsck takes the block's number in the inode for damage.
+        if !self.has(feature::EXT_ATTR) {
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        let request = Request {
+            inode,
+            goal: None,
+            count: 1,
+            at: FileBlock(0),
+            purpose: Purpose::Metadata,
+            use_reserve: false,
+        };
+        Ok(self.allocate_blocks(handle, request).await?.start)
+    }
+
+    /// One inode less refers to the block; the last one frees it.
+    async fn leave_block(&self, handle: &mut Handle, block: &Block) -> Result<()> {
+        let references = parse(block)?.references;
+        if references == 1 {
+            return self.free_blocks(handle, block.number(), 1, Contents::Metadata).await;
+        }
+        let seed = self.checksum_seed();
+        handle.change(block, self.block_size().whole(), |bytes| {
+            xattr::set_references(bytes, references - 1);
+            set_checksum(seed, block.number(), bytes);
+        });
+        Ok(())
+    }
+
+    fn fill_block(&self, handle: &mut Handle, block: &Block, attributes: &[Attribute]) {
+        let content = XattrBlock { references: 1, attributes: attributes.to_vec() };
+        let content = xattr::serialize_block(&content, self.block_size().bytes());
+        let content = content.expect("Stored::set made sure it fits");
+        let seed = self.checksum_seed();
+        handle.change(block, self.block_size().whole(), |bytes| {
+            bytes.copy_from_slice(&content);
+            set_checksum(seed, block.number(), bytes);
+        });
+    }
+
+    /// The attribute block, checked.
+    async fn xattr_block(&self, at: HomeBlock) -> Result<Block> {
+        if !self.block_is_usable(at, 1) {
+            return Err(Error::corrupt_block(
+                "an extended attribute block",
+                at,
+                "no file may own this block",
+            ));
+        }
+        let block = self.engine().metadata(at).await?;
+        if !block.is_verified() {
+            parse(&block)?;
+            let wrong = |seed| !xattr::block_checksum_is_right(seed, at, &block.bytes());
+            if self.checksum_seed().is_some_and(wrong) {
+                return Err(corrupt(at, "its checksum is wrong"));
+            }
+            block.set_verified();
+        }
+        Ok(block)
+    }
+
+    fn sectors_per_block(&self) -> u64 {
+        self.block_size().bytes() as u64 / 512
+    }
+}
+
+fn parse(block: &Block) -> Result<XattrBlock> {
+    xattr::parse_block(&block.bytes()).map_err(|error| corrupt(block.number(), &error.to_string()))
+}
+
+fn corrupt(at: HomeBlock, why: &str) -> Error {
+    Error::corrupt_block("an extended attribute block", at, why)
+}
+
+fn set_checksum(seed: Option<u32>, at: HomeBlock, bytes: &mut [u8]) {
+    if let Some(seed) = seed {
+        xattr::set_block_checksum(seed, at, bytes);
+    }
+}
+
+fn same_name(one: &Attribute, other: &Attribute) -> bool {
+    one.index == other.index && one.name == other.name
+}
