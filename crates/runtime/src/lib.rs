@@ -1,7 +1,18 @@
 //! Tasks on one thread, in virtual time (seeded, deterministic) or in real time over one io_uring.
+//! Unsafe code is in `ring` alone.
+#![deny(unsafe_code)]
 
+mod channel;
+mod random;
+mod real_world;
+#[allow(unsafe_code)]
+mod ring;
 pub mod sync;
 mod tasks;
+mod timers;
 mod virtual_world;
 
-pub use virtual_world::VirtualWorld;
+pub use channel::{Either, Receiver, Sender, join_all, oneshot, race, spawn_with_result, yield_now};
+pub use real_world::RealWorld;
+pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};
+pub use virtual_world::{Deadlock, VirtualWorld};

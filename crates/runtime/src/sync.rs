@@ -9,26 +9,61 @@ use std::task::{Poll, Waker};
 /// A condition that changes: waiters look again whenever [`Event::notify`] is called.
 #[derive(Default)]
 pub struct Event {
-    waiters: RefCell<Vec<Waker>>,
+    waiters: RefCell<Vec<Option<Waker>>>,
+    /// How often the list was emptied: tells a waiter whether its place in it is still its own.
+    round: Cell<u64>,
 }
 
 impl Event {
     /// Wakes all that wait now.
     pub fn notify(&self) {
-        for waker in self.waiters.take() {
+        self.round.set(self.round.get() + 1);
+        for waker in self.waiters.take().into_iter().flatten() {
             waker.wake();
         }
     }
-    /// Waits until `ready` gives a value; it is asked at once and after every [`Event::notify`].
+    /// Waits until `ready` gives a value; it is asked at once, after every [`Event::notify`], and whenever
+    /// the task wakes for another reason.
     pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        let mut place = Place { event: self, at: None };
         poll_fn(|context| match ready() {
             Some(value) => Poll::Ready(value),
             None => {
-                self.waiters.borrow_mut().push(context.waker().clone());
+                place.wait(context.waker());
                 Poll::Pending
             }
         })
         .await
+    }
+}
+
+/// A waiter's place in the list of its round; freed when the waiting future is dropped.
+struct Place<'a> {
+    event: &'a Event,
+    at: Option<(u64, usize)>,
+}
+impl Place<'_> {
+    fn wait(&mut self, waker: &Waker) {
+        let round = self.event.round.get();
+        let mut waiters = self.event.waiters.borrow_mut();
+        match self.at {
+            Some((own, index)) if own == round => waiters[index] = Some(waker.clone()),
+            _ => {
+                self.at = Some((round, waiters.len()));
+                waiters.push(Some(waker.clone()));
+            }
+        }
+    }
+}
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some((round, index)) = self.at
+            && round == self.event.round.get()
+        {
+            let mut waiters = self.event.waiters.borrow_mut();
+            waiters[index] = None;
+            while waiters.pop_if(|waker| waker.is_none()).is_some() {}
+        }
     }
 }
 
@@ -122,5 +157,105 @@ impl Drop for WriteGuard {
     fn drop(&mut self) {
         self.0.holders.set(0);
         self.0.wake_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Either, VirtualWorld, race, yield_now};
+    use device::World;
+    use units::Instant;
+
+    /// Starts one task for each letter of `script`, in this order: `r` reads, `w` writes; each holds the lock
+    /// for 10 ns. Returns how many held it at each moment, as seen by each task while it held it.
+    fn run(script: &str, seed: u64) -> Vec<(usize, char, Instant)> {
+        let world = VirtualWorld::new(seed);
+        let lock = Rc::new(RwLock::default());
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for (index, letter) in script.chars().enumerate() {
+            let (world, lock, log) = (world.clone(), lock.clone(), log.clone());
+            world.clone().spawn(Box::pin(async move {
+                world.sleep_until(Instant(index as u64 + 1)).await;
+                let guards = if letter == 'r' {
+                    (Some(lock.read().await), None)
+                } else {
+                    (None, Some(lock.write().await))
+                };
+                log.borrow_mut().push((index, letter, world.now()));
+                world.sleep_until(Instant(world.now().0 + 100)).await;
+                drop(guards);
+            }));
+        }
+        let inner = world.clone();
+        world.run(async move { inner.sleep_until(Instant(100_000)).await });
+        log.take()
+    }
+
+    #[test]
+    fn readers_share_writers_do_not_and_nobody_overtakes() {
+        for seed in 0..20 {
+            let order = run("rrwrrw", seed);
+            let times: Vec<u64> = order.iter().map(|(_, _, at)| at.0).collect();
+            assert_eq!(times, [1, 2, 102, 202, 202, 302], "seed {seed}: {order:?}");
+            let letters: String = order.iter().map(|(_, letter, _)| *letter).collect();
+            assert_eq!(letters, "rrwrrw", "seed {seed}");
+        }
+    }
+    #[test]
+    fn a_waiter_that_gives_up_does_not_block_those_behind_it() {
+        for seed in 0..20 {
+            let world = VirtualWorld::new(seed);
+            let lock = Rc::new(RwLock::default());
+            let (inner, shared) = (world.clone(), lock.clone());
+            world.run(async move {
+                let first = shared.read().await;
+                let (sleep, writer) = (inner.sleep_until(Instant(50)), shared.clone());
+                inner.spawn(Box::pin(async move {
+                    let gave_up = race(sleep, writer.write()).await;
+                    assert!(matches!(gave_up, Either::Left(())));
+                }));
+                yield_now().await;
+                inner.sleep_until(Instant(10)).await;
+                drop(shared.read().await);
+                assert_eq!(inner.now(), Instant(50));
+                drop(first);
+                drop(shared.write().await);
+            });
+        }
+    }
+    #[test]
+    fn notify_wakes_all_who_wait() {
+        let world = VirtualWorld::new(3);
+        let (event, count) = (Rc::new(Event::default()), Rc::new(Cell::new(0)));
+        let done = Rc::new(Cell::new(0));
+        for wanted in 1..=3 {
+            let (event, count, done) = (event.clone(), count.clone(), done.clone());
+            world.spawn(Box::pin(async move {
+                event.until(|| (count.get() >= wanted).then_some(())).await;
+                done.set(done.get() + 1);
+            }));
+        }
+        let inner = world.clone();
+        world.run(async move {
+            for round in 0..=3 {
+                count.set(round);
+                event.notify();
+                inner.sleep_until(inner.now().plus(std::time::Duration::from_nanos(1))).await;
+                assert_eq!(done.get(), round);
+            }
+        });
+    }
+    #[test]
+    fn waiters_that_give_up_leave_nothing_behind() {
+        let world = VirtualWorld::new(3);
+        let event = Rc::new(Event::default());
+        let shared = event.clone();
+        world.run(async move {
+            for _ in 0..100 {
+                race(shared.until(|| None::<()>), yield_now()).await;
+            }
+        });
+        assert!(event.waiters.borrow().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use device::LocalFuture;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -11,6 +12,8 @@ type Queue = Arc<Mutex<VecDeque<usize>>>;
 /// `Waker` must be `Send`, hence the (never contended) lock; everything else stays on one thread.
 struct TaskWaker {
     slot: usize,
+    /// Whether the slot is in the queue already: many wake-ups before the next poll count as one.
+    queued: AtomicBool,
     ready: Queue,
 }
 impl Wake for TaskWaker {
@@ -18,13 +21,16 @@ impl Wake for TaskWaker {
         self.wake_by_ref();
     }
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ready.lock().unwrap().push_back(self.slot);
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.lock().unwrap().push_back(self.slot);
+        }
     }
 }
 
 struct Slot {
     /// `None` while the task is being polled, and when the slot is free.
     future: Option<LocalFuture<()>>,
+    wake: Arc<TaskWaker>,
     waker: Waker,
 }
 
@@ -37,20 +43,16 @@ pub struct Tasks {
 
 impl Tasks {
     pub fn spawn(&self, future: LocalFuture<()>) {
-        let slot = match self.free.borrow_mut().pop() {
-            Some(slot) => {
-                self.slots.borrow_mut()[slot].future = Some(future);
-                slot
-            }
-            None => {
-                let mut slots = self.slots.borrow_mut();
-                let slot = slots.len();
-                let waker = Waker::from(Arc::new(TaskWaker { slot, ready: self.ready.clone() }));
-                slots.push(Slot { future: Some(future), waker });
-                slot
-            }
-        };
-        self.ready.lock().unwrap().push_back(slot);
+        let mut slots = self.slots.borrow_mut();
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let slot = slots.len();
+            let queued = AtomicBool::new(false);
+            let wake = Arc::new(TaskWaker { slot, queued, ready: self.ready.clone() });
+            slots.push(Slot { future: None, waker: Waker::from(wake.clone()), wake });
+            slot
+        });
+        slots[slot].future = Some(future);
+        slots[slot].wake.wake_by_ref();
     }
 
     pub fn ready_count(&self) -> usize {
@@ -63,12 +65,27 @@ impl Tasks {
         let Some(slot) = self.ready.lock().unwrap().remove(pick) else { return };
         let (future, waker) = {
             let entry = &mut self.slots.borrow_mut()[slot];
+            // Before the poll: a wake-up that arrives during it must queue the task again.
+            entry.wake.queued.store(false, Ordering::Release);
             (entry.future.take(), entry.waker.clone())
         };
         let Some(mut future) = future else { return };
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(()) => self.free.borrow_mut().push(slot),
             Poll::Pending => self.slots.borrow_mut()[slot].future = Some(future),
+        }
+    }
+
+    /// Drops every task, and those that their ends spawn.
+    pub fn clear(&self) {
+        loop {
+            let next = self.slots.borrow_mut().iter_mut().find_map(|slot| {
+                let future = slot.future.take();
+                future.map(|future| (slot.wake.slot, future))
+            });
+            let Some((slot, future)) = next else { return };
+            self.free.borrow_mut().push(slot);
+            drop(future);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Virtual time: the clock stands still while any task can go on and then leaps to the next timer. The seed
 //! decides which ready task goes first and every random number, so the same seed gives the same run.
 
+use crate::random::SplitMix;
 use crate::tasks::Tasks;
+use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, World};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll};
 use units::{Instant, Timestamp};
 
 /// 2020-01-01, so that virtual files have plausible dates.
@@ -16,48 +18,68 @@ const EPOCH_SECONDS: i64 = 1_577_836_800;
 struct State {
     tasks: Tasks,
     now: Cell<Instant>,
-    random: Cell<u64>,
-    timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
-    timer_count: Cell<u64>,
+    random: SplitMix,
+    timers: Timers,
 }
 
 #[derive(Clone)]
 pub struct VirtualWorld(Rc<State>);
+
+/// Every task waits for another, and no timer is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    pub at: Instant,
+}
 
 impl VirtualWorld {
     pub fn new(seed: u64) -> VirtualWorld {
         VirtualWorld(Rc::new(State {
             tasks: Tasks::default(),
             now: Cell::default(),
-            random: Cell::new(seed),
-            timers: RefCell::default(),
-            timer_count: Cell::new(0),
+            random: SplitMix::new(seed),
+            timers: Timers::default(),
         }))
     }
 
     /// Runs `main` and all tasks it spawns until `main` ends. Panics when every task waits for another.
+    /// Tasks that still run stay, and go on in the next `run`.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        match self.try_run(main) {
+            Ok(value) => value,
+            Err(Deadlock { at }) => panic!("deadlock at {at:?}: every task waits for another"),
+        }
+    }
+
+    /// As [`VirtualWorld::run`], for scripts that may hang, such as on a disk whose power is cut.
+    pub fn try_run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Deadlock> {
+        let state = &self.0;
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
-        self.0.tasks.spawn(Box::pin(async move {
+        state.tasks.spawn(Box::pin(async move {
             let value = main.await;
             *slot.borrow_mut() = Some(value);
         }));
         loop {
             if let Some(value) = result.borrow_mut().take() {
-                return value;
+                return Ok(value);
             }
-            match self.0.tasks.ready_count() {
+            match state.tasks.ready_count() {
                 0 => {
-                    let Some(((at, _), waker)) = self.0.timers.borrow_mut().pop_first() else {
-                        panic!("deadlock at {:?}: every task waits for another", self.0.now.get());
-                    };
-                    self.0.now.set(self.0.now.get().max(at));
-                    waker.wake();
+                    let Some(at) = state.timers.next() else { return Err(Deadlock { at: state.now.get() }) };
+                    state.now.set(state.now.get().max(at));
+                    if let Some(waker) = state.timers.pop_due(at) {
+                        waker.wake();
+                    }
                 }
-                count => self.0.tasks.poll_one(self.random() as usize % count),
+                count => state.tasks.poll_one((self.random() % count as u64) as usize),
             }
         }
+    }
+
+    /// Drops every task. Tasks usually hold their world, so without this a world with tasks that never end
+    /// is never freed; call it at the end of each of many runs.
+    pub fn end(&self) {
+        self.0.tasks.clear();
     }
 }
 
@@ -73,27 +95,119 @@ impl World for VirtualWorld {
         }
     }
     fn sleep_until(&self, at: Instant) -> LocalFuture<()> {
-        let state = self.0.clone();
-        Box::pin(poll_fn(move |context| {
-            if state.now.get() >= at {
-                return Poll::Ready(());
-            }
-            let ticket = state.timer_count.get();
-            state.timer_count.set(ticket + 1);
-            state.timers.borrow_mut().insert((at, ticket), context.waker().clone());
-            Poll::Pending
-        }))
+        Box::pin(Sleep { state: self.0.clone(), at, ticket: None })
     }
     fn spawn(&self, task: LocalFuture<()>) {
         self.0.tasks.spawn(task);
     }
     fn random(&self) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        let state = self.0.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0.random.set(state);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.random.next()
+    }
+}
+
+struct Sleep {
+    state: Rc<State>,
+    at: Instant,
+    ticket: Option<Ticket>,
+}
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.state.now.get() >= this.at {
+            return Poll::Ready(());
+        }
+        this.state.timers.register(this.at, &mut this.ticket, context.waker());
+        Poll::Pending
+    }
+}
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.state.timers.cancel(ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Five tasks that sleep for random times; returns who woke when.
+    fn trace(seed: u64) -> Vec<(u32, Instant)> {
+        let world = VirtualWorld::new(seed);
+        let trace = Rc::new(RefCell::new(Vec::new()));
+        let (inner, log) = (world.clone(), trace.clone());
+        world.run(async move {
+            for task in 0..5 {
+                let (world, log) = (inner.clone(), log.clone());
+                inner.spawn(Box::pin(async move {
+                    for _ in 0..4 {
+                        world.sleep_until(world.now().plus(Duration::from_nanos(world.random() % 3))).await;
+                        log.borrow_mut().push((task, world.now()));
+                    }
+                }));
+            }
+            inner.sleep_until(Instant(1000)).await;
+        });
+        world.end();
+        trace.take()
+    }
+
+    #[test]
+    fn same_seed_gives_the_same_run() {
+        assert_eq!(trace(7).len(), 20);
+        assert_eq!(trace(7), trace(7));
+    }
+    #[test]
+    fn different_seeds_give_different_runs() {
+        assert!((0..10).any(|seed| trace(seed) != trace(seed + 1)));
+    }
+    #[test]
+    fn a_dropped_sleep_does_not_move_the_clock() {
+        let world = VirtualWorld::new(1);
+        let inner = world.clone();
+        world.run(async move {
+            let mut long = inner.sleep_until(Instant(1_000_000));
+            let short = inner.sleep_until(Instant(10));
+            let mut polled = false;
+            std::future::poll_fn(|context| {
+                let _ = long.as_mut().poll(context);
+                if std::mem::replace(&mut polled, true) {
+                    Poll::Ready(())
+                } else {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            })
+            .await;
+            drop(long);
+            short.await;
+        });
+        assert_eq!(world.now(), Instant(10));
+        assert_eq!(world.try_run(std::future::pending::<()>()), Err(Deadlock { at: Instant(10) }));
+        assert_eq!(world.now(), Instant(10));
+    }
+    #[test]
+    fn a_hang_is_reported_not_endured() {
+        let world = VirtualWorld::new(1);
+        assert_eq!(world.try_run(std::future::pending::<()>()), Err(Deadlock { at: Instant(0) }));
+        assert_eq!(world.run(async { 5 }), 5);
+    }
+    #[test]
+    fn ending_a_world_frees_its_tasks() {
+        let world = VirtualWorld::new(1);
+        let token = Rc::new(());
+        let (inner, held) = (world.clone(), token.clone());
+        world.run(async move {
+            inner.spawn(Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            }));
+        });
+        assert_eq!(Rc::strong_count(&token), 2);
+        world.end();
+        assert_eq!(Rc::strong_count(&token), 1);
     }
 }

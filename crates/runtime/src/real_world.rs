@@ -1,0 +1,161 @@
+//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop: poll all ready tasks, hand
+//! their operations over, wait for a completion or the next timer, wake whom it concerns.
+//!
+//! Make it on the thread that runs it, and after any fork.
+
+use crate::random::SplitMix;
+use crate::ring::{Ring, Signals, Wait};
+use crate::tasks::Tasks;
+use crate::timers::{Ticket, Timers};
+use device::{LocalFuture, World};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use units::{Instant, Timestamp};
+
+/// How long [`World::expect_soon`] keeps the processor awake for one answer: a few fast-disk flushes.
+const AWAKE_MAX: Duration = Duration::from_micros(400);
+/// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
+const POLLS_PER_TURN: usize = 4096;
+
+struct State {
+    tasks: Tasks,
+    timers: Timers,
+    ring: Ring,
+    random: SplitMix,
+    begin: std::time::Instant,
+    expect_soon: Cell<bool>,
+}
+
+/// The world outside, for one thread. Clones are the same world.
+///
+/// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, each wait first
+/// looks at the completion queue for at most 400 us without sleeping.
+#[derive(Clone)]
+pub struct RealWorld(Rc<State>);
+
+impl RealWorld {
+    pub fn new() -> io::Result<RealWorld> {
+        Ok(RealWorld(Rc::new(State {
+            tasks: Tasks::default(),
+            timers: Timers::default(),
+            ring: Ring::new()?,
+            // The standard library's hash keys come from the kernel's random numbers.
+            random: SplitMix::new(RandomState::new().hash_one(0)),
+            begin: std::time::Instant::now(),
+            expect_soon: Cell::new(false),
+        })))
+    }
+
+    pub fn ring(&self) -> &Ring {
+        &self.0.ring
+    }
+
+    /// SIGTERM and SIGINT, if [`crate::block_signals`] was called before.
+    pub fn signals(&self) -> io::Result<Signals> {
+        self.0.ring.signals()
+    }
+
+    /// Runs `main` and all tasks it spawns until `main` ends. Tasks that still run stay, and go on in the next
+    /// `run`; [`RealWorld::end`] drops them.
+    ///
+    /// # Panics
+    /// When the kernel refuses io_uring_enter for good: then no operation can complete any more.
+    pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        let result = Rc::new(RefCell::new(None));
+        let slot = result.clone();
+        self.0.tasks.spawn(Box::pin(async move {
+            let value = main.await;
+            *slot.borrow_mut() = Some(value);
+        }));
+        loop {
+            let mut polls = 0;
+            while self.0.tasks.ready_count() > 0 && polls < POLLS_PER_TURN {
+                self.0.tasks.poll_one(0);
+                polls += 1;
+            }
+            let over = result.borrow_mut().take();
+            // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
+            let wait = if over.is_some() { Wait::No } else { self.wait() };
+            self.0.ring.turn(wait).unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
+            if let Some(value) = over {
+                return value;
+            }
+            let now = self.now();
+            while let Some(waker) = self.0.timers.pop_due(now) {
+                waker.wake();
+            }
+        }
+    }
+
+    fn wait(&self) -> Wait {
+        if self.0.tasks.ready_count() > 0 {
+            return Wait::No;
+        }
+        let limit = self.0.timers.next().map(|at| at.since(self.now()));
+        match limit {
+            Some(Duration::ZERO) => Wait::No,
+            limit if self.0.expect_soon.get() => Wait::Awake { awake: AWAKE_MAX, limit },
+            limit => Wait::Asleep(limit),
+        }
+    }
+
+    /// Drops every task. Operations under way complete unobserved.
+    pub fn end(&self) {
+        self.0.tasks.clear();
+    }
+}
+
+impl World for RealWorld {
+    fn now(&self) -> Instant {
+        Instant(self.0.begin.elapsed().as_nanos() as u64)
+    }
+    fn wall_clock(&self) -> Timestamp {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(time) => Timestamp { seconds: time.as_secs() as i64, nanoseconds: time.subsec_nanos() },
+            // A clock set before 1970 is not worth more.
+            Err(_) => Timestamp::default(),
+        }
+    }
+    fn sleep_until(&self, at: Instant) -> LocalFuture<()> {
+        Box::pin(Sleep { world: self.clone(), at, ticket: None })
+    }
+    fn spawn(&self, task: LocalFuture<()>) {
+        self.0.tasks.spawn(task);
+    }
+    fn random(&self) -> u64 {
+        self.0.random.next()
+    }
+    fn expect_soon(&self, soon: bool) {
+        self.0.expect_soon.set(soon);
+    }
+}
+
+struct Sleep {
+    world: RealWorld,
+    at: Instant,
+    ticket: Option<Ticket>,
+}
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.world.now() >= this.at {
+            return Poll::Ready(());
+        }
+        this.world.0.timers.register(this.at, &mut this.ticket, context.waker());
+        Poll::Pending
+    }
+}
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.world.0.timers.cancel(ticket);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Operations on files, with safe types: buffers go in and come out, and are the ring's while it works.
+
+use super::slots::{Owned, Parts, Slot, Waiter};
+use super::{File, Ring};
+use device::{Buffer, Durability};
+use io_uring::squeue::Entry128;
+use io_uring::{opcode, types};
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+/// Linux takes at most this many parts in one write (UIO_MAXIOV).
+const PARTS_MAX: usize = 1024;
+/// Linux transfers at most this much in one call (MAX_RW_COUNT, rounded down).
+const LENGTH_MAX: usize = 0x7fff_0000;
+/// An operation that only says "again" this often is a failure.
+const RETRIES_MAX: u32 = 1000;
+
+/// Some bytes of a shared buffer.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    pub buffer: Rc<Buffer>,
+    pub range: Range<usize>,
+}
+
+impl Ring {
+    /// Reads exactly `length` bytes (a multiple of 512) from byte `at` on; less is `UnexpectedEof`.
+    pub async fn read(&self, file: &File, at: u64, length: usize) -> io::Result<Buffer> {
+        let mut buffer = Buffer::zeroed(length);
+        let (mut done, mut retries) = (0, 0);
+        while done < length {
+            let wanted = (length - done).min(LENGTH_MAX) as u32;
+            let start = buffer[done..].as_mut_ptr();
+            let entry =
+                opcode::Read::new(types::Fd(file.as_raw_fd()), start, wanted).offset(at + done as u64);
+            // SAFETY: `start` lies in the buffer's heap memory with `wanted` bytes behind it; the slot owns it.
+            let operation =
+                unsafe { self.start(entry.build().into(), Owned::Buffer(buffer), Some(file.clone())) };
+            let (result, owned) = operation.await;
+            let Owned::Buffer(back) = owned else { unreachable!("a read owns a buffer") };
+            buffer = back;
+            match check(result, &mut retries)? {
+                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(count) => done += count,
+                None => {}
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// One read of at most `length` bytes from something without positions: a pipe, a signalfd.
+    pub async fn receive(&self, file: &File, length: usize) -> io::Result<Vec<u8>> {
+        let mut retries = 0;
+        loop {
+            let mut buffer = Buffer::zeroed(length.next_multiple_of(512));
+            let start = buffer.as_mut_ptr();
+            // Offset -1: the file's own position.
+            let entry =
+                opcode::Read::new(types::Fd(file.as_raw_fd()), start, length as u32).offset(u64::MAX).build();
+            // SAFETY: `start` is the buffer's heap memory of at least `length` bytes; the slot owns it.
+            let operation = unsafe { self.start(entry.into(), Owned::Buffer(buffer), Some(file.clone())) };
+            let (result, owned) = operation.await;
+            let Owned::Buffer(buffer) = owned else { unreachable!("a read owns a buffer") };
+            if let Some(count) = check(result, &mut retries)? {
+                return Ok(buffer[..count.min(length)].to_vec());
+            }
+        }
+    }
+
+    /// Writes the parts one after the other from byte `at` on: one operation up to 1024 parts.
+    /// `Durable` is RWF_DSYNC: FUA where the disk has it, else a flush after the write.
+    pub async fn write(
+        &self,
+        file: &File,
+        at: u64,
+        parts: &[Rc<Buffer>],
+        durability: Durability,
+    ) -> io::Result<()> {
+        let mut at = at;
+        for group in parts.chunks(PARTS_MAX) {
+            let length: usize = group.iter().map(|part| part.len()).sum();
+            let (mut done, mut retries) = (0, 0);
+            while done < length {
+                // SAFETY: as `gather` promises: the entry points to what `owned` owns.
+                let operation = unsafe {
+                    let (entry, owned) = gather(file, at, group, done, durability);
+                    self.start(entry, owned, Some(file.clone()))
+                };
+                let (result, _) = operation.await;
+                match check(result, &mut retries)? {
+                    Some(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Some(count) => done += count,
+                    None => {}
+                }
+            }
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes `head` and then `body` (at most 1023 slices) as one message and looks no further: for answers to
+    /// `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]).
+    pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>) {
+        assert!(body.len() < PARTS_MAX, "{} slices are too many for one message", body.len());
+        let number = types::Fd(file.as_raw_fd());
+        let (entry, owned) = if body.is_empty() {
+            let entry = opcode::Write::new(number, head.as_ptr(), head.len() as u32).offset(u64::MAX).build();
+            (entry, Owned::Bytes(head))
+        } else {
+            let mut vectors = Vec::with_capacity(body.len() + 1);
+            vectors.push(vector(&head));
+            vectors.extend(body.iter().map(|slice| vector(&slice.buffer[slice.range.clone()])));
+            let entry =
+                opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32).offset(u64::MAX).build();
+            let buffers = body.into_iter().map(|slice| slice.buffer).collect();
+            (entry, Owned::Parts(Parts { head, buffers, vectors }))
+        };
+        let slot = Slot { waiter: Waiter::Nobody { counted: true }, owned, file: Some(file.clone()) };
+        // SAFETY: head, slices and vector table are heap memory that the slot owns; shared buffers are only
+        // read, by the kernel and by all others (an `Rc` in the slot prevents changes in place).
+        unsafe { self.enqueue(entry.into(), slot) };
+    }
+}
+
+impl Ring {
+    /// Makes completed writes durable: `fdatasync`.
+    pub async fn sync_data(&self, file: &File) -> io::Result<()> {
+        let number = types::Fd(file.as_raw_fd());
+        let entry = || opcode::Fsync::new(number).flags(types::FsyncFlags::DATASYNC).build().into();
+        // SAFETY: a sync points to no memory.
+        unsafe { self.repeat(file, entry) }.await
+    }
+
+    /// `fallocate`; `mode` is of `libc::FALLOC_FL_*`.
+    pub async fn allocate(&self, file: &File, mode: i32, at: u64, length: u64) -> io::Result<()> {
+        let number = types::Fd(file.as_raw_fd());
+        let entry = || opcode::Fallocate::new(number, length).offset(at).mode(mode).build().into();
+        // SAFETY: fallocate points to no memory.
+        unsafe { self.repeat(file, entry) }.await
+    }
+
+    /// Discards a range of a block device without blocking the thread (Linux 6.12: BLOCK_URING_CMD_DISCARD;
+    /// EOPNOTSUPP, EINVAL or ENOTTY before).
+    pub async fn discard(&self, device: &File, at: u64, length: u64) -> io::Result<()> {
+        // _IO(0x12, 0) of linux/blkdev.h; the start goes into `addr`, the length into `addr3` (byte 48: the
+        // first eight bytes of the command area).
+        let mut area = [0; 80];
+        area[..8].copy_from_slice(&length.to_ne_bytes());
+        let entry = || command(device, 0x12 << 8, &area, at, 0);
+        // SAFETY: the command's numbers are positions on the device, not memory.
+        unsafe { self.repeat(device, entry) }.await
+    }
+
+    /// # Safety
+    /// The entries point to no memory.
+    async unsafe fn repeat(&self, file: &File, entry: impl Fn() -> Entry128) -> io::Result<()> {
+        let mut retries = 0;
+        loop {
+            // SAFETY: as promised by the caller.
+            let operation = unsafe { self.start(entry(), Owned::Nothing, Some(file.clone())) };
+            if check(operation.await.0, &mut retries)?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and `length` as the driver
+/// defines them. To be started with [`Ring::submit`].
+pub fn command(file: &File, operation: u32, area: &[u8; 80], address: u64, length: u32) -> Entry128 {
+    /// Where `struct io_uring_sqe` has `len`; the io-uring crate cannot set it for this operation.
+    const LENGTH_AT: usize = 24;
+    let command = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), operation).cmd(*area);
+    let mut entry = command.addr(Some(address)).build();
+    const { assert!(size_of::<Entry128>() == 128) };
+    // SAFETY: Entry128 is `repr(C)` around the kernel's 128-byte structure of plain integers.
+    unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(length) };
+    entry
+}
+
+/// A write of `parts` without their first `done` bytes, and what it points to.
+fn gather(
+    file: &File,
+    at: u64,
+    parts: &[Rc<Buffer>],
+    done: usize,
+    durability: Durability,
+) -> (Entry128, Owned) {
+    let number = types::Fd(file.as_raw_fd());
+    let flags = if durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
+    let mut skip = done;
+    let mut vectors = Vec::with_capacity(parts.len());
+    for part in parts {
+        let skipped = skip.min(part.len());
+        skip -= skipped;
+        if skipped < part.len() {
+            vectors.push(vector(&part[skipped..]));
+        }
+    }
+    let offset = at + done as u64;
+    let entry = match vectors[..] {
+        [single] if single.iov_len <= LENGTH_MAX => {
+            opcode::Write::new(number, single.iov_base.cast(), single.iov_len as u32)
+                .offset(offset)
+                .rw_flags(flags)
+                .build()
+        }
+        _ => opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32)
+            .offset(offset)
+            .rw_flags(flags)
+            .build(),
+    };
+    let owned = Parts { head: Vec::new(), buffers: parts.to_vec(), vectors };
+    (entry.into(), Owned::Parts(owned))
+}
+
+fn vector(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+/// `None`: interrupted, to be tried again.
+fn check(result: i32, retries: &mut u32) -> io::Result<Option<usize>> {
+    match -result {
+        ..=0 => Ok(Some(result as usize)),
+        libc::EINTR | libc::EAGAIN if *retries < RETRIES_MAX => {
+            *retries += 1;
+            Ok(None)
+        }
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}

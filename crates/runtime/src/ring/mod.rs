@@ -1,0 +1,401 @@
+//! One io_uring for everything: disks, `/dev/fuse`, signals. All unsafe code of this floor is in this room.
+//!
+//! Invariants:
+//! 1. What an operation points to is owned by its slot until the operation's *last* completion, whether or
+//!    not anyone still waits for it. When the ring ends first, what may still be in use is leaked.
+//! 2. A slot's number (`user_data`) is not given away before that completion was seen.
+//! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
+
+mod files;
+mod poll;
+mod signals;
+mod slots;
+
+pub use files::{Slice, command};
+pub use poll::PollStream;
+pub use signals::{Signal, Signals, block_signals};
+
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use slots::{Owned, Slot, Slots, Waiter};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+type Uring = IoUring<Entry128, cqueue::Entry>;
+
+/// An open file that operations keep open while they run.
+pub type File = Rc<OwnedFd>;
+
+/// Submissions gathered before the kernel is told, and completions it may pile up.
+const SUBMISSIONS: u32 = 4096;
+const COMPLETIONS: u32 = 16384;
+/// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded, unbounded).
+const WORKERS: [u32; 2] = [4, 4];
+/// `user_data` of operations whose completion nobody looks at.
+const UNOBSERVED: u64 = u64::MAX;
+/// How long the ring's end waits for the kernel to let go of memory.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingStatistics {
+    pub operations: u64,
+    pub completions: u64,
+    /// Calls of io_uring_enter.
+    pub enters: u64,
+    /// Sends that failed (see [`Ring::send`]); a FUSE request that was interrupted makes one.
+    pub failed_sends: u64,
+    /// Times the submission queue was full and had to be handed over early.
+    pub full_queues: u64,
+}
+
+/// What to do until something completes.
+pub(crate) enum Wait {
+    /// Hand over submissions and take what is there.
+    No,
+    /// Look at the completion queue for at most `awake` without sleeping, then as `Asleep`.
+    Awake { awake: Duration, limit: Option<Duration> },
+    /// Sleep, for at most this long.
+    Asleep(Option<Duration>),
+}
+
+/// The ring, to be cloned freely on its one thread.
+#[derive(Clone)]
+pub struct Ring(Rc<State>);
+
+struct State {
+    uring: RefCell<Uring>,
+    slots: RefCell<Slots>,
+    /// Completions taken off the queue and not yet dispatched: (user_data, result, flags).
+    arrived: RefCell<Vec<(u64, i32, u32)>>,
+    statistics: Cell<RingStatistics>,
+}
+
+impl Ring {
+    pub(crate) fn new() -> io::Result<Ring> {
+        let uring = build(true).or_else(|error| match error.raw_os_error() {
+            // Kernels before 6.1 do not know deferred task work.
+            Some(libc::EINVAL) => build(false),
+            _ => Err(error),
+        })?;
+        // Only a bound: a kernel that refuses it works all the same.
+        let _ = uring.submitter().register_iowq_max_workers(&mut WORKERS.clone());
+        // Likewise: saves the kernel a look-up of the ring's file at each call.
+        let _ = uring.submitter().register_ring_fd();
+        Ok(Ring(Rc::new(State {
+            uring: RefCell::new(uring),
+            slots: RefCell::default(),
+            arrived: RefCell::default(),
+            statistics: Cell::default(),
+        })))
+    }
+
+    pub fn statistics(&self) -> RingStatistics {
+        self.0.statistics.get()
+    }
+
+    /// Starts an operation; the future gives its result (negative: an errno). The ring keeps `owned` until the
+    /// operation has completed, also when the future is dropped.
+    ///
+    /// # Safety
+    /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the heap, or
+    /// static; and what the kernel writes must not be looked at before. The operation must complete once
+    /// (not multishot), and its file must stay open until the next turn of the world's loop.
+    pub unsafe fn submit(&self, entry: Entry128, owned: Box<dyn Any>) -> impl Future<Output = i32> + use<> {
+        // SAFETY: as promised by the caller.
+        let operation = unsafe { self.start(entry, Owned::Any(owned), None) };
+        async move { operation.await.0 }
+    }
+
+    /// # Safety
+    /// As for [`Ring::submit`]; `file` is kept open, too.
+    unsafe fn start(&self, entry: Entry128, owned: Owned, file: Option<File>) -> Operation {
+        let slot = Slot { waiter: Waiter::Task(None), owned, file };
+        // SAFETY: as promised by the caller.
+        let index = unsafe { self.enqueue(entry, slot) };
+        Operation { ring: self.clone(), index: Some(index) }
+    }
+
+    /// # Safety
+    /// As for [`Ring::submit`], with `slot` as owner; multishot only if the waiter is a stream.
+    unsafe fn enqueue(&self, entry: Entry128, slot: Slot) -> u32 {
+        let index = self.0.slots.borrow_mut().insert(slot);
+        self.count(|statistics| statistics.operations += 1);
+        // SAFETY: the slot now owns what the entry points to.
+        unsafe { self.push(entry.user_data(u64::from(index))) };
+        index
+    }
+
+    /// # Safety
+    /// What the entry points to must live until its last completion.
+    unsafe fn push(&self, entry: Entry128) {
+        let mut uring = self.0.uring.borrow_mut();
+        // SAFETY: the entry is valid, as promised by the caller.
+        while unsafe { uring.submission().push(&entry) }.is_err() {
+            self.count(|statistics| {
+                statistics.full_queues += 1;
+                statistics.enters += 1;
+            });
+            match uring.submit() {
+                Ok(_) => {}
+                // The kernel takes no more until it can hand back completions.
+                Err(error) if is_passing(&error) => self.collect(&mut uring),
+                Err(error) => panic!("io_uring_enter: {error}"),
+            }
+        }
+    }
+
+    /// Asks the kernel to end an operation early; it still completes.
+    fn cancel(&self, index: u32) {
+        let entry = opcode::AsyncCancel::new(u64::from(index)).build().user_data(UNOBSERVED);
+        // SAFETY: a cancel request points to no memory.
+        unsafe { self.push(entry.into()) };
+    }
+
+    fn count(&self, change: impl FnOnce(&mut RingStatistics)) {
+        let mut statistics = self.0.statistics.get();
+        change(&mut statistics);
+        self.0.statistics.set(statistics);
+    }
+}
+
+// The world's side: hand over, wait, dispatch.
+impl Ring {
+    pub(crate) fn turn(&self, wait: Wait) -> io::Result<()> {
+        {
+            let mut uring = self.0.uring.borrow_mut();
+            let result = match wait {
+                _ if !uring.completion().is_empty() || !self.0.arrived.borrow().is_empty() => {
+                    self.enter(&mut uring, 0, None)
+                }
+                Wait::No => self.enter(&mut uring, 0, None),
+                Wait::Awake { awake, limit } => self.spin(&mut uring, awake, limit),
+                Wait::Asleep(limit) => self.enter(&mut uring, 1, limit),
+            };
+            match result {
+                Ok(()) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.collect(&mut uring);
+        }
+        self.dispatch();
+        Ok(())
+    }
+
+    fn enter(&self, uring: &mut Uring, want: usize, limit: Option<Duration>) -> io::Result<()> {
+        let (submissions, pending) = {
+            let queue = uring.submission();
+            (queue.len(), queue.taskrun() || queue.cq_overflow())
+        };
+        if want == 0 && submissions == 0 && !pending {
+            return Ok(());
+        }
+        self.count(|statistics| statistics.enters += 1);
+        match limit {
+            Some(limit) if want > 0 => {
+                let time = types::Timespec::from(limit);
+                uring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&time))?;
+            }
+            _ => {
+                // SAFETY: no signal mask is passed, and the entries' memory is owned by their slots.
+                unsafe {
+                    const GET_EVENTS: u32 = 1;
+                    uring.submitter().enter::<libc::sigset_t>(
+                        submissions as u32,
+                        want as u32,
+                        GET_EVENTS,
+                        None,
+                    )?
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Waking a sleeping processor costs more than a fast disk's answer takes, so stay awake for a while.
+    fn spin(&self, uring: &mut Uring, awake: Duration, limit: Option<Duration>) -> io::Result<()> {
+        self.enter(uring, 0, None)?;
+        let begin = Instant::now();
+        let until = limit.map_or(awake, |limit| limit.min(awake));
+        while uring.completion().is_empty() {
+            if begin.elapsed() >= until {
+                return match limit {
+                    Some(limit) if limit <= awake => Ok(()),
+                    limit => self.enter(uring, 1, limit.map(|limit| limit - awake)),
+                };
+            }
+            // Deferred work becomes completions only inside the kernel; it says when there is some.
+            if uring.submission().taskrun() {
+                self.enter(uring, 0, None)?;
+                continue;
+            }
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    fn collect(&self, uring: &mut Uring) {
+        let mut arrived = self.0.arrived.borrow_mut();
+        for entry in uring.completion() {
+            arrived.push((entry.user_data(), entry.result(), entry.flags()));
+        }
+    }
+
+    fn dispatch(&self) {
+        let mut arrived = self.0.arrived.take();
+        self.count(|statistics| statistics.completions += arrived.len() as u64);
+        for (user_data, result, flags) in arrived.drain(..) {
+            if user_data != UNOBSERVED {
+                self.complete(user_data as u32, result, cqueue::more(flags));
+            }
+        }
+        // Keep the allocation, unless a destructor has started an operation and more has arrived.
+        let mut place = self.0.arrived.borrow_mut();
+        if place.is_empty() {
+            *place = arrived;
+        }
+    }
+
+    fn complete(&self, index: u32, result: i32, more: bool) {
+        let mut slots = self.0.slots.borrow_mut();
+        if !more {
+            slots.running -= 1;
+        }
+        let slot = slots.get(index);
+        let waker = match &mut slot.waiter {
+            Waiter::Task(waker) => {
+                let waker = waker.take();
+                slot.waiter = Waiter::Done(result);
+                waker
+            }
+            Waiter::Stream { events, error, ended, waker } => {
+                if result < 0 {
+                    *error = result
+                } else {
+                    *events |= result as u32
+                }
+                *ended = !more;
+                waker.take()
+            }
+            Waiter::Nobody { counted } => {
+                if *counted && result < 0 {
+                    self.count(|statistics| statistics.failed_sends += 1);
+                }
+                let ended = (!more).then(|| slots.remove(index));
+                drop(slots);
+                drop(ended);
+                return;
+            }
+            Waiter::Done(_) => unreachable!("operation {index} completed twice"),
+        };
+        drop(slots);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn build(deferred: bool) -> io::Result<Uring> {
+    let mut builder = Uring::builder();
+    builder.setup_cqsize(COMPLETIONS);
+    if deferred {
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+    } else {
+        builder.setup_coop_taskrun().setup_taskrun_flag();
+    }
+    builder.build(SUBMISSIONS)
+}
+
+/// Whether a failed io_uring_enter is to be repeated: interrupted, out of time, or short of room for now.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
+}
+
+/// One operation under way. Dropping it early is harmless: the slot then waits for the completion alone.
+struct Operation {
+    ring: Ring,
+    /// `None` once the result has been given.
+    index: Option<u32>,
+}
+
+impl Future for Operation {
+    type Output = (i32, Owned);
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(i32, Owned)> {
+        let index = self.index.expect("a finished operation is not polled again");
+        let ring = self.ring.clone();
+        let mut slots = ring.0.slots.borrow_mut();
+        match &mut slots.get(index).waiter {
+            Waiter::Done(result) => {
+                let result = *result;
+                self.index = None;
+                Poll::Ready((result, slots.remove(index).owned))
+            }
+            Waiter::Task(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => *waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+            Waiter::Nobody { .. } | Waiter::Stream { .. } => unreachable!("a future's slot"),
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        let Some(index) = self.index else { return };
+        let mut slots = self.ring.0.slots.borrow_mut();
+        let slot = slots.get(index);
+        let finished = match slot.waiter {
+            Waiter::Done(_) => Some(slots.remove(index)),
+            _ => {
+                slot.waiter = Waiter::Nobody { counted: false };
+                None
+            }
+        };
+        drop(slots);
+        drop(finished);
+    }
+}
+
+impl Drop for State {
+    /// Cancels what can be cancelled and waits for the rest: the kernel may write into an operation's memory
+    /// even after the ring's file is closed. What does not end in time is leaked.
+    fn drop(&mut self) {
+        let uring = self.uring.get_mut();
+        let slots = self.slots.get_mut();
+        slots.running -=
+            self.arrived.get_mut().iter().filter(|(user_data, ..)| *user_data != UNOBSERVED).count();
+        let deadline = Instant::now() + FAREWELL;
+        let mut asked = false;
+        while slots.running > 0 && Instant::now() < deadline {
+            if !asked {
+                let cancel =
+                    opcode::AsyncCancel2::new(types::CancelBuilder::any()).build().user_data(UNOBSERVED);
+                // SAFETY: a cancel request points to no memory.
+                asked = unsafe { uring.submission().push(&squeue::Entry128::from(cancel)) }.is_ok();
+            }
+            let time = types::Timespec::from(Duration::from_millis(100));
+            let _ = uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time));
+            for entry in uring.completion() {
+                if entry.user_data() != UNOBSERVED && !cqueue::more(entry.flags()) {
+                    slots.running -= 1;
+                }
+            }
+        }
+        let left = slots.take_all();
+        if slots.running > 0 {
+            std::mem::forget(left);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The table of operations under way: what each owns, and who waits for it.
+
+use device::Buffer;
+use std::any::Any;
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::File;
+
+/// Memory that the kernel may read or write until the operation's last completion. Everything in here lives
+/// on the heap, so moving an `Owned` moves no byte that the kernel looks at.
+pub(super) enum Owned {
+    Nothing,
+    Bytes(#[expect(dead_code, reason = "kept for the kernel")] Vec<u8>),
+    Buffer(Buffer),
+    Parts(#[expect(dead_code, reason = "kept for the kernel")] Parts),
+    Any(#[expect(dead_code, reason = "kept for the kernel")] Box<dyn Any>),
+}
+
+#[expect(dead_code, reason = "kept for the kernel")]
+/// A gathered write: the vector table and what it points to.
+pub(super) struct Parts {
+    pub head: Vec<u8>,
+    pub buffers: Vec<Rc<Buffer>>,
+    pub vectors: Vec<libc::iovec>,
+}
+
+pub(super) enum Waiter {
+    /// A future, which has perhaps not yet been polled.
+    Task(Option<Waker>),
+    /// Done; the future has not yet fetched the result.
+    Done(i32),
+    /// The future was dropped, or there never was one; an error is counted if `counted`.
+    Nobody { counted: bool },
+    /// A multishot operation: results gathered since the last look, the errors first.
+    Stream { events: u32, error: i32, ended: bool, waker: Option<Waker> },
+}
+
+pub(super) struct Slot {
+    pub waiter: Waiter,
+    pub owned: Owned,
+    /// Kept open so that the number is not given to another file before the kernel has looked at it.
+    #[expect(dead_code, reason = "kept for the kernel")]
+    pub file: Option<File>,
+}
+
+/// Slots are numbered; the number is the operation's `user_data` and is free again after its last completion
+/// was fetched.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    pub running: usize,
+}
+
+impl Slots {
+    pub fn insert(&mut self, slot: Slot) -> u32 {
+        self.running += 1;
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(slot);
+                index
+            }
+            None => {
+                self.slots.push(Some(slot));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+    pub fn get(&mut self, index: u32) -> &mut Slot {
+        self.slots[index as usize].as_mut().expect("an operation that is under way")
+    }
+    pub fn remove(&mut self, index: u32) -> Slot {
+        self.free.push(index);
+        self.slots[index as usize].take().expect("an operation that is under way")
+    }
+    /// All that is left, for the ring's end.
+    pub fn take_all(&mut self) -> Vec<Slot> {
+        self.free.clear();
+        std::mem::take(&mut self.slots).into_iter().flatten().collect()
+    }
+}
