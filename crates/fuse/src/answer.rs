@@ -1,12 +1,16 @@
 use crate::abi::OutHeader;
+use runtime::Slice;
 use zerocopy::{Immutable, IntoBytes};
 
-/// An answer on its way to the kernel: room for the header, then the payload.
+/// An answer on its way to the kernel: an errno, or a payload. The payload's beginning is copied bytes; file
+/// data may follow as slices of shared buffers.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Positive errno, or zero.
     error: i32,
-    bytes: Vec<u8>,
+    /// Room for the header, then the payload's beginning.
+    head: Vec<u8>,
+    body: Vec<Slice>,
 }
 
 const HEADER: usize = size_of::<OutHeader>();
@@ -18,9 +22,9 @@ impl Answer {
     }
     /// Success, with memory for `payload` bytes ready.
     pub fn with_room(payload: usize) -> Answer {
-        let mut bytes = Vec::with_capacity(HEADER + payload);
-        bytes.resize(HEADER, 0);
-        Answer { error: 0, bytes }
+        let mut head = Vec::with_capacity(HEADER + payload);
+        head.resize(HEADER, 0);
+        Answer { error: 0, head, body: Vec::new() }
     }
     pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
         let mut answer = Answer::with_room(size_of_val(value));
@@ -32,6 +36,10 @@ impl Answer {
         answer.append_bytes(payload);
         answer
     }
+    /// File data in shared buffers: `slices` in order, nothing copied.
+    pub fn slices(slices: Vec<Slice>) -> Answer {
+        Answer { body: slices, ..Answer::empty() }
+    }
     /// `errno` is positive.
     pub fn error(errno: i32) -> Answer {
         assert!(errno > 0, "errno {errno}");
@@ -41,49 +49,93 @@ impl Answer {
         self.append_bytes(value.as_bytes());
     }
     pub fn append_bytes(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        debug_assert!(self.body.is_empty(), "slices come last");
+        self.head.extend_from_slice(bytes);
     }
     /// Adds zeros until the payload is a multiple of `alignment` long.
     pub fn pad(&mut self, alignment: usize) {
-        let length = self.bytes.len().next_multiple_of(alignment);
-        self.bytes.resize(length, 0);
+        let length = self.payload_length().next_multiple_of(alignment);
+        self.head.resize(HEADER + length, 0);
     }
-    pub fn payload(&self) -> &[u8] {
-        &self.bytes[HEADER..]
+    /// In bytes.
+    pub fn payload_length(&self) -> usize {
+        self.head.len() - HEADER + self.body.iter().map(|slice| slice.range.len()).sum::<usize>()
     }
     pub fn errno(&self) -> i32 {
         self.error
     }
 
-    /// The message as `/dev/fuse` takes it: header and payload in one piece.
-    pub fn into_message(mut self, unique: u64) -> Vec<u8> {
-        if self.error != 0 {
-            self.bytes.truncate(HEADER);
+    /// The message as `/dev/fuse` takes it: header and payload, in pieces.
+    pub(crate) fn into_message(mut self, unique: u64) -> (Vec<u8>, Vec<Slice>) {
+        self.drop_payload_of_error();
+        let header = self.header(unique);
+        self.head[..HEADER].copy_from_slice(header.as_bytes());
+        (self.head, self.body)
+    }
+
+    /// The header, and the payload copied to the beginning of `payload`; how long it is. `None` when it does
+    /// not fit.
+    pub(crate) fn copy_to(mut self, unique: u64, payload: &mut [u8]) -> Option<(OutHeader, usize)> {
+        self.drop_payload_of_error();
+        let length = self.payload_length();
+        let mut rest = payload.get_mut(..length)?;
+        let slices = self.body.iter().map(|slice| &slice.buffer[slice.range.clone()]);
+        for piece in std::iter::once(&self.head[HEADER..]).chain(slices) {
+            let (place, behind) = rest.split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            rest = behind;
         }
-        let header = OutHeader { len: self.bytes.len() as u32, error: -self.error, unique };
-        self.bytes[..HEADER].copy_from_slice(header.as_bytes());
-        self.bytes
+        Some((self.header(unique), length))
+    }
+
+    fn drop_payload_of_error(&mut self) {
+        if self.error != 0 {
+            self.head.truncate(HEADER);
+            self.body.clear();
+        }
+    }
+
+    fn header(&self, unique: u64) -> OutHeader {
+        OutHeader { len: (HEADER + self.payload_length()) as u32, error: -self.error, unique }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::Buffer;
+    use std::rc::Rc;
     use zerocopy::FromBytes;
 
     #[test]
     fn an_error_carries_no_payload() {
         let mut answer = Answer::error(libc::EIO);
         answer.append_bytes(b"left over");
-        let message = answer.into_message(7);
-        let header = OutHeader::read_from_bytes(&message).unwrap();
+        let (head, body) = answer.into_message(7);
+        let header = OutHeader::read_from_bytes(&head).unwrap();
         assert_eq!(header, OutHeader { len: 16, error: -libc::EIO, unique: 7 });
+        assert!(body.is_empty());
     }
 
     #[test]
     fn the_header_counts_header_and_payload() {
-        let message = Answer::bytes(b"abc").into_message(1);
-        assert_eq!(OutHeader::read_from_prefix(&message).unwrap().0.len, 19);
-        assert_eq!(&message[16..], b"abc");
+        let (head, _) = Answer::bytes(b"abc").into_message(1);
+        assert_eq!(OutHeader::read_from_prefix(&head).unwrap().0.len, 19);
+        assert_eq!(&head[16..], b"abc");
+    }
+
+    #[test]
+    fn shared_data_arrives_in_order_on_both_transports() {
+        let mut buffer = Buffer::zeroed(512);
+        buffer[..6].copy_from_slice(b"abcdef");
+        let buffer = Rc::new(buffer);
+        let slice = |range| Slice { buffer: buffer.clone(), range };
+        let answer = Answer::slices(vec![slice(3..6), slice(0..2)]);
+        let mut payload = [0; 8];
+        let (header, length) = answer.clone().copy_to(1, &mut payload).unwrap();
+        assert_eq!((header.len, length, &payload), (21, 5, b"defab\0\0\0"));
+        assert!(answer.clone().copy_to(1, &mut [0; 4]).is_none(), "it does not fit");
+        let (head, body) = answer.into_message(1);
+        assert_eq!((OutHeader::read_from_prefix(&head).unwrap().0.len, body.len()), (21, 2));
     }
 }

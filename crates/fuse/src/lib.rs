@@ -1,9 +1,17 @@
 //! The FUSE door: it translates requests of the kernel and decides nothing.
+//!
+//! [`mount`] gives a [`Connection`]; a [`Session`] serves it, and hands each [`Request`] to a [`FileSystem`].
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod abi;
 mod answer;
+mod file_system;
+mod mount;
 mod request;
+mod session;
 
 pub use answer::Answer;
+pub use file_system::FileSystem;
+pub use mount::{Connection, Kind, MountError, MountOptions, mount};
 pub use request::{Malformed, Operation, Request};
+pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};

@@ -1,16 +1,12 @@
 //! The ext4 on-disk format (kernel: `Documentation/filesystems/ext4/`). Little-endian throughout.
 
 pub mod acl;
-pub mod bitmap;
 pub mod checksum;
 pub mod features;
-pub mod group;
 pub mod inode;
-pub mod orphan;
 pub mod superblock;
 pub mod xattr;
 
 pub use features::{Feature, FeatureWord, Features, feature};
-pub use group::{GroupDescriptor, GroupError, group_flags};
-pub use inode::{Inode, InodeError, InodeLayout};
+pub use inode::Inode;
 pub use superblock::{Superblock, SuperblockError};

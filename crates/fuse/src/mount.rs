@@ -1,0 +1,248 @@
+//! Getting a `/dev/fuse` descriptor that is mounted on a directory: mount(2) as root, the set-user-id helper
+//! `fusermount3` as an ordinary user.
+//!
+//! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve. Under
+//! `fuseblk` the kernel opens the device exclusively: whoever else has it exclusively makes the mount fail,
+//! and from then on nobody else can take it.
+
+use std::ffi::CString;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The subtype: mountinfo and `mount -t` show `fuse.okeanos` or `fuseblk.okeanos`.
+const SUBTYPE: &str = "okeanos";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Over a block device: sync, syncfs and umount reach us, and the kernel holds the device exclusively.
+    Block { device: PathBuf, block_size: u32 },
+    /// Over anything; `name` is what mountinfo shows as source.
+    Plain { name: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    pub kind: Kind,
+    /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
+    pub flags: libc::c_ulong,
+    /// Whether users other than the one who mounts may look in.
+    pub allow_other: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("cannot open /dev/fuse: {0}; is the fuse module loaded (modprobe fuse)?")]
+    OpenDevice(io::Error),
+    #[error("cannot mount on {directory}: {error}")]
+    Mount { directory: PathBuf, error: io::Error },
+    #[error(
+        "an ordinary user mounts with the help of fusermount3, which cannot be run ({0}); install fuse3, or mount as root"
+    )]
+    NoHelper(io::Error),
+    #[error("fusermount3 refused to mount on {directory} (its reason stands above)")]
+    HelperRefused { directory: PathBuf },
+    #[error("fusermount3 gave no descriptor: {0}")]
+    HelperSilent(io::Error),
+    #[error("{0:?} contains a zero byte")]
+    ZeroByte(PathBuf),
+}
+
+/// The descriptor of a mounted file system: the channel to the kernel. Non-blocking. Closing it aborts the
+/// connection, and the mount answers ENOTCONN from then on.
+#[derive(Debug)]
+pub struct Connection {
+    pub fuse: OwnedFd,
+}
+
+/// Mounts on `directory`. The caller serves the connection soon, as whoever looks into it waits.
+pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, MountError> {
+    // SAFETY: geteuid has no preconditions.
+    let fuse = if unsafe { libc::geteuid() } == 0 {
+        mount_as_root(directory, options)?
+    } else {
+        mount_with_helper(directory, options)?
+    };
+    Ok(Connection { fuse })
+}
+
+fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
+    let fuse = OwnedFd::from(file.map_err(MountError::OpenDevice)?);
+    let (source, kind) = match &options.kind {
+        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{SUBTYPE}")),
+        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{SUBTYPE}")),
+    };
+    let (source, target) = (c_path(&source)?, c_path(directory)?);
+    let kind = CString::new(kind).expect("no zero byte in the type");
+    let data = CString::new(data_of(&fuse, options)).expect("no zero byte in the options");
+    // SAFETY: all four pointers are strings that end with a zero byte and outlive the call.
+    let result = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), options.flags, data.as_ptr().cast())
+    };
+    match result {
+        0 => Ok(fuse),
+        _ => Err(MountError::Mount { directory: directory.into(), error: io::Error::last_os_error() }),
+    }
+}
+
+/// The data argument of mount(2). The kernel checks permissions by mode and ACL (`default_permissions`).
+fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
+    // SAFETY: these two calls have no preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let mut data =
+        format!("fd={},rootmode=40000,user_id={user},group_id={group},default_permissions", fuse.as_raw_fd());
+    if options.allow_other {
+        data += ",allow_other";
+    }
+    if let Kind::Block { block_size, .. } = options.kind {
+        data += &format!(",blksize={block_size}");
+    }
+    data
+}
+
+/// `fusermount3` opens and mounts `/dev/fuse` and sends the descriptor over a socket that it inherits.
+fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let Kind::Plain { name } = &options.kind else {
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        return Err(MountError::Mount { directory: directory.into(), error });
+    };
+    let (ours, theirs) = UnixStream::pair().map_err(MountError::HelperSilent)?;
+    keep_over_exec(&theirs).map_err(MountError::HelperSilent)?;
+    // fusermount3 takes commas and backslashes in names behind a backslash.
+    let name = name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={name},subtype={SUBTYPE},default_permissions");
+    for (flag, word) in [
+        (libc::MS_RDONLY, "ro"),
+        (libc::MS_NOEXEC, "noexec"),
+        (libc::MS_NOATIME, "noatime"),
+        (libc::MS_SYNCHRONOUS, "sync"),
+    ] {
+        if options.flags & flag != 0 {
+            list += &format!(",{word}");
+        }
+    }
+    if options.allow_other {
+        list += ",allow_other";
+    }
+    let status = Command::new("fusermount3")
+        .args(["-o", &list, "--"])
+        .arg(directory)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .status()
+        .map_err(MountError::NoHelper)?;
+    drop(theirs);
+    if !status.success() {
+        return Err(MountError::HelperRefused { directory: directory.into() });
+    }
+    let fuse = receive_descriptor(&ours).map_err(MountError::HelperSilent)?;
+    set_flags(&fuse).map_err(MountError::HelperSilent)?;
+    Ok(fuse)
+}
+
+fn c_path(path: &Path) -> Result<CString, MountError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| MountError::ZeroByte(path.into()))
+}
+
+fn keep_over_exec(socket: &UnixStream) -> io::Result<()> {
+    // SAFETY: the descriptor is open; F_SETFD takes an integer.
+    match unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn set_flags(fuse: &OwnedFd) -> io::Result<()> {
+    let descriptor = fuse.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open; both commands take an integer.
+    let set = unsafe {
+        libc::fcntl(descriptor, libc::F_SETFL, libc::O_NONBLOCK) == 0
+            && libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) == 0
+    };
+    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// One byte with one descriptor attached (SCM_RIGHTS, unix(7)).
+fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut byte = 0u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: msghdr is plain data, for which zeros are valid.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    // SAFETY: all pointers of the message lead to live memory of the lengths given.
+    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel filled the control buffer; CMSG_FIRSTHDR gives null or a header within it, and an
+    // SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let length = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
+        if header.is_null()
+            || (*header).cmsg_level != libc::SOL_SOCKET
+            || (*header).cmsg_type != libc::SCM_RIGHTS
+            || ((*header).cmsg_len as usize) < length
+        {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no descriptor in the message"));
+        }
+        let descriptor = libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned();
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_descriptor_comes_through_the_socket_of_the_helper() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut gift = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut gift, b"gift").unwrap();
+        std::io::Seek::rewind(&mut gift).unwrap();
+        send_descriptor(&theirs, gift.as_raw_fd());
+        let mut text = String::new();
+        std::fs::File::from(receive_descriptor(&ours).unwrap()).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "gift");
+    }
+
+    #[test]
+    fn a_helper_that_dies_silently_is_an_error() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(receive_descriptor(&ours).is_err());
+    }
+
+    fn send_descriptor(socket: &UnixStream, descriptor: libc::c_int) {
+        let mut control = [0u64; 8];
+        let mut byte = 0u8;
+        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        // SAFETY: plain data, zeros are valid; pointers lead to live memory; the header lies in `control`.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(4) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(descriptor);
+            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0), 1);
+        }
+    }
+}

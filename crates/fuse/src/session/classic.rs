@@ -1,0 +1,81 @@
+//! The classic channel: read(2) of `/dev/fuse` gives one request; a write gives one answer. The reads are
+//! plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring, many at a time.
+
+use super::MAX_WRITE;
+use crate::Answer;
+use runtime::{File, PollStream, Ring};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
+/// refuses less).
+const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Received {
+    /// A request stands in the buffer.
+    Message,
+    /// None waits now.
+    Nothing,
+    /// Unmounted, or the connection was aborted.
+    Gone,
+}
+
+pub(super) struct Classic {
+    ring: Ring,
+    fuse: File,
+    buffer: RefCell<Vec<u8>>,
+    /// Length of the request in the buffer.
+    length: Cell<usize>,
+}
+
+impl Classic {
+    pub fn new(ring: Ring, fuse: File) -> Classic {
+        Classic { ring, fuse, buffer: RefCell::new(vec![0; MESSAGE_MAX]), length: Cell::new(0) }
+    }
+
+    pub fn readable(&self) -> PollStream {
+        self.ring.poll(&self.fuse, libc::POLLIN)
+    }
+
+    pub fn receive(&self) -> io::Result<Received> {
+        let mut buffer = self.buffer.borrow_mut();
+        loop {
+            // SAFETY: the buffer is live and as long as said.
+            let count =
+                unsafe { libc::read(self.fuse.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+            if count >= 0 {
+                self.length.set(count as usize);
+                return Ok(Received::Message);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(Received::Nothing),
+                Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Received::Gone),
+                // ENOENT: the request was taken back while we read it.
+                Some(libc::EINTR | libc::ENOENT) => {}
+                _ => return Err(error),
+            }
+        }
+    }
+
+    pub fn with_message<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.buffer.borrow()[..self.length.get()])
+    }
+
+    /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.
+    pub fn answer(&self, unique: u64, answer: Answer) {
+        let (head, body) = answer.into_message(unique);
+        self.ring.send(&self.fuse, head, body);
+    }
+
+    /// Returns when the kernel has digested the answer. Without slices.
+    pub fn answer_now(&self, unique: u64, answer: Answer) -> io::Result<()> {
+        let (head, body) = answer.into_message(unique);
+        assert!(body.is_empty(), "only short answers go at once");
+        // SAFETY: the bytes are live and as long as said.
+        let count = unsafe { libc::write(self.fuse.as_raw_fd(), head.as_ptr().cast(), head.len()) };
+        if count < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,123 @@
+//! INIT: what the kernel offers and what we take.
+
+use crate::abi::{self, InitIn, InitOut, init};
+
+/// Which channel requests take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// io_uring when kernel and module parameter allow it, else classic.
+    #[default]
+    Auto,
+    Uring,
+    Classic,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Negotiated {
+    pub answer: InitOut,
+    /// The kernel takes ring entries.
+    pub uring: bool,
+    pub minor: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InitError {
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}; needed is {}.{} (Linux 5.4) or later",
+        abi::MAJOR,
+        abi::MINOR_LOWEST
+    )]
+    TooOld { major: u32, minor: u32 },
+}
+
+/// The most one WRITE or READ carries.
+pub const MAX_WRITE: u32 = 1 << 20;
+const PAGE_SIZE: u32 = 4096;
+
+/// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on this host.
+/// No WRITEBACK_CACHE: it hides byte ranges and the sync flag of writes.
+const WANTED: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::EXPORT_SUPPORT
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::HAS_IOCTL_DIR
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    // Nobody else changes the volume, so cached pages stay valid until we say otherwise.
+    | init::EXPLICIT_INVAL_DATA
+    // Without it every cached write asks for security.capability first.
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, InitError> {
+    if offer.major != abi::MAJOR || offer.minor < abi::MINOR_LOWEST {
+        return Err(InitError::TooOld { major: offer.major, minor: offer.minor });
+    }
+    let offered = u64::from(offer.flags) | u64::from(offer.flags2) << 32;
+    let wanted = match transport {
+        Transport::Classic => WANTED,
+        Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
+    };
+    let flags = offered & wanted;
+    let minor = offer.minor.min(abi::MINOR);
+    let answer = InitOut {
+        major: abi::MAJOR,
+        minor,
+        max_readahead: offer.max_readahead.max(MAX_WRITE),
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        // Requests nobody waits for (readahead, write-back, asynchronous direct I/O).
+        max_background: 128,
+        congestion_threshold: 96,
+        max_write: MAX_WRITE,
+        time_gran: 1,
+        max_pages: (MAX_WRITE / PAGE_SIZE) as u16,
+        ..InitOut::default()
+    };
+    Ok(Negotiated { answer, uring: flags & init::OVER_IO_URING != 0, minor })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFER: InitIn =
+        InitIn { major: 7, minor: 45, max_readahead: 131072, flags: !0, flags2: !0, unused: [0; 11] };
+
+    #[test]
+    fn nothing_is_taken_that_was_not_offered() {
+        let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
+        let negotiated = negotiate(&poor, Transport::Uring).unwrap();
+        assert_eq!((negotiated.answer.flags, negotiated.answer.flags2), (init::BIG_WRITES as u32, 0));
+        assert!(!negotiated.uring);
+    }
+
+    #[test]
+    fn the_write_back_cache_and_remote_locks_are_never_taken() {
+        let flags = negotiate(&OFFER, Transport::Auto).unwrap().answer.flags;
+        for (bit, name) in [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
+        {
+            assert_eq!(flags & 1 << bit, 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn classic_never_asks_for_the_ring() {
+        assert!(!negotiate(&OFFER, Transport::Classic).unwrap().uring);
+        assert!(negotiate(&OFFER, Transport::Auto).unwrap().uring);
+    }
+
+    #[test]
+    fn a_kernel_too_old_is_refused_by_number() {
+        let old = InitIn { minor: 23, ..OFFER };
+        assert_eq!(negotiate(&old, Transport::Auto), Err(InitError::TooOld { major: 7, minor: 23 }));
+    }
+}

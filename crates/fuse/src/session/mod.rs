@@ -1,0 +1,183 @@
+//! One mounted file system: takes requests from the kernel until it is gone.
+//!
+//! Every request becomes a task of its own; answers come in any order. The session knows the protocol's
+//! beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
+//!
+//! 1. INIT is answered with write(2): when that returns, the kernel has digested it, and only then does it
+//!    take ring entries.
+//! 2. The classic channel is served also beside the ring: FORGET and INTERRUPT always come that way, and all
+//!    else does until every processor's queue has an entry.
+//! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that was
+//!    answered is durable. INTERRUPT itself is therefore only noted.
+//! 4. DESTROY, and the end, wait until nothing else is under way.
+
+mod classic;
+mod init;
+
+pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
+
+use crate::abi::opcode;
+use crate::{Answer, Connection, FileSystem, Operation, Request};
+use classic::{Classic, Received};
+use device::World;
+use runtime::RealWorld;
+use runtime::sync::Event;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("/dev/fuse: {0}")]
+    Channel(#[from] io::Error),
+    #[error(transparent)]
+    Init(#[from] InitError),
+    #[error("FUSE over io_uring is not to be had: {0}")]
+    NoRing(&'static str),
+}
+
+/// What the session has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStatistics {
+    pub requests: u64,
+    pub malformed: u64,
+    pub interrupts: u64,
+}
+
+pub struct Session<F> {
+    world: RealWorld,
+    file_system: Rc<F>,
+    transport: Transport,
+    classic: Classic,
+    negotiated: Cell<Option<Negotiated>>,
+    /// Requests taken and not yet answered.
+    running: Cell<u64>,
+    idle: Event,
+    statistics: Cell<SessionStatistics>,
+}
+
+impl<F: FileSystem> Session<F> {
+    pub fn new(
+        world: RealWorld,
+        connection: Connection,
+        file_system: Rc<F>,
+        transport: Transport,
+    ) -> Rc<Session<F>> {
+        Rc::new(Session {
+            classic: Classic::new(world.ring().clone(), Rc::new(connection.fuse)),
+            world,
+            file_system,
+            transport,
+            negotiated: Cell::new(None),
+            running: Cell::new(0),
+            idle: Event::default(),
+            statistics: Cell::default(),
+        })
+    }
+
+    pub fn statistics(&self) -> SessionStatistics {
+        self.statistics.get()
+    }
+    /// What was agreed with the kernel; `None` before INIT.
+    pub fn negotiated(&self) -> Option<Negotiated> {
+        self.negotiated.get()
+    }
+
+    /// Serves until the file system is unmounted or the connection aborted, and everything taken is done.
+    pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
+        let mut readable = self.classic.readable();
+        let result = loop {
+            match self.drain() {
+                Ok(Received::Nothing) => {}
+                Ok(Received::Gone) => break Ok(()),
+                Ok(Received::Message) => unreachable!("drained"),
+                Err(error) => break Err(error),
+            }
+            // Once unmounted the poll reports an error event; reading then tells what happened.
+            if let Err(error) = readable.next().await {
+                break Err(error.into());
+            }
+        };
+        self.until_alone(0).await;
+        self.file_system.clone().end().await;
+        result
+    }
+
+    /// Takes all requests that wait in the classic channel.
+    fn drain(self: &Rc<Self>) -> Result<Received, SessionError> {
+        loop {
+            match self.classic.receive()? {
+                Received::Message => self.classic.with_message(|message| self.take(message))?,
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn take(self: &Rc<Self>, message: &[u8]) -> Result<(), SessionError> {
+        match Request::from_message(message) {
+            Ok(request) if request.header.opcode == opcode::INIT => self.begin(&request),
+            Ok(request) => {
+                self.start(request);
+                Ok(())
+            }
+            Err(_) => {
+                self.note(|statistics| statistics.malformed += 1);
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&self, request: &Request) -> Result<(), SessionError> {
+        let unique = request.header.unique;
+        let Ok(Operation::Init(offer)) = request.operation() else {
+            self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+            return Ok(());
+        };
+        match init::negotiate(&offer, self.transport) {
+            Ok(negotiated) => {
+                self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
+                self.negotiated.set(Some(negotiated));
+                Ok(())
+            }
+            Err(error) => {
+                self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn start(self: &Rc<Self>, request: Request) {
+        self.note(|statistics| {
+            statistics.requests += 1;
+            statistics.interrupts += u64::from(request.header.opcode == opcode::INTERRUPT);
+        });
+        if request.header.opcode == opcode::INTERRUPT {
+            return;
+        }
+        self.running.set(self.running.get() + 1);
+        let session = self.clone();
+        self.world.spawn(Box::pin(async move {
+            let (unique, wants_answer) = (request.header.unique, request.wants_answer());
+            if request.header.opcode == opcode::DESTROY {
+                session.until_alone(1).await;
+            }
+            let answer = session.file_system.clone().serve(request).await;
+            if wants_answer {
+                session.classic.answer(unique, answer);
+            }
+            session.running.set(session.running.get() - 1);
+            session.idle.notify();
+        }));
+    }
+
+    /// Waits until only `left` requests are under way.
+    async fn until_alone(&self, left: u64) {
+        self.idle.until(|| (self.running.get() <= left).then_some(())).await
+    }
+
+    fn note(&self, change: impl FnOnce(&mut SessionStatistics)) {
+        let mut statistics = self.statistics.get();
+        change(&mut statistics);
+        self.statistics.set(statistics);
+    }
+}

@@ -1,0 +1,164 @@
+//! A tiny flat file system in memory, and a way to mount it where nobody else sees it.
+
+use device::LocalFuture;
+use fuse::abi::*;
+use fuse::{Answer, FileSystem, Operation, Request};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the file system saw, for the test's own thread.
+#[derive(Default, Debug)]
+pub struct Seen {
+    pub durable_writes: AtomicU64,
+    pub fsyncs: AtomicU64,
+    pub syncfs: AtomicU64,
+    pub destroys: AtomicU64,
+    pub ends: AtomicU64,
+}
+
+#[derive(Default)]
+pub struct Memory {
+    pub names: RefCell<BTreeMap<Vec<u8>, u64>>,
+    pub files: RefCell<BTreeMap<u64, Vec<u8>>>,
+    pub last: Cell<u64>,
+    pub seen: Arc<Seen>,
+}
+
+const FOREVER: u64 = 3600;
+
+impl FileSystem for Memory {
+    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            match request.operation() {
+                Ok(operation) => self.answer(request.header.nodeid, operation),
+                Err(_) => Answer::error(libc::EINVAL),
+            }
+        })
+    }
+    fn end(self: Rc<Self>) -> LocalFuture<()> {
+        self.seen.ends.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {})
+    }
+}
+
+impl Memory {
+    fn answer(&self, node: u64, operation: Operation<'_>) -> Answer {
+        let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::SeqCst);
+        match operation {
+            Operation::Lookup { name } => match self.names.borrow().get(name) {
+                Some(&node) => Answer::of(&self.entry(node)),
+                None => Answer::error(libc::ENOENT),
+            },
+            Operation::Create { arguments, name } => {
+                let node = self.last.get() + 2;
+                self.last.set(node);
+                self.names.borrow_mut().insert(name.to_vec(), node);
+                self.files.borrow_mut().insert(node, Vec::new());
+                let mut answer = Answer::of(&self.entry(node));
+                answer.append(&open_out(arguments.flags));
+                answer
+            }
+            Operation::Open(arguments) => Answer::of(&open_out(arguments.flags)),
+            Operation::Opendir => Answer::of(&OpenOut::default()),
+            Operation::Getattr => Answer::of(&AttrOut {
+                attr_valid: FOREVER,
+                attr: self.attributes(node),
+                ..Default::default()
+            }),
+            Operation::Write { arguments, data } => {
+                let mut files = self.files.borrow_mut();
+                let Some(file) = files.get_mut(&node) else { return Answer::error(libc::ENOENT) };
+                let start = arguments.offset as usize;
+                file.resize(file.len().max(start + data.len()), 0);
+                file[start..start + data.len()].copy_from_slice(data);
+                if arguments.flags & libc::O_DSYNC as u32 != 0 {
+                    count(&self.seen.durable_writes);
+                }
+                Answer::of(&WriteOut { size: data.len() as u32, padding: 0 })
+            }
+            Operation::Read(arguments) => {
+                let files = self.files.borrow();
+                let Some(file) = files.get(&node) else { return Answer::error(libc::ENOENT) };
+                let start = file.len().min(arguments.offset as usize);
+                let end = file.len().min(start + arguments.size as usize);
+                Answer::bytes(&file[start..end])
+            }
+            Operation::Readdir(arguments) if arguments.offset == 0 => self.list(false),
+            Operation::Readdirplus(arguments) if arguments.offset == 0 => self.list(true),
+            Operation::Readdir(_) | Operation::Readdirplus(_) => Answer::empty(),
+            Operation::Statfs => Answer::of(&StatfsOut { bsize: 4096, namelen: 255, ..Default::default() }),
+            Operation::Fsync(_) => {
+                count(&self.seen.fsyncs);
+                Answer::empty()
+            }
+            Operation::Syncfs => {
+                count(&self.seen.syncfs);
+                Answer::empty()
+            }
+            Operation::Destroy => {
+                count(&self.seen.destroys);
+                Answer::empty()
+            }
+            Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush => Answer::empty(),
+            _ => Answer::error(libc::ENOSYS),
+        }
+    }
+
+    fn list(&self, plus: bool) -> Answer {
+        let mut answer = Answer::empty();
+        for (index, (name, &node)) in self.names.borrow().iter().enumerate() {
+            let off = index as u64 + 1;
+            if plus {
+                answer.append(&self.entry(node));
+            }
+            answer.append(&Dirent { ino: node, off, namelen: name.len() as u32, kind: 8 });
+            answer.append_bytes(name);
+            answer.pad(RECORD_ALIGNMENT);
+        }
+        answer
+    }
+
+    fn attributes(&self, node: u64) -> Attr {
+        let (mode, size) = match self.files.borrow().get(&node) {
+            Some(file) => (libc::S_IFREG | 0o644, file.len() as u64),
+            None => (libc::S_IFDIR | 0o755, 0),
+        };
+        Attr { ino: node, size, mode, nlink: 1, blksize: 4096, ..Default::default() }
+    }
+    fn entry(&self, node: u64) -> EntryOut {
+        let attr = self.attributes(node);
+        EntryOut { nodeid: node, entry_valid: FOREVER, attr_valid: FOREVER, attr, ..Default::default() }
+    }
+}
+
+fn open_out(flags: u32) -> OpenOut {
+    let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
+    OpenOut { open_flags: if direct { fopen::DIRECT_IO } else { fopen::KEEP_CACHE }, ..Default::default() }
+}
+
+/// Gives this thread, and those it starts, mounts of their own. Mounting needs root and /dev/fuse; a test
+/// without them fails and says so.
+pub fn private_mounts() {
+    assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
+    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero bytes.
+    unsafe {
+        assert_eq!(libc::geteuid(), 0, "these tests mount file systems: run them as root");
+        assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0, "unshare: {}", std::io::Error::last_os_error());
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        let result = libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
+        assert_eq!(result, 0, "private mounts: {}", std::io::Error::last_os_error());
+    }
+}
+
+pub fn unmount(directory: &Path) -> std::io::Result<()> {
+    let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
+    // SAFETY: the path ends with a zero byte and outlives the call.
+    match unsafe { libc::umount2(path.as_ptr(), 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
