@@ -2,7 +2,10 @@
 
 pub mod acl;
 pub mod checksum;
+pub mod directory;
 pub mod features;
+pub mod hash;
+pub mod htree;
 pub mod inode;
 pub mod superblock;
 pub mod xattr;

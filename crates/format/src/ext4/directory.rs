@@ -1,0 +1,407 @@
+//! Blocks of directory entries (kernel: `Documentation/filesystems/ext4/directory.rst`).
+//!
+//! A block is a chain of entries without gaps, each `record_length` bytes long:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | inode, 0 for an entry that holds no name |
+//! | 4 | 2 | record length, a multiple of 4; what the name leaves free is room for a further entry |
+//! | 6 | 1 | name length |
+//! | 7 | 1 | file type, with the feature `filetype` (without it, the high byte of the name length: 0) |
+//! | 8 | 1..=255 | name |
+//!
+//! With metadata_csum the last 12 bytes are the *tail*: an entry without a name, of type 0xde, and the checksum
+//! of all before it. Nothing read here is trusted: [`DirectoryFormat::entries`] ends at the first contradiction.
+
+use super::checksum::crc32c;
+use units::{BlockRange, InodeNumber};
+
+pub const NAME_LENGTH_MAX: usize = 255;
+/// Bytes before the name.
+pub const HEADER_LENGTH: usize = 8;
+/// The room of the shortest name.
+pub const RECORD_LENGTH_MIN: usize = 12;
+/// Bytes of the tail.
+pub const TAIL_LENGTH: usize = 12;
+const TAIL_TYPE: u8 = 0xde;
+
+/// What makes a block no directory block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("byte {at}: {why}")]
+pub struct DirectoryError {
+    pub at: usize,
+    pub why: &'static str,
+}
+
+/// File types as entries tell them (`EXT4_FT_*`).
+pub mod entry_type {
+    pub const UNKNOWN: u8 = 0;
+    pub const REGULAR: u8 = 1;
+    pub const DIRECTORY: u8 = 2;
+    pub const CHARACTER_DEVICE: u8 = 3;
+    pub const BLOCK_DEVICE: u8 = 4;
+    pub const FIFO: u8 = 5;
+    pub const SOCKET: u8 = 6;
+    pub const SYMLINK: u8 = 7;
+
+    /// From `st_mode`.
+    pub const fn of_mode(mode: u16) -> u8 {
+        match mode >> 12 {
+            0x8 => REGULAR,
+            0x4 => DIRECTORY,
+            0x2 => CHARACTER_DEVICE,
+            0x6 => BLOCK_DEVICE,
+            0x1 => FIFO,
+            0xc => SOCKET,
+            0xa => SYMLINK,
+            _ => UNKNOWN,
+        }
+    }
+}
+
+/// An entry, in use or not, that fits into its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// Offset in the block, bytes.
+    pub at: usize,
+    pub record_length: usize,
+    /// `None` when it holds no name.
+    pub inode: Option<InodeNumber>,
+    /// See [`entry_type`].
+    pub file_type: u8,
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Bytes that the entry itself needs of its record.
+    pub fn used(&self) -> usize {
+        if self.inode.is_some() { record_length(self.name.len()) } else { 0 }
+    }
+    pub fn end(&self) -> usize {
+        self.at + self.record_length
+    }
+}
+
+/// The room of an entry whose name has `name_length` bytes.
+pub const fn record_length(name_length: usize) -> usize {
+    (HEADER_LENGTH + name_length).next_multiple_of(4)
+}
+
+/// How a volume writes directory blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectoryFormat {
+    /// The feature `filetype`.
+    pub file_types: bool,
+    /// Where the directory's checksums begin, with metadata_csum.
+    pub seed: Option<u32>,
+    /// Inodes of the volume: no entry may name a higher one.
+    pub inodes: u32,
+}
+
+/// Where a new entry fits: after the `used` bytes of the entry at `at`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    at: usize,
+    used: usize,
+    record_length: usize,
+}
+
+impl DirectoryFormat {
+    /// Where entries end in a block of `length` bytes.
+    pub fn end(&self, length: usize) -> usize {
+        if self.seed.is_some() { length - TAIL_LENGTH } else { length }
+    }
+
+    /// The entries of a block, in order. After an error it yields nothing more.
+    pub fn entries<'a>(&self, block: &'a [u8]) -> Entries<'a> {
+        Entries { block, next: 0, end: self.end(block.len()), inodes: self.inodes }
+    }
+
+    /// The entries `.` and `..`, which every directory's first block begins with, indexed or not.
+    pub fn dots<'a>(&self, block: &'a [u8]) -> Result<[Entry<'a>; 2], DirectoryError> {
+        let mut entries = Entries { block, next: 0, end: block.len(), inodes: self.inodes };
+        let mut dots =
+            || entries.next().unwrap_or(Err(DirectoryError { at: 0, why: "the block is too short" }));
+        let (dot, dotdot) = (dots()?, dots()?);
+        match (dot.inode, dot.name, dotdot.inode, dotdot.name) {
+            (Some(_), b".", Some(_), b"..") => Ok([dot, dotdot]),
+            _ => Err(DirectoryError { at: 0, why: "the entries . and .. are not where they belong" }),
+        }
+    }
+
+    /// The entry of that name, and where the one before it in the block is.
+    pub fn find<'a>(
+        &self,
+        block: &'a [u8],
+        name: &[u8],
+    ) -> Result<Option<(Entry<'a>, Option<usize>)>, DirectoryError> {
+        let mut previous = None;
+        for entry in self.entries(block) {
+            let entry = entry?;
+            if entry.inode.is_some() && entry.name == name {
+                return Ok(Some((entry, previous)));
+            }
+            previous = Some(entry.at);
+        }
+        Ok(None)
+    }
+
+    /// The first room for a name of that length.
+    pub fn room(&self, block: &[u8], name_length: usize) -> Result<Option<Room>, DirectoryError> {
+        let needed = record_length(name_length);
+        for entry in self.entries(block) {
+            let entry = entry?;
+            if entry.record_length - entry.used() >= needed {
+                let Entry { at, record_length, .. } = entry;
+                return Ok(Some(Room { at, used: entry.used(), record_length }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes that [`DirectoryFormat::put`] writes.
+    pub fn put_range(&self, room: Room, name_length: usize) -> BlockRange {
+        let start = if room.used == 0 { room.at } else { room.at + 4 };
+        BlockRange::new(start as u32, (room.at + room.used + HEADER_LENGTH + name_length) as u32)
+    }
+
+    /// Writes an entry where there was room.
+    pub fn put(&self, block: &mut [u8], room: Room, inode: InodeNumber, file_type: u8, name: &[u8]) {
+        if room.used > 0 {
+            set_record_length(block, room.at, room.used);
+        }
+        self.write(block, room.at + room.used, room.record_length - room.used, inode, file_type, name);
+    }
+
+    /// Writes an entry at `at`, whatever was there.
+    pub fn write(
+        &self,
+        block: &mut [u8],
+        at: usize,
+        length: usize,
+        inode: InodeNumber,
+        file_type: u8,
+        name: &[u8],
+    ) {
+        assert!(name.len() <= NAME_LENGTH_MAX && record_length(name.len()) <= length);
+        set_inode(block, at, inode.get());
+        set_record_length(block, at, length);
+        block[at + 6] = name.len() as u8;
+        block[at + 7] = if self.file_types { file_type } else { entry_type::UNKNOWN };
+        block[at + HEADER_LENGTH..][..name.len()].copy_from_slice(name);
+    }
+
+    /// Fills an empty block: one entry without a name, and the tail without its checksum.
+    pub fn clear(&self, block: &mut [u8]) {
+        block.fill(0);
+        let end = self.end(block.len());
+        set_record_length(block, 0, end);
+        if self.seed.is_some() {
+            set_record_length(block, end, TAIL_LENGTH);
+            block[end + 7] = TAIL_TYPE;
+        }
+    }
+
+    /// Writes `entries` (inode, type, name) one after the other into an empty block; the last takes the rest.
+    /// They fit.
+    pub fn fill<'a>(&self, block: &mut [u8], entries: impl Iterator<Item = (InodeNumber, u8, &'a [u8])>) {
+        self.clear(block);
+        let end = self.end(block.len());
+        let (mut at, mut last) = (0, 0);
+        for (inode, file_type, name) in entries {
+            let length = record_length(name.len());
+            assert!(at + length <= end);
+            self.write(block, at, length, inode, file_type, name);
+            (last, at) = (at, at + length);
+        }
+        set_record_length(block, last, end - last);
+    }
+
+    /// Whether the tail is there and its checksum right; always, without checksums.
+    pub fn checksum_is_right(&self, block: &[u8]) -> bool {
+        let Some(seed) = self.seed else { return true };
+        let (body, tail) = block.split_at(self.end(block.len()));
+        tail[..4] == [0; 4]
+            && tail[4..8] == [TAIL_LENGTH as u8, 0, 0, TAIL_TYPE]
+            && tail[8..] == crc32c(seed, body).to_le_bytes()
+    }
+
+    /// The bytes that [`DirectoryFormat::set_checksum`] writes, if any.
+    pub fn checksum_range(&self, length: usize) -> Option<BlockRange> {
+        self.seed.map(|_| BlockRange::new(length as u32 - 4, length as u32))
+    }
+
+    pub fn set_checksum(&self, block: &mut [u8]) {
+        let Some(seed) = self.seed else { return };
+        let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
+        tail[8..].copy_from_slice(&crc32c(seed, body).to_le_bytes());
+    }
+}
+
+/// Takes an entry out of the chain: the one before it takes over its room. The first of a block merely loses
+/// its name.
+pub fn erase(block: &mut [u8], entry_at: usize, entry_length: usize, previous: Option<usize>) {
+    match previous {
+        Some(previous) => set_record_length(block, previous, entry_at + entry_length - previous),
+        None => set_inode(block, entry_at, 0),
+    }
+}
+
+/// The bytes that [`erase`] writes.
+pub fn erase_range(entry_at: usize, previous: Option<usize>) -> BlockRange {
+    match previous {
+        Some(previous) => BlockRange::new(previous as u32 + 4, previous as u32 + 6),
+        None => BlockRange::new(entry_at as u32, entry_at as u32 + 4),
+    }
+}
+
+/// Makes the entry at `at` stand for another inode. Writes the bytes `at .. at + 8`.
+pub fn retarget(format: &DirectoryFormat, block: &mut [u8], at: usize, inode: InodeNumber, file_type: u8) {
+    set_inode(block, at, inode.get());
+    if format.file_types {
+        block[at + 7] = file_type;
+    }
+}
+
+/// See [`DirectoryFormat::entries`].
+pub struct Entries<'a> {
+    block: &'a [u8],
+    next: usize,
+    end: usize,
+    inodes: u32,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, DirectoryError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.end {
+            return None;
+        }
+        let entry = self.parse();
+        self.next = entry.as_ref().map_or(self.end, Entry::end);
+        Some(entry)
+    }
+}
+
+impl<'a> Entries<'a> {
+    fn parse(&self) -> Result<Entry<'a>, DirectoryError> {
+        let at = self.next;
+        let wrong = |why| Err(DirectoryError { at, why });
+        let Some(rest) = self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH) else {
+            return wrong("too little room for an entry");
+        };
+        let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
+        // Blocks of 64 KiB, where a record may be 65536 bytes long, are not supported.
+        let record = usize::from(u16::from_le_bytes([rest[4], rest[5]]));
+        let name_length = usize::from(rest[6]);
+        if record < HEADER_LENGTH || record % 4 != 0 {
+            return wrong("the record length is no multiple of 4 from 8 on");
+        }
+        if record > rest.len() {
+            return wrong("the record reaches beyond the block");
+        }
+        let entry = |inode, name| Ok(Entry { at, record_length: record, inode, file_type: rest[7], name });
+        if inode == 0 {
+            return entry(None, &[]);
+        }
+        if record_length(name_length) > record {
+            return wrong("the name reaches beyond its record");
+        }
+        let name = &rest[HEADER_LENGTH..][..name_length];
+        if name.is_empty() || name.iter().any(|&byte| byte == b'/' || byte == 0) {
+            return wrong("the name is empty or has a slash or a NUL");
+        }
+        if inode > self.inodes {
+            return wrong("the inode number is too high");
+        }
+        entry(Some(InodeNumber(inode)), name)
+    }
+}
+
+fn set_inode(block: &mut [u8], at: usize, inode: u32) {
+    block[at..at + 4].copy_from_slice(&inode.to_le_bytes());
+}
+
+fn set_record_length(block: &mut [u8], at: usize, length: usize) {
+    assert!(length < 1 << 16 && length.is_multiple_of(4));
+    block[at + 4..at + 6].copy_from_slice(&(length as u16).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
+
+    fn names(format: &DirectoryFormat, block: &[u8]) -> Vec<(u32, Vec<u8>)> {
+        let used =
+            format.entries(block).map(Result::unwrap).filter_map(|entry| Some((entry.inode?, entry.name)));
+        used.map(|(inode, name)| (inode.get(), name.to_vec())).collect()
+    }
+
+    #[test]
+    fn entries_go_in_and_out_until_the_block_is_full() {
+        for format in [FORMAT, DirectoryFormat { seed: None, file_types: false, ..FORMAT }] {
+            let mut block = vec![0xaa; 1024];
+            format.clear(&mut block);
+            let mut expected = Vec::new();
+            while let Some(room) = format.room(&block, 3 + expected.len()).unwrap() {
+                let name = vec![b'a' + expected.len() as u8; 3 + expected.len()];
+                let before = block.clone();
+                format.put(&mut block, room, InodeNumber(11), entry_type::REGULAR, &name);
+                let range = format.put_range(room, name.len()).as_usize();
+                assert_eq!(before[..range.start], block[..range.start]);
+                assert_eq!(before[range.end..], block[range.end..]);
+                expected.push((11, name));
+            }
+            assert!(expected.len() > 20);
+            assert_eq!(names(&format, &block), expected);
+            format.set_checksum(&mut block);
+            assert!(format.checksum_is_right(&block));
+            while let Some((_, name)) = expected.pop() {
+                let (entry, previous) = format.find(&block, &name).unwrap().expect("it is there");
+                let (at, length) = (entry.at, entry.record_length);
+                erase(&mut block, at, length, previous);
+                assert_eq!(names(&format, &block), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_with_any_byte_changed_is_read_without_harm() {
+        let mut block = vec![0; 1024];
+        FORMAT.fill(&mut block, (1..40).map(|inode| (InodeNumber(inode), 1, &b"some name"[..])));
+        FORMAT.set_checksum(&mut block);
+        for at in 0..block.len() {
+            for value in [0, 1, 3, 4, 8, b'/', 0x7f, 0xff] {
+                let mut damaged = block.clone();
+                damaged[at] = value;
+                assert_eq!(FORMAT.checksum_is_right(&damaged), damaged == block, "byte {at} made {value}");
+                assert!(FORMAT.entries(&damaged).count() <= 1024 / HEADER_LENGTH);
+                let _ = (FORMAT.room(&damaged, 200), FORMAT.find(&damaged, b"other"), FORMAT.dots(&damaged));
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_are_told() {
+        let damage: [(usize, &[u8], &str); 6] = [
+            (4, &[0, 0], "multiple"),
+            (4, &[13, 0], "multiple"),
+            (4, &[0, 8], "beyond the block"),
+            (6, &[250], "beyond its record"),
+            (9, b"/", "slash"),
+            (0, &[101, 0, 0, 0], "too high"),
+        ];
+        for (at, bytes, why) in damage {
+            let mut block = vec![0; 1024];
+            FORMAT.fill(
+                &mut block,
+                [(InodeNumber(5), 1, &b"name"[..]), (InodeNumber(6), 1, b"more")].into_iter(),
+            );
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            let error = FORMAT.find(&block, b"more").expect_err(why);
+            assert!(error.why.contains(why), "{error}");
+        }
+    }
+}
