@@ -1,10 +1,20 @@
 //! Which block of the volume holds which block of a file: extent trees and indirect blocks behind one face.
 //!
-//! Whoever calls holds the inode's lock (write, where a handle is asked for).
+//! Whoever calls holds the inode's lock (write, where a handle is asked for), so that the mapping stands still
+//! across the awaits in here. A change reads and allocates first and then alters all blocks of the tree in one
+//! stretch: an error leaves the tree as it was.
 
-use crate::{Error, Inode, Volume};
-use engine::{Credits, Handle};
-use std::rc::Rc;
+mod cache;
+mod extent_change;
+mod extent_tree;
+mod indirect;
+mod indirect_change;
+
+pub use cache::MappingCache;
+
+use crate::{Caller, Error, Inode, Purpose, Request, Result, Run, Volume, errno};
+use engine::{Contents, Credits, Handle};
+use format::ext4::{extent, indirect as pointers, inode::flags};
 use units::{FileBlock, HomeBlock};
 
 /// Where `count` consecutive blocks of a file, from `at` on, are.
@@ -32,6 +42,17 @@ impl Mapping {
             MappingState::Hole => None,
             MappingState::Written(home) | MappingState::Unwritten(home) => Some(home),
         }
+    }
+
+    /// The part from `at` on, `max` blocks at most; `None` when `at` lies outside.
+    fn part(&self, at: FileBlock, max: u32) -> Option<Mapping> {
+        let skipped = at.get().checked_sub(self.at.get()).filter(|skipped| *skipped < self.count)?;
+        let state = match self.state {
+            MappingState::Hole => MappingState::Hole,
+            MappingState::Written(home) => MappingState::Written(home.plus(skipped.into())),
+            MappingState::Unwritten(home) => MappingState::Unwritten(home.plus(skipped.into())),
+        };
+        Some(Mapping { at, count: (self.count - skipped).min(max), state })
     }
 }
 
@@ -62,47 +83,202 @@ pub enum Progress {
     More,
 }
 
-/// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every [`Inode`].
-#[derive(Default)]
-pub struct MappingCache {}
-
 impl Volume {
-    /// What holds block `at`, and how many of the `max` blocks from there on continue it.
-    pub async fn map(&self, inode: &Inode, at: FileBlock, max: u32) -> Result<Mapping, Error> {
-        let _ = (inode, at, max);
-        todo!()
+    /// What holds block `at`, and how many of the `max` blocks from there on continue it. A hole reaches to the
+    /// next mapped block or less far.
+    pub async fn map(&self, inode: &Inode, at: FileBlock, max: u32) -> Result<Mapping> {
+        if let Some(mapping) = self.map_from_memory(inode, at, max) {
+            return Ok(mapping);
+        }
+        let whole = match has_extents(inode)? {
+            true => self.map_extent(inode, at).await?,
+            false => self.map_pointer(inode, at).await?,
+        };
+        inode.mapping_cache.remember(whole);
+        Ok(whole.part(at, max).expect("the mapping that was asked for"))
     }
 
-    /// As [`Volume::map`], but a hole is filled, by one contiguous run of at most `count` blocks. The caller stores the inode.
-    /// The handle needs [`Volume::map_credits`].
+    /// The mapping if it is known without looking at the tree.
+    pub(crate) fn map_from_memory(&self, inode: &Inode, at: FileBlock, max: u32) -> Option<Mapping> {
+        inode.mapping_cache.find(at, max)
+    }
+
+    /// As [`Volume::map`], but a hole is filled, by one contiguous run of at most `count` blocks, from the
+    /// reserve if `caller` may. The caller stores the inode. `ENOSPC`: nothing changed, see
+    /// [`Volume::allocate_blocks`]. Credits: [`Volume::credits_map`].
     pub async fn map_or_allocate(
-        self: &Rc<Self>,
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        caller: &Caller,
+        at: FileBlock,
+        count: u32,
+        how: Allocate,
+    ) -> Result<Allocated> {
+        let mapping = self.map(inode, at, count).await?;
+        if mapping.state != MappingState::Hole {
+            return Ok(Allocated { mapping, fresh: false });
+        }
+        let room = self.file_blocks_max(inode).saturating_sub(at.get().into());
+        if room == 0 {
+            return Err(Error::Refused(errno::EFBIG));
+        }
+        let purpose = if how == Allocate::Directory { Purpose::Directory } else { Purpose::Data };
+        let use_reserve = self.may_use_reserve(caller);
+        let count = u64::from(mapping.count).min(room) as u32;
+        let request = Request { inode, goal: None, count, at, purpose, use_reserve };
+        let run = match has_extents(inode)? {
+            true => self.insert_extent(handle, request, how == Allocate::Unwritten).await?,
+            false if how == Allocate::Unwritten => return Err(Error::Refused(errno::EOPNOTSUPP)),
+            false => self.insert_pointers(handle, request).await?,
+        };
+        inode.last_data_change.set(handle.transaction());
+        let state = match how {
+            Allocate::Unwritten => MappingState::Unwritten(run.start),
+            Allocate::Written | Allocate::Directory => MappingState::Written(run.start),
+        };
+        Ok(Allocated { mapping: Mapping { at, count: run.count, state }, fresh: true })
+    }
+
+    /// Turns unwritten blocks from `at` on, `count` at most and within one extent, into written ones, which the
+    /// caller writes in this very handle, with base zero. How many: 0 if the first is not unwritten.
+    /// Credits: [`Volume::credits_map`].
+    pub async fn mark_written(
+        &self,
         handle: &mut Handle,
         inode: &Inode,
         at: FileBlock,
         count: u32,
-        how: Allocate,
-    ) -> Result<Allocated, Error> {
-        let _ = (handle, inode, at, count, how);
-        todo!()
+    ) -> Result<u32> {
+        self.set_extent_state(handle, inode, at, count, false).await
     }
 
-    /// Credits of one [`Volume::map_or_allocate`] or one change of state.
-    pub fn map_credits(&self, inode: &Inode) -> Credits {
-        let _ = inode;
-        todo!()
+    /// The reverse: the blocks read as zeros from now on. Extents only.
+    pub async fn mark_unwritten(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        at: FileBlock,
+        count: u32,
+    ) -> Result<u32> {
+        self.set_extent_state(handle, inode, at, count, true).await
     }
 
-    /// Frees the blocks `from .. to` of the file and what tree blocks become empty, as far as the handle's
-    /// transaction allows. Consistent after every step. The caller stores the inode.
+    /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks become
+    /// empty, as far as the handle's transaction allows. Consistent after every step. The caller stores the
+    /// inode. Credits: [`Volume::credits_remove`], the handle is extended as needed.
     pub async fn remove_blocks(
-        self: &Rc<Self>,
+        &self,
         handle: &mut Handle,
         inode: &Inode,
         from: FileBlock,
-        to: FileBlock,
-    ) -> Result<Progress, Error> {
-        let _ = (handle, inode, from, to);
-        todo!()
+        to: Option<FileBlock>,
+    ) -> Result<Progress> {
+        self.drop_preallocation(inode);
+        let to = to.map_or(1 << 32, |to| u64::from(to.get()));
+        let extents = has_extents(inode)?;
+        let (mut from, mut first) = (u64::from(from.get()), true);
+        while from < to {
+            if !first && !handle.extend(self.credits_remove(inode)) {
+                return Ok(Progress::More);
+            }
+            let next = match extents {
+                true => self.remove_extent(handle, inode, FileBlock(from as u32), to).await?,
+                false => self.remove_pointers(handle, inode, FileBlock(from as u32), to).await?,
+            };
+            inode.last_data_change.set(handle.transaction());
+            (from, first) = (next, false);
+        }
+        Ok(Progress::Done)
     }
+
+    /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's own included.
+    pub fn credits_map(&self, inode: &Inode) -> Credits {
+        // The inode + the data's bitmap and descriptor + the blocks of the tree on the way + a new block, its
+        // bitmap and descriptor for every level that has to be split or made.
+        let depth = tree_depth(inode);
+        self.credits_inode() + self.credits_allocate(1 + depth + 1) + Credits(depth) + Credits(depth + 1)
+    }
+
+    /// Credits of one step of [`Volume::remove_blocks`], the inode's own included.
+    pub fn credits_remove(&self, inode: &Inode) -> Credits {
+        // As credits_map, since a hole punched into an extent may split nodes; and instead of allocating data:
+        // bitmaps and descriptors of one freed run (as long as the longest extent) and of every emptied node.
+        let depth = tree_depth(inode);
+        self.credits_map(inode) + self.credits_free(1 + depth, u64::from(extent::WRITTEN_MAX))
+    }
+
+    /// How many blocks the file's kind of mapping can address.
+    pub(crate) fn file_blocks_max(&self, inode: &Inode) -> u64 {
+        match inode.has_flag(flags::EXTENTS) {
+            true => (1 << 32) - 1,
+            false => pointers::blocks_max(self.block_size().shift()),
+        }
+    }
+
+    /// Blocks for the tree itself: all `count` of them or none. They come out of the reserve if need be, since
+    /// without them space can neither be freed nor written to that is already the file's.
+    async fn allocate_tree_blocks(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        count: usize,
+    ) -> Result<Vec<HomeBlock>> {
+        let mut blocks = Vec::with_capacity(count);
+        while blocks.len() < count {
+            let wanted = (count - blocks.len()) as u32;
+            let (at, purpose) = (FileBlock(0), Purpose::Metadata);
+            let request = Request { inode, goal: None, count: wanted, at, purpose, use_reserve: true };
+            match self.allocate_blocks(handle, request).await {
+                Ok(run) => blocks.extend((0..u64::from(run.count)).map(|index| run.start.plus(index))),
+                Err(error) => {
+                    self.free_tree_blocks(handle, &blocks).await?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    async fn free_tree_blocks(&self, handle: &mut Handle, blocks: &[HomeBlock]) -> Result<()> {
+        for &block in blocks {
+            self.free_blocks(handle, block, 1, Contents::Metadata).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back a run that found no place in the tree.
+    async fn give_back(&self, handle: &mut Handle, run: Run) -> Result<()> {
+        self.free_blocks(handle, run.start, run.count.into(), Contents::Data).await
+    }
+
+    /// Accounts for blocks that the inode gained (or lost, negative).
+    fn count_blocks(&self, inode: &Inode, blocks: i64) {
+        let sectors = blocks << (self.block_size().shift() - 9);
+        let mut fields = inode.fields.borrow_mut();
+        // A damaged count must not stop the program; e2fsck puts it right.
+        fields.sectors = fields.sectors.saturating_add_signed(sectors);
+    }
+}
+
+/// Whether the inode has an extent tree; an error if it has neither that nor pointers.
+fn has_extents(inode: &Inode) -> Result<bool> {
+    let fields = inode.fields.borrow();
+    if fields.flags & flags::INLINE_DATA != 0 {
+        return Err(Error::Refused(errno::EOPNOTSUPP));
+    }
+    if fields.block.len() < extent::ROOT_BYTES {
+        return Err(Error::corrupt_inode(inode.number, "it has no block map"));
+    }
+    Ok(fields.flags & flags::EXTENTS != 0)
+}
+
+/// Blocks between the inode and the data, as deep as one insertion can make it now.
+fn tree_depth(inode: &Inode) -> u32 {
+    if !inode.has_flag(flags::EXTENTS) {
+        return 3;
+    }
+    let fields = inode.fields.borrow();
+    let depth = extent::ExtentNode::parse(&fields.block).map_or(0, |root| root.depth());
+    u32::from(depth)
 }

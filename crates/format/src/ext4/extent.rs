@@ -15,6 +15,9 @@ pub const DEPTH_MAX: u16 = 5;
 pub const WRITTEN_MAX: u32 = 1 << 15;
 pub const UNWRITTEN_MAX: u32 = WRITTEN_MAX - 1;
 
+/// Where a node says how many entries it has.
+pub const COUNT_BYTES: std::ops::Range<usize> = 2..4;
+
 const MAGIC: u16 = 0xf30a;
 const HEADER: usize = 12;
 const ENTRY: usize = 12;
@@ -66,14 +69,6 @@ pub struct ExtentNode<'a> {
 impl<'a> ExtentNode<'a> {
     /// Checks header and entries.
     pub fn parse(bytes: &'a [u8]) -> Result<ExtentNode<'a>, ExtentError> {
-        let node = ExtentNode::parse_header(bytes)?;
-        node.check_order()?;
-        Ok(node)
-    }
-
-    /// Checks the header alone: for nodes whose entries have been checked before. No entry of a node so
-    /// parsed lies outside `bytes`.
-    pub fn parse_header(bytes: &'a [u8]) -> Result<ExtentNode<'a>, ExtentError> {
         let node = ExtentNode { bytes };
         let room = capacity_of(bytes.len());
         let (entries, capacity) = (read_u16(bytes, 2), read_u16(bytes, 4));
@@ -88,6 +83,7 @@ impl<'a> ExtentNode<'a> {
         if entries > capacity || usize::from(capacity) > room || (entries == 0 && node.depth() > 0) {
             return Err(ExtentError::Capacity { entries, capacity, room });
         }
+        node.check_order()?;
         Ok(node)
     }
 
@@ -96,7 +92,8 @@ impl<'a> ExtentNode<'a> {
         for index in 0..self.len() {
             let entry = self.entry(index);
             let end = entry.end();
-            if u64::from(entry.at().get()) < free_from || end <= u64::from(entry.at().get()) || end > 1 << 32 {
+            if u64::from(entry.at().get()) < free_from || end <= u64::from(entry.at().get()) || end > 1 << 32
+            {
                 return Err(ExtentError::Order { at: entry.at() });
             }
             free_from = end;
@@ -215,7 +212,7 @@ pub fn initialize(bytes: &mut [u8], depth: u16) {
 }
 
 /// Overwrites the entries from `first` on with `entries`, which become the last, and the header's count.
-/// The entries must fit. [`changed_bytes`] tells which bytes change.
+/// The entries must fit.
 pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[Entry]) {
     for (index, entry) in entries.iter().enumerate() {
         bytes[HEADER + (first + index) * ENTRY..][..ENTRY].copy_from_slice(&entry.to_bytes());
@@ -267,7 +264,8 @@ mod tests {
 
     #[test]
     fn entries_come_back_as_written() {
-        let bytes = leaf(&[(0, 32768, 0xffff_1234_5678, false), (40000, 32767, 77, true), (u32::MAX, 1, 9, false)]);
+        let bytes =
+            leaf(&[(0, 32768, 0xffff_1234_5678, false), (40000, 32767, 77, true), (u32::MAX, 1, 9, false)]);
         let node = ExtentNode::parse(&bytes).unwrap();
         assert_eq!((node.len(), node.capacity(), node.depth()), (3, 84, 0));
         let expect = Extent { at: FileBlock(40000), count: 32767, home: HomeBlock(77), unwritten: true };

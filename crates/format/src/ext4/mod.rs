@@ -3,9 +3,11 @@
 pub mod acl;
 pub mod checksum;
 pub mod directory;
+pub mod extent;
 pub mod features;
 pub mod hash;
 pub mod htree;
+pub mod indirect;
 pub mod inode;
 pub mod superblock;
 pub mod xattr;

@@ -1,0 +1,24 @@
+use super::Mapping;
+use std::cell::Cell;
+use units::FileBlock;
+
+/// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every inode; whoever
+/// changes the mapping calls [`MappingCache::clear`] first.
+#[derive(Default)]
+pub struct MappingCache {
+    /// The latest first. Two, for a reader and a writer at different places.
+    entries: Cell<[Option<Mapping>; 2]>,
+}
+
+impl MappingCache {
+    pub(super) fn find(&self, at: FileBlock, max: u32) -> Option<Mapping> {
+        self.entries.get().iter().flatten().find_map(|mapping| mapping.part(at, max))
+    }
+    pub(super) fn remember(&self, mapping: Mapping) {
+        let [latest, _] = self.entries.get();
+        self.entries.set([Some(mapping), latest]);
+    }
+    pub(crate) fn clear(&self) {
+        self.entries.set([None; 2]);
+    }
+}

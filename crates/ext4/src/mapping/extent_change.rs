@@ -1,0 +1,376 @@
+//! Changing an extent tree. All changes come down to one: some entries of a node are replaced by others. A node
+//! that overflows is split, one that empties is freed, and either replaces entries of its parent; so does a
+//! node whose first file block changed, since an index names it.
+
+use super::extent_tree::{Path, end_of, with_node};
+use crate::{Error, Inode, Request, Result, Run, Volume, errno};
+use engine::{Block, Contents, Handle};
+use format::ext4::extent::{self, Entry, Extent, Index};
+use std::ops::Range;
+use units::{BlockRange, FileBlock, HomeBlock};
+
+/// One change of a tree, all in one stretch without await.
+struct Change<'a> {
+    inode: &'a Inode,
+    handle: &'a mut Handle,
+    seed: Option<u32>,
+    /// Allocated blocks for new nodes, as many as [`splits`] counted.
+    spare: Vec<HomeBlock>,
+    /// Blocks of nodes that became empty.
+    emptied: Vec<HomeBlock>,
+}
+
+impl Volume {
+    /// Allocates a run for the hole at `request.at` and enters it.
+    pub(super) async fn insert_extent(
+        &self,
+        handle: &mut Handle,
+        mut request: Request<'_>,
+        unwritten: bool,
+    ) -> Result<Run> {
+        let (inode, at) = (request.inode, request.at);
+        let path = self.extent_path(inode, at).await?;
+        let (before, next) = path.neighbours(inode)?;
+        request.goal = goal(at, before, next);
+        request.count =
+            request.count.min(if unwritten { extent::UNWRITTEN_MAX } else { extent::WRITTEN_MAX });
+        let run = self.allocate_blocks(handle, request).await?;
+        let place = path.leaf().index.map_or(0, |index| index + 1);
+        let extent = Extent { at, count: run.count, home: run.start, unwritten };
+        if let Err(error) = self.replace_extents(handle, inode, &path, place..place, vec![extent]).await {
+            self.give_back(handle, run).await?;
+            return Err(error);
+        }
+        self.count_blocks(inode, run.count.into());
+        Ok(run)
+    }
+
+    /// Makes the blocks from `at` on written or unwritten, as far as one extent has them and `count` says.
+    pub(super) async fn set_extent_state(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        at: FileBlock,
+        count: u32,
+        unwritten: bool,
+    ) -> Result<u32> {
+        let from = u64::from(at.get());
+        let to = from + u64::from(count);
+        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else { return Ok(0) };
+        if extent.at > at || extent.unwritten == unwritten {
+            return Ok(0);
+        }
+        self.check_extent(inode, &extent)?;
+        let end = to.min(end_of(&extent));
+        let pieces = split(&extent, from, end, Some(unwritten));
+        self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
+        inode.last_data_change.set(handle.transaction());
+        Ok((end - from) as u32)
+    }
+
+    /// Frees the first extent's part in `from .. to`; gives the file block to go on from, `to` when done.
+    pub(super) async fn remove_extent(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        from: FileBlock,
+        to: u64,
+    ) -> Result<u64> {
+        let from = u64::from(from.get());
+        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else { return Ok(to) };
+        self.check_extent(inode, &extent)?;
+        let begin = from.max(u64::from(extent.at.get()));
+        let end = to.min(end_of(&extent));
+        let pieces = split(&extent, begin, end, None);
+        self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
+        self.count_blocks(inode, -((end - begin) as i64));
+        let home = extent.home.plus(begin - u64::from(extent.at.get()));
+        self.free_blocks(handle, home, end - begin, Contents::Data).await?;
+        Ok(end)
+    }
+
+    /// The first extent with a block in `from .. to`, its place in its leaf and the way there.
+    async fn first_extent(&self, inode: &Inode, from: u64, to: u64) -> Result<Option<(Path, usize, Extent)>> {
+        let mut from = from;
+        while from < to {
+            let path = self.extent_path(inode, FileBlock(from as u32)).await?;
+            let (before, next) = path.neighbours(inode)?;
+            let place = path.leaf().index;
+            if let (Some(index), Some(extent)) = (place, before.filter(|extent| end_of(extent) > from)) {
+                return Ok(Some((path, index, extent)));
+            }
+            if let Some(extent) = next {
+                let index = place.map_or(0, |index| index + 1);
+                return Ok((u64::from(extent.at.get()) < to).then_some((path, index, extent)));
+            }
+            // Nothing more in this leaf; the next one begins further on.
+            from = path.end;
+        }
+        Ok(None)
+    }
+
+    /// Replaces extents `range` of the path's leaf by `pieces`, which are merged with each other and with the
+    /// neighbours.
+    async fn replace_extents(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        path: &Path,
+        range: Range<usize>,
+        pieces: Vec<Extent>,
+    ) -> Result<()> {
+        let entries = with_node(inode, path.leaf().block.as_ref(), |node| node.entries())?;
+        let (range, pieces) = join(inode, &entries, range, pieces)?;
+        let spare_count = splits(inode, path, range.len(), pieces.len())?;
+        let spare = self.allocate_tree_blocks(handle, inode, spare_count).await?;
+        inode.mapping_cache.clear();
+        let seed = self.inode_checksum_seed(inode.number, inode.fields.borrow().generation);
+        let mut change = Change { inode, handle, seed, spare, emptied: Vec::new() };
+        change.replace(
+            path,
+            path.levels.len() - 1,
+            range,
+            pieces.into_iter().map(Entry::Extent).collect(),
+        )?;
+        let emptied = change.emptied;
+        self.count_blocks(inode, spare_count as i64 - emptied.len() as i64);
+        self.free_tree_blocks(handle, &emptied).await
+    }
+}
+
+impl Change<'_> {
+    /// Replaces entries `range` of the path's node at `level` (0 is the root) by `new`.
+    fn replace(&mut self, path: &Path, level: usize, range: Range<usize>, new: Vec<Entry>) -> Result<()> {
+        let block = path.levels[level].block.as_ref();
+        let (depth, capacity, mut entries) =
+            with_node(self.inode, block, |node| (node.depth(), node.capacity(), node.entries()))?;
+        if range.end > entries.len() {
+            return Err(self.changed_behind());
+        }
+        let appended = range.end == entries.len();
+        entries.splice(range.clone(), new);
+        let Some(block) = block else { return self.replace_root(depth, capacity, &entries) };
+        let mut parent = Vec::new();
+        if entries.is_empty() {
+            self.emptied.push(block.number());
+        } else if entries.len() <= capacity {
+            self.write(block, range.start, &entries);
+            parent.push(index_of(&entries, block.number()));
+        } else {
+            // A file that grows at its end leaves full nodes behind.
+            let kept = if appended { capacity } else { entries.len().div_ceil(2) };
+            let right = self.write_new(depth, &entries[kept..])?;
+            self.write(block, range.start.min(kept), &entries[..kept]);
+            parent.extend([index_of(&entries, block.number()), index_of(&entries[kept..], right)]);
+        }
+        self.replace_in_parent(path, level - 1, parent)
+    }
+
+    fn replace_in_parent(&mut self, path: &Path, level: usize, new: Vec<Entry>) -> Result<()> {
+        let parent = &path.levels[level];
+        let index = parent.index.expect("an inner level leads on");
+        let same = with_node(self.inode, parent.block.as_ref(), |node| {
+            new.len() == 1 && index < node.len() && node.entry(index) == new[0]
+        })?;
+        if same { Ok(()) } else { self.replace(path, level, index..index + 1, new) }
+    }
+
+    /// The root becomes `entries`, or if they are too many the only index of a new node that has them.
+    fn replace_root(&mut self, depth: u16, capacity: usize, entries: &[Entry]) -> Result<()> {
+        let moved = match entries.len() > capacity {
+            true => Some(index_of(entries, self.write_new(depth, entries)?)),
+            false => None,
+        };
+        let mut fields = self.inode.fields.borrow_mut();
+        let root = &mut fields.block[..extent::ROOT_BYTES];
+        match moved {
+            Some(index) => {
+                extent::initialize(root, depth + 1);
+                extent::replace_tail(root, 0, &[index]);
+            }
+            None => {
+                extent::initialize(root, if entries.is_empty() { 0 } else { depth });
+                extent::replace_tail(root, 0, entries);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_new(&mut self, depth: u16, entries: &[Entry]) -> Result<HomeBlock> {
+        let Some(at) = self.spare.pop() else { return Err(self.changed_behind()) };
+        let block = self.handle.create(at);
+        let whole = self.handle.engine().block_size().whole();
+        self.handle.change(&block, whole, |bytes| {
+            extent::initialize(bytes, depth);
+            extent::replace_tail(bytes, 0, entries);
+            if let Some(seed) = self.seed {
+                extent::write_checksum(bytes, seed);
+            }
+        });
+        Ok(at)
+    }
+
+    /// Makes `entries` the node's, which has those before `first` already.
+    fn write(&mut self, block: &Block, first: usize, entries: &[Entry]) {
+        let range = |bytes: Range<usize>| BlockRange::new(bytes.start as u32, bytes.end as u32);
+        let checksum = range(extent::checksum_bytes(&block.bytes()));
+        // The count in the header, the entries, the checksum: three ranges, one change.
+        self.handle.change(block, range(extent::COUNT_BYTES), |bytes| {
+            extent::replace_tail(bytes, entries.len(), &[]);
+        });
+        if first < entries.len() {
+            self.handle.change(block, range(extent::entry_bytes(first, entries.len())), |bytes| {
+                extent::replace_tail(bytes, first, &entries[first..]);
+            });
+        }
+        if let Some(seed) = self.seed {
+            self.handle.change(block, checksum, |bytes| extent::write_checksum(bytes, seed));
+        }
+    }
+
+    /// The lock on the inode keeps its tree still; only a block that two trees share can change meanwhile.
+    fn changed_behind(&self) -> Error {
+        Error::corrupt_inode(self.inode.number, "an extent node belongs to another tree as well")
+    }
+}
+
+/// How many new nodes it takes to replace `removed` entries of the leaf by `added` ones.
+fn splits(inode: &Inode, path: &Path, removed: usize, added: usize) -> Result<usize> {
+    let mut needed = 0;
+    let (mut removed, mut added) = (removed, added);
+    for level in path.levels.iter().rev() {
+        let (len, capacity) = with_node(inode, level.block.as_ref(), |node| (node.len(), node.capacity()))?;
+        if len + added <= capacity + removed {
+            return Ok(needed);
+        }
+        needed += 1;
+        (removed, added) = (1, 2);
+    }
+    // The root overflows: the tree grows by a level.
+    if path.levels.len() > usize::from(extent::DEPTH_MAX) {
+        return Err(Error::Refused(errno::EFBIG));
+    }
+    Ok(needed)
+}
+
+/// Joins `pieces` with each other and with the entries beside `range` where they are contiguous. Gives what to
+/// replace by what: a neighbour that stays as it was is left out.
+fn join(
+    inode: &Inode,
+    entries: &[Entry],
+    range: Range<usize>,
+    pieces: Vec<Extent>,
+) -> Result<(Range<usize>, Vec<Extent>)> {
+    let extent = |entry: &Entry| match entry {
+        Entry::Extent(extent) => Ok(*extent),
+        Entry::Index(_) => Err(Error::corrupt_inode(inode.number, "a leaf of extents has indices")),
+    };
+    if range.end > entries.len() {
+        return Err(Error::corrupt_inode(inode.number, "an extent node belongs to another tree as well"));
+    }
+    let left = range.start.checked_sub(1).map(|index| extent(&entries[index])).transpose()?;
+    let right = entries.get(range.end).map(extent).transpose()?;
+    let mut joined: Vec<Extent> = Vec::with_capacity(pieces.len() + 2);
+    for piece in left.into_iter().chain(pieces).chain(right) {
+        match joined.last_mut().filter(|last| can_join(last, &piece)) {
+            Some(last) => last.count += piece.count,
+            None => joined.push(piece),
+        }
+    }
+    let (mut start, mut end) = (range.start, range.end);
+    if left.is_some() && joined.first() == left.as_ref() {
+        joined.remove(0);
+    } else if left.is_some() {
+        start -= 1;
+    }
+    if right.is_some() && joined.last() == right.as_ref() {
+        joined.pop();
+    } else if right.is_some() {
+        end += 1;
+    }
+    Ok((start..end, joined))
+}
+
+fn can_join(left: &Extent, right: &Extent) -> bool {
+    let limit = if left.unwritten { extent::UNWRITTEN_MAX } else { extent::WRITTEN_MAX };
+    end_of(left) == u64::from(right.at.get())
+        && left.home.plus(left.count.into()) == right.home
+        && left.unwritten == right.unwritten
+        && left.count + right.count <= limit
+}
+
+/// The extent with its part `begin .. end` made unwritten or written, or left out for `None`.
+fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) -> Vec<Extent> {
+    let part = |from: u64, to: u64, unwritten: bool| {
+        let skipped = from - u64::from(whole.at.get());
+        let home = whole.home.plus(skipped);
+        Extent { at: FileBlock(from as u32), count: (to - from) as u32, home, unwritten }
+    };
+    let mut parts = Vec::with_capacity(4);
+    if begin > whole.at.get().into() {
+        parts.push(part(whole.at.get().into(), begin, whole.unwritten));
+    }
+    if let Some(unwritten) = middle {
+        // A written extent of full length is too long for an unwritten one.
+        let border = if unwritten { end.min(begin + u64::from(extent::UNWRITTEN_MAX)) } else { end };
+        parts.push(part(begin, border, unwritten));
+        if border < end {
+            parts.push(part(border, end, unwritten));
+        }
+    }
+    if end < end_of(whole) {
+        parts.push(part(end, end_of(whole), whole.unwritten));
+    }
+    parts
+}
+
+fn index_of(entries: &[Entry], child: HomeBlock) -> Entry {
+    Entry::Index(Index { at: entries[0].at(), child })
+}
+
+/// Where a block would be if the file were laid out in one piece with its neighbour.
+fn goal(at: FileBlock, before: Option<Extent>, next: Option<Extent>) -> Option<HomeBlock> {
+    if let Some(before) = before {
+        // Behind a long hole the distance says nothing.
+        let distance = u64::from(at.get() - before.at.get());
+        let count = u64::from(before.count);
+        let near = distance < count + u64::from(extent::WRITTEN_MAX);
+        return Some(before.home.plus(if near { distance } else { count }));
+    }
+    let next = next?;
+    next.home.get().checked_sub(u64::from(next.at.get() - at.get())).map(HomeBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(at: u32, count: u32, home: u64, unwritten: bool) -> Extent {
+        Extent { at: FileBlock(at), count, home: HomeBlock(home), unwritten }
+    }
+
+    #[test]
+    fn the_middle_of_an_extent_changes_alone() {
+        let whole = extent(10, 10, 100, true);
+        let expect = [extent(10, 3, 100, true), extent(13, 2, 103, false), extent(15, 5, 105, true)];
+        assert_eq!(split(&whole, 13, 15, Some(false)), expect);
+        assert_eq!(split(&whole, 10, 20, None), []);
+        assert_eq!(split(&whole, 10, 12, None), [extent(12, 8, 102, true)]);
+    }
+
+    #[test]
+    fn the_longest_written_extent_becomes_two_unwritten_ones() {
+        let parts = split(&extent(0, 32768, 100, false), 0, 32768, Some(true));
+        assert_eq!(parts, [extent(0, 32767, 100, true), extent(32767, 1, 32867, true)]);
+    }
+
+    #[test]
+    fn extents_join_only_when_contiguous_alike_and_short_enough() {
+        let left = extent(0, 10, 100, false);
+        assert!(can_join(&left, &extent(10, 5, 110, false)));
+        assert!(!can_join(&left, &extent(10, 5, 111, false)));
+        assert!(!can_join(&left, &extent(11, 5, 110, false)));
+        assert!(!can_join(&left, &extent(10, 5, 110, true)));
+        assert!(!can_join(&left, &extent(10, 32759, 110, false)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Changing block pointers: a run within one pointer block at a time.
+
+use super::indirect::{PointerWalk, run_of};
+use crate::{Error, Inode, Request, Result, Run, Volume, errno};
+use engine::{Block, Contents, Handle};
+use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
+use units::{BlockRange, FileBlock, HomeBlock};
+
+/// What a step of removal takes out: a run of data and the pointer blocks that become empty by it.
+struct Removal {
+    run: Option<Run>,
+    emptied: Vec<HomeBlock>,
+    /// The next file block to look at.
+    next: u64,
+}
+
+impl Volume {
+    /// Allocates a run for the hole at `request.at`, with the pointer blocks that lead there, and enters it.
+    pub(super) async fn insert_pointers(&self, handle: &mut Handle, mut request: Request<'_>) -> Result<Run> {
+        let inode = request.inode;
+        let Some(walk) = self.walk_pointers(inode, request.at).await? else {
+            return Err(Error::Refused(errno::EFBIG));
+        };
+        let index = *walk.path.indices().last().expect("a path has a pointer");
+        let room = match walk.missing() {
+            0 => walk.with_last(inode, |bytes, index| run_of(bytes, index, self.pointers_in(&walk)).1),
+            _ => (1 << self.pointer_bits()) - index,
+        };
+        request.count = request.count.min(room);
+        request.goal = walk.with_last(inode, |bytes, index| {
+            let before = index.checked_sub(1).and_then(|index| pointer(bytes, index));
+            before.or(walk.blocks.last().map(Block::number)).map(|near| near.plus(1))
+        });
+        let missing = self.allocate_tree_blocks(handle, inode, walk.missing()).await?;
+        let run = match self.allocate_blocks(handle, request).await {
+            Ok(run) if run.start.get() + u64::from(run.count) <= 1 << 32 => run,
+            Ok(run) => {
+                // Pointers have 32 bits. The rest of a volume beyond 2^32 blocks is for extents.
+                self.give_back(handle, run).await?;
+                self.free_tree_blocks(handle, &missing).await?;
+                return Err(Error::Refused(errno::ENOSPC));
+            }
+            Err(error) => {
+                self.free_tree_blocks(handle, &missing).await?;
+                return Err(error);
+            }
+        };
+        inode.mapping_cache.clear();
+        enter(handle, inode, &walk, &missing, run);
+        self.count_blocks(inode, i64::from(run.count) + missing.len() as i64);
+        Ok(run)
+    }
+
+    /// Frees the first run in `from .. to`; gives the file block to go on from, `to` when done.
+    pub(super) async fn remove_pointers(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        from: FileBlock,
+        to: u64,
+    ) -> Result<u64> {
+        let to_mapped = to.min(blocks_max(self.block_size().shift()));
+        let mut from = u64::from(from.get());
+        while from < to_mapped {
+            let removal = self.take_out(handle, inode, FileBlock(from as u32), to_mapped).await?;
+            from = removal.next;
+            let Some(run) = removal.run else { continue };
+            self.count_blocks(inode, -(i64::from(run.count) + removal.emptied.len() as i64));
+            self.free_blocks(handle, run.start, run.count.into(), Contents::Data).await?;
+            self.free_tree_blocks(handle, &removal.emptied).await?;
+            return Ok(if from < to_mapped { from } else { to });
+        }
+        Ok(to)
+    }
+
+    async fn take_out(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        from: FileBlock,
+        to: u64,
+    ) -> Result<Removal> {
+        let mapping = self.map_pointer(inode, from).await?;
+        let begin = u64::from(from.get());
+        let count = u64::from(mapping.count).min(to - begin) as u32;
+        let next = begin + u64::from(count);
+        let Some(start) = mapping.home() else { return Ok(Removal { run: None, emptied: Vec::new(), next }) };
+        let Some(walk) = self.walk_pointers(inode, from).await? else {
+            return Ok(Removal { run: None, emptied: Vec::new(), next: to });
+        };
+        inode.mapping_cache.clear();
+        let emptied = clear(handle, inode, &walk, count);
+        Ok(Removal { run: Some(Run { start, count }), emptied, next })
+    }
+}
+
+/// Sets the run's pointers, and builds the `missing` pointer blocks from the lowest up.
+fn enter(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, missing: &[HomeBlock], run: Run) {
+    let mut indices = walk.path.indices().iter().rev();
+    let (mut first, mut count) = (run.start, run.count);
+    for &at in missing {
+        let block = handle.create(at);
+        let index = *indices.next().expect("a level for every missing block");
+        set_run(handle, inode, Some(&block), index, Some(first), count);
+        (first, count) = (at, 1);
+    }
+    let index = *indices.next().expect("a level for the last block there is");
+    set_run(handle, inode, walk.blocks.last(), index, Some(first), count);
+}
+
+/// Clears `count` pointers at the end of a complete walk. Gives the pointer blocks that have none left; no
+/// pointer leads to them any more.
+fn clear(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, count: u32) -> Vec<HomeBlock> {
+    let mut emptied = Vec::new();
+    let mut count = count;
+    for (level, &index) in walk.path.indices().iter().enumerate().rev() {
+        let block = level.checked_sub(1).map(|level| &walk.blocks[level]);
+        set_run(handle, inode, block, index, None, count);
+        match block {
+            Some(block) if block.bytes().iter().all(|byte| *byte == 0) => emptied.push(block.number()),
+            _ => break,
+        }
+        count = 1;
+    }
+    emptied
+}
+
+/// Points `count` pointers from `index` on to `first` and the blocks after it, or to nothing.
+fn set_run(
+    handle: &mut Handle,
+    inode: &Inode,
+    block: Option<&Block>,
+    index: u32,
+    first: Option<HomeBlock>,
+    count: u32,
+) {
+    let set = |bytes: &mut [u8]| {
+        for further in 0..count {
+            set_pointer(bytes, index + further, first.map(|home| home.plus(further.into())));
+        }
+    };
+    match block {
+        None => set(&mut inode.fields.borrow_mut().block),
+        Some(block) => {
+            let range = pointer_bytes(index, count);
+            handle.change(block, BlockRange::new(range.start as u32, range.end as u32), set);
+        }
+    }
+}
