@@ -1,1 +1,9 @@
-#![forbid(unsafe_code)]
+//! Disks: a file or block device through the ring, and memory with a volatile cache for tests.
+#![deny(unsafe_code)]
+
+mod check;
+mod memory;
+
+pub use memory::{
+    Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, MemoryDisk, MemoryStatistics, Times,
+};

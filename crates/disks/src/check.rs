@@ -1,0 +1,20 @@
+use device::{DeviceError, Geometry, Operation};
+
+/// Whether a request keeps within the disk and to its sectors.
+pub(crate) fn check(
+    disk: &str,
+    geometry: Geometry,
+    operation: Operation,
+    at: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
+    let Geometry { size, logical_sector: sector, .. } = geometry;
+    let disk = || disk.to_owned();
+    if at.checked_add(length).is_none_or(|end| end > size) {
+        return Err(DeviceError::OutOfRange { disk: disk(), operation, at, length, size });
+    }
+    if !at.is_multiple_of(u64::from(sector)) || !length.is_multiple_of(u64::from(sector)) {
+        return Err(DeviceError::Unaligned { disk: disk(), operation, at, length, sector });
+    }
+    Ok(())
+}

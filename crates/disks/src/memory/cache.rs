@@ -1,0 +1,209 @@
+//! The volatile cache of a memory disk, and what a power cut may leave of it (`docs/CRASH_MODEL.md`).
+
+use super::Image;
+use device::Buffer;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A disk writes a sector whole or not at all.
+pub const SECTOR: usize = 512;
+
+/// The new bytes of one sector: a buffer and where in it they begin.
+#[derive(Clone)]
+struct Content(Rc<Buffer>, usize);
+
+impl Content {
+    fn bytes(&self) -> &[u8] {
+        &self.0[self.1..self.1 + SECTOR]
+    }
+}
+
+/// The place of a write among all writes, in the order in which they were completed.
+type Order = u64;
+
+/// Which part of a write the disk carries out whole or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomicity {
+    /// The whole write, whatever its length: kinder than real disks; for telling apart what tearing does.
+    Write,
+    /// Aligned units of so many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn" one.
+    Unit(u32),
+}
+
+/// What the disk holds durably, what it has only in its cache, and what is on its way.
+#[derive(Clone)]
+pub(super) struct Cache {
+    pub durable: Image,
+    /// By sector: what completed writes want there, oldest first.
+    volatile: BTreeMap<u64, Vec<(Order, Content)>>,
+    /// Writes that were started and are not completed.
+    in_flight: BTreeMap<u64, Vec<(u64, Content)>>,
+    started: u64,
+    completed: Order,
+}
+
+/// A write between its start and its completion.
+#[derive(Clone, Copy)]
+pub(super) struct Started(u64);
+
+/// All writes completed before a flush began.
+#[derive(Clone, Copy)]
+pub(super) struct Mark(Order);
+
+impl Cache {
+    pub fn new(durable: Image) -> Cache {
+        Cache { durable, volatile: BTreeMap::new(), in_flight: BTreeMap::new(), started: 0, completed: 0 }
+    }
+
+    /// `at` is a multiple of 512, as are the lengths of all buffers.
+    pub fn start(&mut self, at: u64, parts: &[Rc<Buffer>]) -> Started {
+        let contents = parts
+            .iter()
+            .flat_map(|part| (0..part.len()).step_by(SECTOR).map(|offset| Content(part.clone(), offset)));
+        self.started += 1;
+        self.in_flight.insert(self.started, (at / SECTOR as u64..).zip(contents).collect());
+        Started(self.started)
+    }
+
+    /// The write is in the cache.
+    pub fn complete(&mut self, write: Started) {
+        self.complete_some(write, |_| true);
+    }
+
+    /// As `complete`, but only those sectors for which `reached` says so: what a failed write may leave.
+    pub fn complete_some(&mut self, Started(write): Started, mut reached: impl FnMut(u64) -> bool) {
+        self.completed += 1;
+        for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
+            if reached(sector) {
+                self.volatile.entry(sector).or_default().push((self.completed, content));
+            }
+        }
+    }
+
+    /// The write is durable. Older content of its sectors can never come back; the rest stays as it is.
+    pub fn complete_durable(&mut self, Started(write): Started) {
+        self.completed += 1;
+        for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
+            self.volatile.remove(&sector);
+            self.durable.write(sector * SECTOR as u64, content.bytes());
+        }
+    }
+
+    pub fn start_flush(&self) -> Mark {
+        Mark(self.completed)
+    }
+
+    /// What the flush covers is durable; later writes of the same sectors stay volatile.
+    pub fn complete_flush(&mut self, Mark(mark): Mark) {
+        let Cache { durable, volatile, .. } = self;
+        volatile.retain(|sector, contents| {
+            let covered = contents.partition_point(|(order, _)| *order <= mark);
+            if let Some((_, content)) = contents.drain(..covered).next_back() {
+                durable.write(sector * SECTOR as u64, content.bytes());
+            }
+            !contents.is_empty()
+        });
+    }
+
+    /// The range is without worth from now on; reading it gives 0xDD, so that nobody relies on what it held.
+    pub fn discard(&mut self, at: u64, length: u64) {
+        let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
+        let gone: Vec<u64> = self.volatile.range(sectors).map(|(sector, _)| *sector).collect();
+        for sector in gone {
+            self.volatile.remove(&sector);
+        }
+        self.durable.fill(at, length, 0xdd);
+    }
+
+    /// As the disk answers now: completed writes included.
+    pub fn read(&self, at: u64, length: usize) -> Buffer {
+        let mut buffer = Buffer::zeroed(length);
+        self.durable.read(at, &mut buffer);
+        let first = at / SECTOR as u64;
+        for (sector, contents) in self.volatile.range(first..first + (length / SECTOR) as u64) {
+            if let Some((_, content)) = contents.last() {
+                let start = (sector - first) as usize * SECTOR;
+                buffer[start..start + SECTOR].copy_from_slice(content.bytes());
+            }
+        }
+        buffer
+    }
+
+    pub fn forget_in_flight(&mut self) {
+        self.in_flight.clear();
+    }
+
+    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on nothing else:
+    /// it gives a number below `n`, where 0 keeps what was there before and `n - 1` the newest.
+    ///
+    /// With units: for each unit touched, how many of its completed writes had reached the medium (the cache
+    /// of a disk holds the newest only, so they do so in order), then for each write in flight whether it did.
+    /// For single sectors these are all outcomes of applying and dropping in any order.
+    pub fn crash(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
+        let mut image = self.durable.clone();
+        match atomicity {
+            Atomicity::Write => {
+                for write in self.writes() {
+                    if choose(2) == 1 {
+                        write.into_iter().for_each(|piece| apply(&mut image, piece));
+                    }
+                }
+            }
+            Atomicity::Unit(size) => {
+                let size = u64::from(size) / SECTOR as u64;
+                assert!(size > 0, "a unit is at least a sector");
+                let mut units: BTreeMap<u64, Unit> = BTreeMap::new();
+                for (sector, contents) in &self.volatile {
+                    let unit = units.entry(sector / size).or_default();
+                    for (order, content) in contents {
+                        unit.completed.entry(*order).or_default().push((*sector, content));
+                    }
+                }
+                for (write, pieces) in &self.in_flight {
+                    for (sector, content) in pieces {
+                        let unit = units.entry(sector / size).or_default();
+                        unit.in_flight.entry(*write).or_default().push((*sector, content));
+                    }
+                }
+                for unit in units.into_values() {
+                    let count = unit.completed.len();
+                    let reached = if count > 0 { choose(count + 1) } else { 0 };
+                    let kept = unit.completed.into_values().take(reached);
+                    kept.flatten().for_each(|piece| apply(&mut image, piece));
+                    for pieces in unit.in_flight.into_values() {
+                        if choose(2) == 1 {
+                            pieces.into_iter().for_each(|piece| apply(&mut image, piece));
+                        }
+                    }
+                }
+            }
+        }
+        image
+    }
+
+    /// Every volatile write: completed ones in order, then those in flight in the order of their start.
+    fn writes(&self) -> Vec<Vec<Piece<'_>>> {
+        let mut completed: BTreeMap<Order, Vec<Piece<'_>>> = BTreeMap::new();
+        for (sector, contents) in &self.volatile {
+            for (order, content) in contents {
+                completed.entry(*order).or_default().push((*sector, content));
+            }
+        }
+        let in_flight = self.in_flight.values();
+        let in_flight =
+            in_flight.map(|pieces| pieces.iter().map(|(sector, content)| (*sector, content)).collect());
+        completed.into_values().chain(in_flight).collect()
+    }
+}
+
+type Piece<'a> = (u64, &'a Content);
+
+#[derive(Default)]
+struct Unit<'a> {
+    completed: BTreeMap<Order, Vec<Piece<'a>>>,
+    in_flight: BTreeMap<u64, Vec<Piece<'a>>>,
+}
+
+fn apply(image: &mut Image, (sector, content): Piece<'_>) {
+    image.write(sector * SECTOR as u64, content.bytes());
+}

@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+const PAGE: usize = 4096;
+type Page = [u8; PAGE];
+
+/// The bytes of a disk: only pages that were written cost memory, and clones share them.
+#[derive(Clone)]
+pub struct Image {
+    size: u64,
+    pages: BTreeMap<u64, Rc<Page>>,
+}
+
+impl Image {
+    /// `size` bytes of zeros.
+    pub fn new(size: u64) -> Image {
+        Image { size, pages: BTreeMap::new() }
+    }
+    pub fn of_bytes(bytes: &[u8]) -> Image {
+        let mut image = Image::new(bytes.len() as u64);
+        image.write(0, bytes);
+        image
+    }
+    /// Pages of zeros are not kept.
+    pub fn read_file(path: &Path) -> io::Result<Image> {
+        let mut file = File::open(path)?;
+        let mut image = Image::new(file.metadata()?.len());
+        let mut chunk = vec![0; 256 * PAGE];
+        let mut at = 0;
+        while at < image.size {
+            let length = chunk.len().min((image.size - at) as usize);
+            file.read_exact(&mut chunk[..length])?;
+            for (index, page) in chunk[..length].chunks(PAGE).enumerate() {
+                if page.iter().any(|byte| *byte != 0) {
+                    image.write(at + (index * PAGE) as u64, page);
+                }
+            }
+            at += length as u64;
+        }
+        Ok(image)
+    }
+    /// A sparse file with these bytes; an existing file is replaced.
+    pub fn write_file(&self, path: &Path) -> io::Result<()> {
+        let file = File::create(path)?;
+        file.set_len(self.size)?;
+        for (number, page) in self.non_zero() {
+            let at = number * PAGE as u64;
+            let length = PAGE.min((self.size - at) as usize);
+            file.write_all_at(&page[..length], at)?;
+        }
+        Ok(())
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+    /// Fills `bytes` from byte `at` on. The range lies within the image.
+    pub fn read(&self, at: u64, bytes: &mut [u8]) {
+        self.check(at, bytes.len());
+        for (number, within, part) in spans(at, bytes.len()) {
+            match self.pages.get(&number) {
+                Some(page) => bytes[part].copy_from_slice(&page[within]),
+                None => bytes[part].fill(0),
+            }
+        }
+    }
+    /// Changes the bytes from byte `at` on. The range lies within the image.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.check(at, bytes.len());
+        for (number, within, part) in spans(at, bytes.len()) {
+            let page = self.pages.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
+            Rc::make_mut(page)[within].copy_from_slice(&bytes[part]);
+        }
+    }
+    /// Sets a range to one byte; whole pages share one page.
+    pub fn fill(&mut self, at: u64, length: u64, byte: u8) {
+        self.check(at, length as usize);
+        let full = Rc::new([byte; PAGE]);
+        for (number, within, _) in spans(at, length as usize) {
+            if within.len() == PAGE {
+                self.pages.insert(number, full.clone());
+            } else {
+                let page = self.pages.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
+                Rc::make_mut(page)[within].fill(byte);
+            }
+        }
+    }
+
+    fn check(&self, at: u64, length: usize) {
+        let end = at.checked_add(length as u64);
+        assert!(end.is_some_and(|end| end <= self.size), "{length} bytes at {at} of {} bytes", self.size);
+    }
+    fn non_zero(&self) -> impl Iterator<Item = (&u64, &Rc<Page>)> {
+        self.pages.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+    }
+}
+
+/// Equal bytes, whatever is kept how.
+impl PartialEq for Image {
+    fn eq(&self, other: &Image) -> bool {
+        self.size == other.size && self.non_zero().eq(other.non_zero())
+    }
+}
+impl Eq for Image {}
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Image({} bytes, {} pages written)", self.size, self.pages.len())
+    }
+}
+
+/// Cuts a range at page boundaries: (page, range within the page, range within the whole).
+fn spans(
+    at: u64,
+    length: usize,
+) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < length).then(|| {
+            let position = at + done as u64;
+            let start = (position % PAGE as u64) as usize;
+            let count = (PAGE - start).min(length - done);
+            done += count;
+            (position / PAGE as u64, start..start + count, done - count..done)
+        })
+    })
+}

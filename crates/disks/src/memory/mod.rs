@@ -1,0 +1,393 @@
+//! A disk in memory for tests: a volatile write cache over durable bytes, latencies that reorder, faults on
+//! demand, and a power switch. What a power cut may leave is in `docs/CRASH_MODEL.md`.
+//!
+//! A write is *in flight* from its start to its completion, then *volatile* in the cache, and *durable* after
+//! a flush that began later has completed, or at once if it was written `Durable`.
+
+mod cache;
+mod fault;
+mod image;
+
+pub use cache::Atomicity;
+pub use fault::{Effect, Fault, Times};
+pub use image::Image;
+
+use crate::check::check;
+use cache::{Cache, SECTOR};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How long each operation takes: `least` and up to `spread` more, by the world's dice.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    pub least: Duration,
+    pub spread: Duration,
+}
+
+/// What a power cut leaves of the writes that are not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashPolicy {
+    /// All of them, those in flight included.
+    KeepAll,
+    /// None.
+    LoseAll,
+    /// Each whole or none, torn into units or not, as the seed decides.
+    Random { seed: u64, atomicity: Atomicity },
+}
+
+/// An operation as the disk saw it, at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    pub operation: Operation,
+    pub at: u64,
+    pub length: u64,
+    pub durability: Durability,
+}
+
+/// Counts of operations started, and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    pub reads: u64,
+    pub writes: u64,
+    pub durable_writes: u64,
+    pub flushes: u64,
+    pub discards: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+type Hook = Rc<dyn Fn(&MemoryDisk, u64, &Logged)>;
+
+struct State {
+    world: Rc<dyn World>,
+    name: String,
+    size: u64,
+    cache: RefCell<Cache>,
+    latency: Cell<Latency>,
+    faults: RefCell<Vec<Fault>>,
+    statistics: Cell<MemoryStatistics>,
+    log: RefCell<Option<Vec<Logged>>>,
+    hook: RefCell<Option<Hook>>,
+    /// Writes, flushes and discards started so far.
+    changes: Cell<u64>,
+    cut_at: Cell<Option<u64>>,
+    power_is_off: Cell<bool>,
+    power_lost: Event,
+}
+
+/// Clones are the same disk.
+#[derive(Clone)]
+pub struct MemoryDisk(Rc<State>);
+
+impl MemoryDisk {
+    /// A disk of zeros; `size` in bytes, a multiple of 512.
+    pub fn new(world: Rc<dyn World>, size: u64) -> MemoryDisk {
+        MemoryDisk::from_image(world, Image::new(size))
+    }
+
+    /// A disk that durably holds `image`, whose size is a multiple of 512.
+    pub fn from_image(world: Rc<dyn World>, image: Image) -> MemoryDisk {
+        assert!(image.size().is_multiple_of(SECTOR as u64), "{image:?} does not end with a sector");
+        MemoryDisk::with_cache(world, Cache::new(image))
+    }
+
+    /// A disk with the bytes of a file, such as one that mke2fs made.
+    pub fn read_image(world: Rc<dyn World>, path: &Path) -> io::Result<MemoryDisk> {
+        Ok(MemoryDisk::from_image(world, Image::read_file(path)?))
+    }
+
+    fn with_cache(world: Rc<dyn World>, cache: Cache) -> MemoryDisk {
+        MemoryDisk(Rc::new(State {
+            world,
+            name: "memory disk".to_owned(),
+            size: cache.durable.size(),
+            cache: RefCell::new(cache),
+            latency: Cell::new(Latency {
+                least: Duration::from_micros(5),
+                spread: Duration::from_micros(50),
+            }),
+            faults: RefCell::default(),
+            statistics: Cell::default(),
+            log: RefCell::default(),
+            hook: RefCell::default(),
+            changes: Cell::new(0),
+            cut_at: Cell::new(None),
+            power_is_off: Cell::new(false),
+            power_lost: Event::default(),
+        }))
+    }
+
+    pub fn set_latency(&self, latency: Latency) {
+        self.0.latency.set(latency);
+    }
+
+    /// All bytes as a read would give them now, volatile writes included, those in flight not.
+    pub fn image(&self) -> Image {
+        let mut image = self.0.cache.borrow().clone();
+        image.forget_in_flight();
+        image.crash(Atomicity::Write, &mut |count| count - 1)
+    }
+    /// [`MemoryDisk::image`] as a sparse file, such as for e2fsck.
+    pub fn write_image(&self, path: &Path) -> io::Result<()> {
+        self.image().write_file(path)
+    }
+
+    /// What the disk would hold if the power failed now. The disk itself goes on.
+    pub fn crash(&self, policy: CrashPolicy) -> Image {
+        match policy {
+            CrashPolicy::KeepAll => self.crash_by(Atomicity::Write, &mut |count| count - 1),
+            CrashPolicy::LoseAll => self.crash_by(Atomicity::Write, &mut |_| 0),
+            CrashPolicy::Random { seed, atomicity } => {
+                let dice = runtime::SplitMix::new(seed);
+                self.crash_by(atomicity, &mut |count| (dice.next() % count as u64) as usize)
+            }
+        }
+    }
+    /// As [`MemoryDisk::crash`], where `choose(n)` gives a number below `n` for every choice the disk has: 0 for
+    /// the oldest content, `n - 1` for the newest. The same choices give the same image, so that all images
+    /// can be visited.
+    pub fn crash_by(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
+        self.0.cache.borrow().crash(atomicity, choose)
+    }
+
+    /// A second disk in the same state, in a world of its own: writes in flight are lost, faults, hooks and
+    /// counts are not copied.
+    pub fn fork(&self, world: Rc<dyn World>) -> MemoryDisk {
+        let mut cache = self.0.cache.borrow().clone();
+        cache.forget_in_flight();
+        MemoryDisk::with_cache(world, cache)
+    }
+
+    /// Cuts the power when write, flush or discard number `count` (from 0) starts: those before it are carried
+    /// out as ever, it and whatever is in flight then never complete.
+    pub fn cut_at(&self, count: u64) {
+        self.0.cut_at.set(Some(count));
+    }
+    /// Cuts the power now: no operation completes any more. [`MemoryDisk::crash`] tells what is left.
+    pub fn power_off(&self) {
+        self.0.power_is_off.set(true);
+        self.0.power_lost.notify();
+    }
+    pub fn is_off(&self) -> bool {
+        self.0.power_is_off.get()
+    }
+    /// Waits for the power to fail; `runtime::race` a script against it.
+    pub async fn power_lost(&self) {
+        self.0.power_lost.until(|| self.is_off().then_some(())).await
+    }
+
+    /// From now on operations that `fault` describes fail or hang.
+    pub fn inject(&self, fault: Fault) {
+        self.0.faults.borrow_mut().push(fault);
+    }
+    pub fn heal(&self) {
+        self.0.faults.borrow_mut().clear();
+    }
+
+    /// Calls `hook` with its number (from 0) when a write, flush or discard starts, a write already being in
+    /// flight: the place to take crash images or to cut the power.
+    pub fn on_change(&self, hook: impl Fn(&MemoryDisk, u64, &Logged) + 'static) {
+        *self.0.hook.borrow_mut() = Some(Rc::new(hook));
+    }
+    /// Writes, flushes and discards started so far.
+    pub fn changes(&self) -> u64 {
+        self.0.changes.get()
+    }
+    pub fn statistics(&self) -> MemoryStatistics {
+        self.0.statistics.get()
+    }
+    /// Keeps a log of all operations from now on.
+    pub fn record(&self) {
+        *self.0.log.borrow_mut() = Some(Vec::new());
+    }
+    /// The log since [`MemoryDisk::record`], or since the last call of this.
+    pub fn take_log(&self) -> Vec<Logged> {
+        self.0.log.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+// The way of one operation: seen -> (fault or latency) -> carried out -> answered.
+impl MemoryDisk {
+    /// Counts and logs; for changes calls the hook and perhaps cuts the power.
+    fn see(&self, logged: Logged) {
+        let state = &self.0;
+        let mut statistics = state.statistics.get();
+        statistics.add(&logged);
+        state.statistics.set(statistics);
+        if let Some(log) = state.log.borrow_mut().as_mut() {
+            log.push(logged);
+        }
+        if logged.operation == Operation::Read {
+            return;
+        }
+        let number = state.changes.get();
+        state.changes.set(number + 1);
+        if state.cut_at.get() == Some(number) {
+            self.power_off();
+        }
+        let hook = state.hook.borrow().clone();
+        if let Some(hook) = hook {
+            hook(self, number, &logged);
+        }
+    }
+
+    /// Takes the operation's time. Never ends without power.
+    async fn work(&self) {
+        let Latency { least, spread } = self.0.latency.get();
+        let more = self.0.world.random() % (spread.as_nanos() as u64 + 1);
+        let at = self.0.world.now().plus(least + Duration::from_nanos(more));
+        self.0.world.sleep_until(at).await;
+        if self.is_off() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn hang_if_off(&self) {
+        if self.is_off() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits as long as the operation takes; an injected fault is the error's errno.
+    async fn perform(&self, logged: &Logged) -> Result<(), DeviceError> {
+        let effect = fault::take(&mut self.0.faults.borrow_mut(), logged);
+        self.work().await;
+        match effect {
+            None => Ok(()),
+            Some(Effect::Hang) => std::future::pending().await,
+            Some(Effect::Fail(code)) => Err(DeviceError::Failed {
+                disk: self.0.name.clone(),
+                operation: logged.operation,
+                at: logged.at,
+                length: logged.length,
+                code,
+            }),
+        }
+    }
+
+    async fn read_now(self, logged: Logged) -> Result<Buffer, DeviceError> {
+        self.hang_if_off().await;
+        self.see(logged);
+        self.perform(&logged).await?;
+        Ok(self.0.cache.borrow().read(logged.at, logged.length as usize))
+    }
+
+    async fn write_now(self, logged: Logged, parts: Vec<Rc<Buffer>>) -> Result<(), DeviceError> {
+        self.hang_if_off().await;
+        let write = self.0.cache.borrow_mut().start(logged.at, &parts);
+        self.see(logged);
+        let result = self.perform(&logged).await;
+        let mut cache = self.0.cache.borrow_mut();
+        match (&result, logged.durability) {
+            (Ok(()), Durability::Cached) => cache.complete(write),
+            (Ok(()), Durability::Durable) => cache.complete_durable(write),
+            // Nobody knows how far a failed write got.
+            (Err(_), _) => cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2)),
+        }
+        result
+    }
+
+    async fn flush_now(self, logged: Logged) -> Result<(), DeviceError> {
+        self.hang_if_off().await;
+        let mark = self.0.cache.borrow().start_flush();
+        self.see(logged);
+        self.perform(&logged).await?;
+        self.0.cache.borrow_mut().complete_flush(mark);
+        Ok(())
+    }
+
+    async fn discard_now(self, logged: Logged) -> Result<(), DeviceError> {
+        self.hang_if_off().await;
+        self.see(logged);
+        self.perform(&logged).await?;
+        self.0.cache.borrow_mut().discard(logged.at, logged.length);
+        Ok(())
+    }
+
+    /// Checks a request; then its work runs as a task of its own, so that it completes even if nobody waits.
+    fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
+        &self,
+        logged: Logged,
+        work: impl FnOnce(MemoryDisk) -> F + 'static,
+    ) -> LocalFuture<Result<T, DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            check(&disk.0.name, disk.geometry(), logged.operation, logged.at, logged.length)?;
+            let world = disk.0.world.clone();
+            let (sender, receiver) = runtime::oneshot();
+            let mut work = Box::pin(work(disk));
+            // The first step is the caller's: an operation starts when its future is first polled.
+            let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            if let Poll::Ready(result) = first {
+                return result;
+            }
+            world.spawn(Box::pin(async move { sender.send(work.await) }));
+            match receiver.await {
+                Some(result) => result,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard: true }
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let logged = Logged::new(Operation::Read, at, length as u64);
+        self.request(logged, move |disk| disk.read_now(logged))
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        let logged = Logged { durability, ..Logged::new(Operation::Write, at, length) };
+        self.request(logged, move |disk| disk.write_now(logged, parts))
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        let logged = Logged::new(Operation::Flush, 0, 0);
+        self.request(logged, move |disk| disk.flush_now(logged))
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        let logged = Logged::new(Operation::Discard, at, length);
+        self.request(logged, move |disk| disk.discard_now(logged))
+    }
+}
+
+impl Logged {
+    fn new(operation: Operation, at: u64, length: u64) -> Logged {
+        Logged { operation, at, length, durability: Durability::Cached }
+    }
+}
+
+impl MemoryStatistics {
+    fn add(&mut self, logged: &Logged) {
+        match logged.operation {
+            Operation::Read => {
+                self.reads += 1;
+                self.bytes_read += logged.length;
+            }
+            Operation::Write => {
+                self.writes += 1;
+                self.durable_writes += u64::from(logged.durability == Durability::Durable);
+                self.bytes_written += logged.length;
+            }
+            Operation::Flush => self.flushes += 1,
+            Operation::Discard => self.discards += 1,
+        }
+    }
+}
