@@ -1,1 +1,21 @@
-#![forbid(unsafe_code)]
+//! Workloads, and the proofs and comparisons made with them.
+//!
+//! A workload is written against [`Files`], so that the same code runs on a directory in real time and, later,
+//! on an emulated disk in virtual time.
+
+mod compare;
+mod demo;
+mod files;
+mod latency;
+mod record;
+mod rig;
+mod streams;
+mod verify;
+
+pub use compare::{CompareOptions, Comparison, Contender, compare};
+pub use demo::{DemoOptions, DemoRow, demo};
+pub use files::{DirectoryFiles, Files, SyncKind};
+pub use latency::Latency;
+pub use rig::RigError;
+pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
+pub use verify::{Verdict, verify};

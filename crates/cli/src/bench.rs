@@ -1,9 +1,13 @@
 //! `okeanos bench`: the workloads of the `bench` floor, with tables.
 
-use crate::error::CliError;
-use std::path::PathBuf;
+mod compare;
+mod demo;
+mod streams;
+mod verify;
 
-/// Measure small synchronous writes
+use crate::error::CliError;
+
+/// Measure small synchronous writes, and prove that none is lost
 #[derive(clap::Args)]
 pub struct BenchArguments {
     #[command(subcommand)]
@@ -12,15 +16,27 @@ pub struct BenchArguments {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Threads that append to a file each
-    Streams {
-        /// Where the files are made
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-    },
+    Streams(streams::StreamsArguments),
+    Verify(verify::VerifyArguments),
+    Compare(compare::CompareArguments),
+    Demo(demo::DemoArguments),
 }
 
 pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
-    let What::Streams { directory } = arguments.what;
-    Err(CliError::new(format!("cannot write streams in {} yet", directory.display())))
+    match arguments.what {
+        What::Streams(arguments) => streams::run(arguments),
+        What::Verify(arguments) => verify::run(arguments),
+        What::Compare(arguments) => compare::run(arguments),
+        What::Demo(arguments) => demo::run(arguments),
+    }
+}
+
+fn rig_error(error: bench::RigError) -> CliError {
+    CliError::new(error.to_string())
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
+    println!("{text}");
+    Ok(())
 }

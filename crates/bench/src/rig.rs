@@ -1,0 +1,238 @@
+//! What demonstrations and comparisons stand on: image files, loop devices, mounts, and other programs.
+//!
+//! Everything is taken down again when its value is dropped. Needs root.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Something outside this program did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RigError(String);
+
+impl RigError {
+    pub(crate) fn new(text: impl Into<String>) -> RigError {
+        RigError(text.into())
+    }
+    pub(crate) fn at(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> RigError {
+        move |error| RigError(format!("{what}: {error}"))
+    }
+}
+
+/// From now on, mounts of this thread and of those it starts are seen by nobody else.
+pub(crate) fn hide_mounts() -> Result<(), RigError> {
+    // SAFETY: unshare takes no pointers; mount gets strings that end in zero, or null where it allows it.
+    let failed = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) != 0
+            || libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) != 0
+    };
+    if failed {
+        return Err(RigError::at("cannot make a private mount namespace (this needs root)")(
+            io::Error::last_os_error(),
+        ));
+    }
+    Ok(())
+}
+
+/// Runs a program to its end and returns what it printed; its complaints are in the error.
+pub(crate) fn run(command: &mut Command) -> Result<String, RigError> {
+    let name = format!("{command:?}");
+    let output = command.output().map_err(RigError::at(&name))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(RigError(format!("{name} failed ({}):\n{}{}", output.status, out, err)))
+}
+
+/// Makes a file full of zeros that are really written, so that no later write has to allocate or convert.
+pub(crate) fn fill_image(path: &Path, size: u64) -> Result<(), RigError> {
+    let fill = || {
+        let mut file = File::create(path)?;
+        let zeros = vec![0; 1 << 20];
+        let mut left = size;
+        while left > 0 {
+            let part = left.min(zeros.len() as u64) as usize;
+            file.write_all(&zeros[..part])?;
+            left -= part as u64;
+        }
+        file.sync_all()
+    };
+    fill().map_err(RigError::at(path.display()))
+}
+
+/// Overwrites the first and last MiB, where file systems are recognised.
+pub(crate) fn wipe_image(path: &Path) -> Result<(), RigError> {
+    let wipe = || {
+        let file = File::options().write(true).open(path)?;
+        let zeros = vec![0; 1 << 20];
+        let end = file.metadata()?.len().saturating_sub(zeros.len() as u64);
+        file.write_all_at(&zeros, 0)?;
+        file.write_all_at(&zeros, end)?;
+        file.sync_all()
+    };
+    wipe().map_err(RigError::at(path.display()))
+}
+
+/// A loop device with direct I/O on a file.
+pub(crate) struct LoopDevice {
+    pub path: PathBuf,
+}
+
+impl LoopDevice {
+    pub fn attach(image: &Path) -> Result<LoopDevice, RigError> {
+        let shown = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
+        Ok(LoopDevice { path: PathBuf::from(shown.trim()) })
+    }
+    /// Bytes written to the device since it was attached, as the kernel counts them.
+    pub fn bytes_written(&self) -> Result<u64, RigError> {
+        let name = self.path.file_name().expect("a device has a name");
+        let path = Path::new("/sys/block").join(name).join("stat");
+        let text = std::fs::read_to_string(&path).map_err(RigError::at(path.display()))?;
+        // Documentation/block/stat.rst: the seventh number counts sectors of 512 bytes.
+        let sectors: Option<u64> = text.split_whitespace().nth(6).and_then(|word| word.parse().ok());
+        Ok(sectors.ok_or_else(|| RigError(format!("{} has no seventh number", path.display())))? * 512)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if let Err(error) = run(Command::new("losetup").arg("-d").arg(&self.path)) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// A mount that a program of the kernel's or ours made.
+pub(crate) struct Mounted {
+    directory: PathBuf,
+    /// The daemon, if there is one: it ends when the directory is unmounted.
+    daemon: Option<Child>,
+}
+
+impl Mounted {
+    /// `mount -t KIND -o OPTIONS DEVICE DIRECTORY`
+    pub fn kernel(kind: &str, options: &str, device: &Path, directory: &Path) -> Result<Mounted, RigError> {
+        run(Command::new("mount").args(["-t", kind, "-o", options]).arg(device).arg(directory))?;
+        Ok(Mounted { directory: directory.to_owned(), daemon: None })
+    }
+    /// `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`: returns once it is mounted.
+    pub fn okeanos(
+        program: &Path,
+        options: &str,
+        device: &Path,
+        directory: &Path,
+    ) -> Result<Mounted, RigError> {
+        let mut command = Command::new(program);
+        command.args(["mount", "-f", "-o", options]).arg(device).arg(directory);
+        let child = command.spawn().map_err(RigError::at(program.display()))?;
+        let mut mounted = Mounted { directory: directory.to_owned(), daemon: Some(child) };
+        let child = mounted.daemon.as_mut().expect("just put there");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_mount_point(directory)? {
+            if let Some(status) = child.try_wait().map_err(RigError::at("okeanos mount"))? {
+                return Err(RigError(format!("{command:?} ended ({status})")));
+            }
+            if Instant::now() > deadline {
+                return Err(RigError(format!("{command:?} did not mount within a minute")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(mounted)
+    }
+    pub fn daemon_id(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Child::id)
+    }
+    /// As a power cut would: the daemon gets no chance to do anything.
+    pub fn kill_daemon(&mut self) -> Result<(), RigError> {
+        let daemon = self.daemon.as_mut().ok_or_else(|| RigError::new("there is no daemon to kill"))?;
+        daemon.kill().and_then(|()| daemon.wait()).map_err(RigError::at("kill -9 of the daemon"))?;
+        self.daemon = None;
+        Ok(())
+    }
+    /// Unmounts and waits for the daemon's end.
+    pub fn unmount(mut self) -> Result<(), RigError> {
+        self.take_down()
+    }
+    fn take_down(&mut self) -> Result<(), RigError> {
+        if is_mount_point(&self.directory)? {
+            run(Command::new("umount").arg(&self.directory))?;
+        }
+        match self.daemon.take().map(|mut daemon| daemon.wait()) {
+            None => Ok(()),
+            Some(Ok(status)) if status.success() => Ok(()),
+            Some(Ok(status)) => Err(RigError(format!("the daemon ended with {status}"))),
+            Some(Err(error)) => Err(RigError::at("the daemon")(error)),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            eprintln!("{error}");
+        }
+    }
+}
+
+fn is_mount_point(directory: &Path) -> Result<bool, RigError> {
+    let path = "/proc/self/mountinfo";
+    let text = std::fs::read_to_string(path).map_err(RigError::at(path))?;
+    let wanted = directory.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))?;
+    // The fifth word is the mount point; blanks in it are written \040.
+    Ok(text.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| at.replace("\\040", " ") == wanted)))
+}
+
+/// The median; 0 of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count if count.is_multiple_of(2) => (values[count / 2 - 1] + values[count / 2]) / 2.0,
+        count => values[count / 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn the_root_is_a_mount_point_and_nothing_below_a_fresh_directory_is() {
+        assert!(is_mount_point(Path::new("/")).unwrap());
+        assert!(!is_mount_point(tempfile::tempdir().unwrap().path()).unwrap());
+    }
+
+    #[test]
+    fn a_filled_image_occupies_its_whole_size() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        fill_image(&path, 3 << 20).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert!(metadata.len() == 3 << 20 && metadata.blocks() * 512 >= 3 << 20);
+    }
+
+    #[test]
+    fn a_failing_program_tells_why() {
+        let error = run(Command::new("sh").args(["-c", "echo because >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().contains("because"), "{error}");
+    }
+}

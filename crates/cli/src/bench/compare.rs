@@ -1,0 +1,93 @@
+use super::{print_json, rig_error};
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::quantity::{format_duration, parse_duration, parse_size};
+use crate::table::Table;
+use bench::{CompareOptions, Comparison, Contender, compare};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples (as root):
+  okeanos bench compare
+  okeanos bench compare --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered --writers 100 --turns 3
+
+Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
+sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn.";
+
+/// The kernel's file systems and Okeanos side by side on the same kind of loop device
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArguments {
+    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs, btrfs, okeanos:MODE
+    #[arg(
+        long,
+        value_name = "NAME,NAME,…",
+        value_delimiter = ',',
+        default_value = "ext4:ordered,okeanos:wasteless"
+    )]
+    contenders: Vec<Contender>,
+    /// How many threads; several numbers make several runs
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1,16,100,1000",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    writers: Vec<u32>,
+    /// Bytes of a record
+    #[arg(long, default_value = "128", value_parser = parse_size)]
+    size: u64,
+    /// How long each run lasts
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    seconds: Duration,
+    /// How often everything is run
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Size of each image
+    #[arg(long, default_value = "1G", value_parser = parse_size)]
+    image_size: u64,
+    /// Where the images are made; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    directory: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
+    let program =
+        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    let options = CompareOptions {
+        contenders: arguments.contenders,
+        writers: arguments.writers,
+        size: arguments.size.clamp(20, 64 << 20) as usize,
+        time: arguments.seconds,
+        turns: arguments.turns,
+        directory: arguments.directory,
+        image_size: arguments.image_size,
+        program,
+    };
+    let progress = Progress::new();
+    let rows = compare(&options, |text| progress.show(text)).map_err(rig_error)?;
+    drop(progress);
+    match arguments.json {
+        true => print_json(&rows),
+        false => {
+            print!("{}", table(&rows));
+            Ok(())
+        }
+    }
+}
+
+fn table(rows: &[Comparison]) -> Table {
+    let mut table = Table::new(["file system", "writers", "ops/s", "p50", "p99", "ratio"]);
+    let time = |nanoseconds: f64| format_duration(Duration::from_nanos(nanoseconds as u64));
+    for row in rows {
+        table.row([
+            row.contender.clone(),
+            row.writers.to_string(),
+            format!("{:.0}", row.operations_per_second),
+            time(row.p50_ns),
+            time(row.p99_ns),
+            format!("{:.2}", row.ratio),
+        ]);
+    }
+    table
+}
