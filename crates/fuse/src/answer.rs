@@ -52,6 +52,9 @@ impl Answer {
         debug_assert!(self.body.is_empty(), "slices come last");
         self.head.extend_from_slice(bytes);
     }
+    pub fn append_zeros(&mut self, count: usize) {
+        self.head.resize(self.head.len() + count, 0);
+    }
     /// Adds zeros until the payload is a multiple of `alignment` long.
     pub fn pad(&mut self, alignment: usize) {
         let length = self.payload_length().next_multiple_of(alignment);

@@ -9,9 +9,11 @@ mod file_system;
 mod mount;
 mod request;
 mod session;
+mod volume_door;
 
 pub use answer::Answer;
 pub use file_system::FileSystem;
 pub use mount::{Connection, Kind, MountError, MountOptions, mount};
 pub use request::{Malformed, Operation, Request};
 pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};
+pub use volume_door::{ClosedBadly, DoorOptions, VolumeDoor};

@@ -1,0 +1,168 @@
+//! What stat, statx, chmod, chown, utimes, truncate and statfs come to.
+
+use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of};
+use crate::Answer;
+use crate::abi::*;
+use ext4::{Attributes, Inode, SetAttributes, SetTime};
+use std::rc::Rc;
+use units::Timestamp;
+
+/// `STATX_BASIC_STATS | STATX_BTIME` (linux/stat.h).
+const STATX_MASK: u32 = 0xfff;
+/// Compressed, immutable, append-only, no-dump: the same bits in statx and in ext4's flags.
+const STATX_ATTRIBUTES: u32 = 0x04 | 0x10 | 0x20 | 0x40;
+const PERMISSIONS: u32 = 0o7777;
+
+impl VolumeDoor {
+    pub(super) async fn getattr(&self, header: &InHeader) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        Ok(answer_attributes(&self.volume.getattr(&inode)))
+    }
+
+    pub(super) async fn statx(&self, header: &InHeader) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let stat = statx_of(&self.volume.getattr(&inode));
+        Ok(Answer::of(&StatxOut { attr_valid: VALID_SECONDS, stat, ..Default::default() }))
+    }
+
+    pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let change = change_of(&arguments, inode.is_directory());
+        let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
+        Ok(answer_attributes(&attributes))
+    }
+
+    pub(super) async fn statfs(&self) -> Result {
+        let statfs = self.volume.statfs().await?;
+        Ok(Answer::of(&StatfsOut {
+            blocks: statfs.blocks,
+            bfree: statfs.blocks_free,
+            bavail: statfs.blocks_available,
+            files: statfs.inodes,
+            ffree: statfs.inodes_free,
+            bsize: statfs.block_size,
+            namelen: statfs.name_length,
+            frsize: statfs.block_size,
+            ..Default::default()
+        }))
+    }
+
+    /// An entry for the kernel to remember: it counts as one more reference.
+    pub(super) fn entry(&self, inode: &Rc<Inode>) -> EntryOut {
+        self.volume.remember(inode);
+        let attributes = self.volume.getattr(inode);
+        EntryOut {
+            nodeid: node_of(inode.number),
+            generation: u64::from(attributes.generation),
+            entry_valid: VALID_SECONDS,
+            attr_valid: VALID_SECONDS,
+            attr: attr_of(&attributes),
+            ..Default::default()
+        }
+    }
+}
+
+fn answer_attributes(attributes: &Attributes) -> Answer {
+    let attr = attr_of(attributes);
+    Answer::of(&AttrOut { attr_valid: VALID_SECONDS, attr, ..Default::default() })
+}
+
+fn attr_of(attributes: &Attributes) -> Attr {
+    Attr {
+        ino: u64::from(attributes.inode.get()),
+        size: attributes.size,
+        blocks: attributes.sectors,
+        atime: attributes.accessed.seconds as u64,
+        mtime: attributes.modified.seconds as u64,
+        ctime: attributes.changed.seconds as u64,
+        atimensec: attributes.accessed.nanoseconds,
+        mtimensec: attributes.modified.nanoseconds,
+        ctimensec: attributes.changed.nanoseconds,
+        mode: u32::from(attributes.mode),
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: attributes.device,
+        blksize: attributes.block_size,
+        flags: 0,
+    }
+}
+
+fn statx_of(attributes: &Attributes) -> Statx {
+    let time =
+        |time: Timestamp| StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, reserved: 0 };
+    Statx {
+        mask: STATX_MASK,
+        blksize: attributes.block_size,
+        attributes: u64::from(attributes.flags & STATX_ATTRIBUTES),
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        mode: attributes.mode,
+        ino: u64::from(attributes.inode.get()),
+        size: attributes.size,
+        blocks: attributes.sectors,
+        attributes_mask: u64::from(STATX_ATTRIBUTES),
+        atime: time(attributes.accessed),
+        btime: time(attributes.created),
+        ctime: time(attributes.changed),
+        mtime: time(attributes.modified),
+        // The kernel's 32-bit encoding: minor 0-7, major 8-19, minor 20-31.
+        rdev_major: attributes.device >> 8 & 0xfff,
+        rdev_minor: attributes.device & 0xff | attributes.device >> 12 & 0xfff00,
+        ..Default::default()
+    }
+}
+
+fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
+    let has = |bit: u32| arguments.valid & bit != 0;
+    let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(bit), has(now)) {
+        (_, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds })),
+        (false, false) => None,
+    };
+    let new_owner = has(fattr::UID) || has(fattr::GID);
+    SetAttributes {
+        mode: has(fattr::MODE).then_some((arguments.mode & PERMISSIONS) as u16),
+        uid: has(fattr::UID).then_some(arguments.uid),
+        gid: has(fattr::GID).then_some(arguments.gid),
+        size: has(fattr::SIZE).then_some(arguments.size),
+        accessed: time(fattr::ATIME, fattr::ATIME_NOW, arguments.atime, arguments.atimensec),
+        modified: time(fattr::MTIME, fattr::MTIME_NOW, arguments.mtime, arguments.mtimensec),
+        changed: time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
+        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, but leaves chown wholly to us.
+        kill_privileges: has(fattr::KILL_SUIDGID) || new_owner && !directory,
+        // The kernel has taken the bit out of the mode already (setattr_prepare).
+        clear_set_group: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_kernel_marked_is_changed() {
+        let arguments = SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
+        assert_eq!(change_of(&arguments, false), SetAttributes::default());
+        let valid = fattr::MODE | fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW;
+        let change = change_of(&SetattrIn { valid, ..arguments }, false);
+        let accessed = Some(SetTime::At(Timestamp { seconds: 5, nanoseconds: 0 }));
+        let modified = Some(SetTime::Now);
+        assert_eq!(change, SetAttributes { mode: Some(0o644), accessed, modified, ..Default::default() });
+    }
+
+    #[test]
+    fn a_new_owner_takes_the_set_id_bits_of_files_away() {
+        let arguments = SetattrIn { valid: fattr::GID, gid: 5, ..Default::default() };
+        assert!(change_of(&arguments, false).kill_privileges);
+        assert!(!change_of(&arguments, true).kill_privileges, "directories keep theirs");
+    }
+
+    #[test]
+    fn a_device_number_comes_apart_as_the_kernel_put_it_together() {
+        // new_encode_dev(MKDEV(259, 70000)): (70000 & 0xff) | (259 << 8) | ((70000 & !0xff) << 12)
+        let device = (70000 & 0xff) | (259 << 8) | ((70000u32 & !0xff) << 12);
+        assert_eq!((device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00), (259, 70000));
+    }
+}

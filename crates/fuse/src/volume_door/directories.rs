@@ -1,0 +1,91 @@
+//! Listing directories.
+
+use super::{Result, VolumeDoor};
+use crate::Answer;
+use crate::abi::*;
+use ext4::{DirectoryEntry, FileType};
+
+/// A name of eight bytes with its record: how many entries to ask for.
+const ENTRY_TYPICAL: usize = size_of::<Dirent>() + 8;
+
+impl VolumeDoor {
+    pub(super) async fn opendir(&self, header: &InHeader) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        self.volume.opened(&inode);
+        Ok(Answer::of(&OpenOut::default()))
+    }
+
+    pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {
+        let directory = self.inode(header.nodeid).await?;
+        let room = arguments.size.min(crate::MAX_WRITE) as usize;
+        let entries = self.volume.readdir(&directory, arguments.offset, room / ENTRY_TYPICAL + 1).await?;
+        let mut answer = Answer::with_room(room);
+        for entry in &entries {
+            if answer.payload_length() + length_of(entry) > room {
+                break;
+            }
+            append(&mut answer, entry);
+        }
+        Ok(answer)
+    }
+
+    pub(super) async fn readdirplus(&self, header: &InHeader, arguments: ReadIn) -> Result {
+        let directory = self.inode(header.nodeid).await?;
+        let room = arguments.size.min(crate::MAX_WRITE) as usize;
+        let typical = ENTRY_TYPICAL + size_of::<EntryOut>();
+        let entries = self.volume.readdirplus(&directory, arguments.offset, room / typical + 1).await?;
+        let mut answer = Answer::with_room(room);
+        for (entry, inode) in &entries {
+            if answer.payload_length() + size_of::<EntryOut>() + length_of(entry) > room {
+                break;
+            }
+            // Node 0 gives the name alone; the kernel must not count a reference to `.` and `..`.
+            let plus = inode.as_ref().map(|inode| self.entry(inode)).unwrap_or_default();
+            answer.append(&plus);
+            append(&mut answer, entry);
+        }
+        Ok(answer)
+    }
+}
+
+fn length_of(entry: &DirectoryEntry) -> usize {
+    (size_of::<Dirent>() + entry.name.len()).next_multiple_of(RECORD_ALIGNMENT)
+}
+
+fn append(answer: &mut Answer, entry: &DirectoryEntry) {
+    let kind = match entry.file_type {
+        FileType::Unknown => libc::DT_UNKNOWN,
+        FileType::Regular => libc::DT_REG,
+        FileType::Directory => libc::DT_DIR,
+        FileType::CharacterDevice => libc::DT_CHR,
+        FileType::BlockDevice => libc::DT_BLK,
+        FileType::Fifo => libc::DT_FIFO,
+        FileType::Socket => libc::DT_SOCK,
+        FileType::Symlink => libc::DT_LNK,
+    };
+    answer.append(&Dirent {
+        ino: u64::from(entry.inode.get()),
+        off: entry.cookie,
+        namelen: entry.name.len() as u32,
+        kind: u32::from(kind),
+    });
+    answer.append_bytes(&entry.name);
+    answer.pad(RECORD_ALIGNMENT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::InodeNumber;
+
+    #[test]
+    fn a_record_is_as_long_as_was_reckoned() {
+        for length in 1..=255 {
+            let (name, file_type) = (vec![b'n'; length], FileType::Regular);
+            let entry = DirectoryEntry { inode: InodeNumber(12), file_type, name, cookie: 1 };
+            let mut answer = Answer::empty();
+            append(&mut answer, &entry);
+            assert_eq!(answer.payload_length(), length_of(&entry));
+        }
+    }
+}

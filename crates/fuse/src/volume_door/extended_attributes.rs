@@ -1,0 +1,66 @@
+//! Extended attributes. A caller that gives no room asks for the length.
+
+use super::{Result, VolumeDoor, caller};
+use crate::Answer;
+use crate::abi::{self, *};
+use ext4::{Error, Existence, SetXattr};
+
+impl VolumeDoor {
+    pub(super) async fn setxattr(
+        &self,
+        header: &InHeader,
+        arguments: SetxattrIn,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let existence = match arguments.flags as i32 {
+            0 => Existence::Any,
+            libc::XATTR_CREATE => Existence::New,
+            libc::XATTR_REPLACE => Existence::Old,
+            _ => return Err(Error::Refused(libc::EINVAL)),
+        };
+        let clear_set_group = arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0;
+        let set = SetXattr { name, value, existence, clear_set_group };
+        self.volume.set_xattr(&inode, &caller(header, 0), set).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn getxattr(&self, header: &InHeader, room: u32, name: &[u8]) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let value = self.volume.get_xattr(&inode, name).await?;
+        answer_in_room(&value, room)
+    }
+
+    pub(super) async fn listxattr(&self, header: &InHeader, room: u32) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let names = self.volume.list_xattrs(&inode, &caller(header, 0)).await?;
+        answer_in_room(&names, room)
+    }
+
+    pub(super) async fn removexattr(&self, header: &InHeader, name: &[u8]) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        self.volume.remove_xattr(&inode, &caller(header, 0), name).await?;
+        Ok(Answer::empty())
+    }
+}
+
+fn answer_in_room(value: &[u8], room: u32) -> Result {
+    match room as usize {
+        0 => Ok(Answer::of(&GetxattrOut { size: value.len() as u32, padding: 0 })),
+        room if value.len() <= room => Ok(Answer::bytes(value)),
+        _ => Err(Error::Refused(libc::ERANGE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_asks_for_the_length_and_too_little_is_an_error() {
+        assert_eq!(answer_in_room(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
+        assert_eq!(answer_in_room(b"value", 5).unwrap().payload_length(), 5);
+        assert!(matches!(answer_in_room(b"value", 4), Err(Error::Refused(libc::ERANGE))));
+    }
+}

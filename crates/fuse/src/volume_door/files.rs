@@ -1,0 +1,174 @@
+//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here:
+//! a synchronous write through the cache would come as WRITE and FSYNC, past the cache it comes as one WRITE
+//! that says so.
+
+use super::{Result, VolumeDoor, caller};
+use crate::Answer;
+use crate::abi::{self, *};
+use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SetAttributes, WriteFlags};
+use runtime::Slice;
+use std::rc::Rc;
+
+/// Up to here copying is cheaper than telling the kernel of pieces.
+const COPIED_MAX: usize = 16 << 10;
+/// More pieces than one message takes are copied, too.
+const SLICES_MAX: usize = 512;
+
+impl VolumeDoor {
+    pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        if arguments.flags & libc::O_TRUNC as u32 != 0 {
+            let kill_privileges = arguments.open_flags & abi::open::KILL_SUIDGID != 0;
+            let change = SetAttributes { size: Some(0), kill_privileges, ..Default::default() };
+            self.volume.setattr(&inode, &caller(header, 0), change).await?;
+        }
+        self.volume.opened(&inode);
+        Ok(Answer::of(&opened(arguments.flags)))
+    }
+
+    pub(super) async fn create(&self, header: &InHeader, arguments: CreateIn, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let caller = caller(header, arguments.umask);
+        let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
+        self.settle(made.transaction).await?;
+        Ok(self.answer_created(&made.value, arguments.flags))
+    }
+
+    pub(super) async fn tmpfile(&self, header: &InHeader, arguments: CreateIn) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let caller = caller(header, arguments.umask);
+        let made = self.volume.tmpfile(&parent, &caller, regular(arguments.mode)).await?;
+        Ok(self.answer_created(&made.value, arguments.flags))
+    }
+
+    fn answer_created(&self, inode: &Rc<Inode>, flags: u32) -> Answer {
+        self.volume.opened(inode);
+        let mut answer = Answer::of(&self.entry(inode));
+        answer.append(&opened(flags));
+        answer
+    }
+
+    pub(super) async fn release(&self, header: &InHeader) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        self.volume.closed(inode.number).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let length = arguments.size.min(crate::MAX_WRITE) as usize;
+        Ok(answer_content(self.volume.read(&inode, arguments.offset, length).await?))
+    }
+
+    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let flags = WriteFlags {
+            kill_privileges: arguments.write_flags & abi::write::KILL_SUIDGID != 0,
+            // The kernel has put the offset at the end already.
+            append: false,
+        };
+        let written = self.volume.write(&inode, &caller(header, 0), arguments.offset, data, flags).await?;
+        if arguments.flags & libc::O_DSYNC as u32 != 0 {
+            self.volume.engine().sync_file(inode.number, written.transaction).await?;
+        }
+        Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
+    }
+
+    pub(super) async fn fsync(&self, header: &InHeader, arguments: FsyncIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let data_only = arguments.fsync_flags & abi::fsync::DATA_ONLY != 0;
+        self.volume.fsync(&inode, data_only).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let keep_size = arguments.mode & libc::FALLOC_FL_KEEP_SIZE as u32 != 0;
+        let mode = match arguments.mode as i32 & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => RangeMode::Allocate,
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => RangeMode::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => RangeMode::Zero,
+            _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
+        };
+        let FallocateIn { offset, length, .. } = arguments;
+        self.volume.fallocate(&inode, mode, keep_size, offset, length).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn lseek(&self, header: &InHeader, arguments: LseekIn) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        let what = match arguments.whence as i32 {
+            libc::SEEK_DATA => SeekWhat::Data,
+            libc::SEEK_HOLE => SeekWhat::Hole,
+            _ => return Err(Error::Refused(libc::EINVAL)),
+        };
+        let offset = self.volume.seek(&inode, arguments.offset, what).await?;
+        Ok(Answer::of(&LseekOut { offset }))
+    }
+}
+
+fn regular(mode: u32) -> u16 {
+    (libc::S_IFREG | mode & 0o7777) as u16
+}
+
+/// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays valid.
+fn opened(flags: u32) -> OpenOut {
+    let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
+    let open_flags =
+        if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { fopen::KEEP_CACHE };
+    OpenOut { open_flags, ..Default::default() }
+}
+
+fn answer_content(content: Content) -> Answer {
+    let length = content.len();
+    let is_data = |piece: &Piece| matches!(piece, Piece::Bytes { .. });
+    if length > COPIED_MAX && content.pieces.len() <= SLICES_MAX && content.pieces.iter().all(is_data) {
+        let slice = |piece| match piece {
+            Piece::Bytes { buffer, range } => Slice { buffer, range },
+            Piece::Zeros(_) => unreachable!("all are data"),
+        };
+        return Answer::slices(content.pieces.into_iter().map(slice).collect());
+    }
+    let mut answer = Answer::with_room(length);
+    for piece in &content.pieces {
+        match piece {
+            Piece::Bytes { buffer, range } => answer.append_bytes(&buffer[range.clone()]),
+            Piece::Zeros(count) => answer.append_zeros(*count),
+        }
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Buffer;
+
+    #[test]
+    fn synchronous_and_direct_descriptors_bypass_the_page_cache() {
+        for flag in [libc::O_SYNC, libc::O_DSYNC, libc::O_DIRECT] {
+            assert_ne!(opened((libc::O_RDWR | flag) as u32).open_flags & fopen::DIRECT_IO, 0);
+        }
+        assert_eq!(opened((libc::O_RDWR | libc::O_APPEND) as u32).open_flags, fopen::KEEP_CACHE);
+    }
+
+    #[test]
+    fn content_arrives_whole_whatever_its_pieces_are() {
+        let mut buffer = Buffer::zeroed(32 << 10);
+        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+        let bytes = |range| Piece::Bytes { buffer: Rc::new(buffer.clone()), range };
+        for pieces in [
+            vec![],
+            vec![bytes(1..5)],
+            vec![bytes(0..32 << 10), bytes(7..9)],
+            vec![bytes(0..32 << 10), Piece::Zeros(5), bytes(0..2)],
+            (0..1024).map(|at| bytes(at..at + 30)).collect(),
+        ] {
+            let content = Content { pieces };
+            let expected = content.to_vec();
+            let mut got = vec![0; expected.len()];
+            answer_content(content).copy_to(1, &mut got).unwrap();
+            assert!(got == expected);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! An ext4 volume behind the door: one request, one or two calls of [`ext4::Volume`], one answer.
+//!
+//! A node is an inode number, but for the root: node 1 is inode 2. Nobody but this kernel changes the volume,
+//! so names (also missing ones) and attributes are given to the kernel for an hour.
+
+mod attributes;
+mod control;
+mod directories;
+mod extended_attributes;
+mod files;
+mod names;
+
+use crate::abi::{InHeader, ROOT_NODE, opcode};
+use crate::{Answer, FileSystem, Malformed, Operation, Request};
+use device::LocalFuture;
+use ext4::{Caller, Error, Inode, Volume};
+use std::cell::Cell;
+use std::rc::Rc;
+use units::{InodeNumber, TransactionId};
+
+/// Root directory of every ext4 volume.
+const ROOT_INODE: InodeNumber = InodeNumber(2);
+/// How long the kernel may believe what it was told, in seconds.
+const VALID_SECONDS: u64 = 3600;
+/// After so many reports one knows that the volume is ill.
+const REPORTS_MAX: u32 = 100;
+
+/// How the door is to behave.
+pub struct DoorOptions {
+    /// Each change of a directory is durable before its reply (mount options `sync` and `dirsync`).
+    pub synchronous_directories: bool,
+    /// Told of each failure that is the volume's or the disk's fault and not the caller's.
+    pub report: Box<dyn Fn(&str)>,
+}
+
+pub struct VolumeDoor {
+    volume: Rc<Volume>,
+    options: DoorOptions,
+    reports: Cell<u32>,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+    /// Closing failed: something is not home.
+    ClosedBadly,
+}
+
+type Result<T = Answer> = std::result::Result<T, Error>;
+
+impl VolumeDoor {
+    pub fn new(volume: Rc<Volume>, options: DoorOptions) -> Rc<VolumeDoor> {
+        Rc::new(VolumeDoor { volume, options, reports: Cell::new(0), state: Cell::new(State::Open) })
+    }
+
+    /// Closes the volume: everything home, nothing accepted any more. Again: what the first time said.
+    pub async fn close(&self) -> std::result::Result<(), ClosedBadly> {
+        if self.state.get() == State::Open {
+            self.state.set(State::Closed);
+            if let Err(error) = self.volume.close().await {
+                self.state.set(State::ClosedBadly);
+                self.report(&format!("closing the volume failed: {error}"));
+            }
+        }
+        if self.state.get() == State::Closed { Ok(()) } else { Err(ClosedBadly) }
+    }
+
+    async fn respond(&self, request: Request) -> Answer {
+        let opcode = request.header.opcode;
+        let result = match request.operation() {
+            // Only the end may come when the volume is closed.
+            _ if self.state.get() != State::Open && opcode != opcode::DESTROY => {
+                Err(Error::Refused(libc::EIO))
+            }
+            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
+            Ok(operation) => self.perform(&request.header, operation).await,
+        };
+        result.unwrap_or_else(|error| {
+            if !matches!(error, Error::Refused(_)) {
+                self.report(&format!("operation {opcode} on inode {}: {error}", request.header.nodeid));
+            }
+            Answer::error(error.errno())
+        })
+    }
+
+    async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
+        match operation {
+            Operation::Lookup { name } => self.lookup(header, name).await,
+            Operation::Forget { lookups } => self.forget(header.nodeid, lookups).await,
+            Operation::BatchForget(nodes) => self.forget_all(nodes).await,
+            Operation::Getattr => self.getattr(header).await,
+            Operation::Statx(_) => self.statx(header).await,
+            Operation::Setattr(arguments) => self.setattr(header, arguments).await,
+            Operation::Readlink => self.readlink(header).await,
+            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
+            Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
+            Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
+            Operation::Unlink { name } => self.unlink(header, name).await,
+            Operation::Rmdir { name } => self.rmdir(header, name).await,
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                self.rename(header, name, new_parent, new_name, flags).await
+            }
+            Operation::Link { node, name } => self.link(header, node, name).await,
+            Operation::Open(arguments) => self.open(header, arguments).await,
+            Operation::Read(arguments) => self.read(header, arguments).await,
+            Operation::Write { arguments, data } => self.write(header, arguments, data).await,
+            Operation::Statfs => self.statfs().await,
+            Operation::Release(_) => self.release(header).await,
+            Operation::Fsync(arguments) | Operation::Fsyncdir(arguments) => {
+                self.fsync(header, arguments).await
+            }
+            Operation::Setxattr { arguments, name, value } => {
+                self.setxattr(header, arguments, name, value).await
+            }
+            Operation::Getxattr { size, name } => self.getxattr(header, size, name).await,
+            Operation::Listxattr { size } => self.listxattr(header, size).await,
+            Operation::Removexattr { name } => self.removexattr(header, name).await,
+            Operation::Opendir => self.opendir(header).await,
+            Operation::Readdir(arguments) => self.readdir(header, arguments).await,
+            Operation::Readdirplus(arguments) => self.readdirplus(header, arguments).await,
+            Operation::Releasedir(_) => self.release(header).await,
+            Operation::Create { arguments, name } => self.create(header, arguments, name).await,
+            Operation::Tmpfile(arguments) => self.tmpfile(header, arguments).await,
+            Operation::Bmap(arguments) => self.bmap(header, arguments).await,
+            Operation::Destroy => match self.close().await {
+                Ok(()) => Ok(Answer::empty()),
+                Err(ClosedBadly) => Err(Error::Refused(libc::EIO)),
+            },
+            Operation::Syncfs => self.volume.sync().await.map(|()| Answer::empty()),
+            Operation::Ioctl { arguments, .. } => self.ioctl(header, arguments).await,
+            Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
+            Operation::Lseek(arguments) => self.lseek(header, arguments).await,
+            // ENOSYS: the kernel does without from now on. Nothing waits for a close: errors are told by fsync.
+            Operation::Flush | Operation::Other | Operation::Init(_) | Operation::Interrupt { .. } => {
+                Err(Error::Refused(libc::ENOSYS))
+            }
+        }
+    }
+
+    async fn inode(&self, node: u64) -> Result<Rc<Inode>> {
+        match node {
+            ROOT_NODE => self.volume.inode(ROOT_INODE).await,
+            _ => self.volume.inode(number_of(node)?).await,
+        }
+    }
+
+    /// Waits for a directory change to be durable, on mounts that promise it.
+    async fn settle(&self, transaction: TransactionId) -> Result<()> {
+        if self.options.synchronous_directories {
+            self.volume.engine().commit(transaction).await?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, what: &str) {
+        let reports = self.reports.get();
+        if reports < REPORTS_MAX {
+            self.reports.set(reports + 1);
+            (self.options.report)(what);
+        }
+    }
+}
+
+/// The volume could not be closed cleanly; the report said why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedBadly;
+
+impl FileSystem for VolumeDoor {
+    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
+        Box::pin(async move { self.respond(request).await })
+    }
+    fn end(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(async move {
+            // Reported already; the caller asks `close` again.
+            let _ = self.close().await;
+        })
+    }
+}
+
+fn caller(header: &InHeader, umask: u32) -> Caller {
+    Caller { uid: header.uid, gid: header.gid, umask: umask as u16 & 0o777 }
+}
+
+fn number_of(node: u64) -> Result<InodeNumber> {
+    match (node, u32::try_from(node)) {
+        (ROOT_NODE, _) => Ok(ROOT_INODE),
+        (_, Ok(number)) if number > ROOT_INODE.get() => Ok(InodeNumber(number)),
+        _ => Err(Error::Refused(libc::ESTALE)),
+    }
+}
+
+fn node_of(inode: InodeNumber) -> u64 {
+    if inode == ROOT_INODE { ROOT_NODE } else { u64::from(inode.get()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_inodes_translate_both_ways() {
+        assert_eq!(number_of(1).unwrap(), InodeNumber(2));
+        assert_eq!(node_of(InodeNumber(2)), 1);
+        assert_eq!(number_of(node_of(InodeNumber(12))).unwrap(), InodeNumber(12));
+        for impossible in [0, 2, 1 << 32, u64::MAX] {
+            assert!(number_of(impossible).is_err(), "{impossible}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Names: looking up, making, moving, removing.
+
+use super::{Result, VALID_SECONDS, VolumeDoor, caller, number_of};
+use crate::Answer;
+use crate::abi::*;
+use ext4::{Error, Inode, RenameMode, Stamped};
+use std::rc::Rc;
+
+const PERMISSIONS: u32 = 0o7777;
+
+impl VolumeDoor {
+    pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        match self.volume.lookup(&parent, name).await {
+            Ok(inode) => Ok(Answer::of(&self.entry(&inode))),
+            // Node 0: the kernel may remember that there is no such name.
+            Err(Error::Refused(libc::ENOENT)) => {
+                Ok(Answer::of(&EntryOut { entry_valid: VALID_SECONDS, ..Default::default() }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn forget(&self, node: u64, lookups: u64) -> Result {
+        self.volume.forget(number_of(node)?, lookups).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn forget_all(&self, nodes: Vec<ForgetOne>) -> Result {
+        for ForgetOne { nodeid, nlookup } in nodes {
+            self.volume.forget(number_of(nodeid)?, nlookup).await?;
+        }
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let made = self.volume.symlink(&parent, name, &caller(header, 0), target).await?;
+        self.answer_made(made).await
+    }
+
+    pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let caller = caller(header, arguments.umask);
+        let made = self.volume.mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev).await?;
+        self.answer_made(made).await
+    }
+
+    pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let mode = (arguments.mode & PERMISSIONS) as u16;
+        let made = self.volume.mkdir(&parent, name, &caller(header, arguments.umask), mode).await?;
+        self.answer_made(made).await
+    }
+
+    async fn answer_made(&self, made: Stamped<Rc<Inode>>) -> Result {
+        self.settle(made.transaction).await?;
+        Ok(Answer::of(&self.entry(&made.value)))
+    }
+
+    pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
+        let (inode, parent) = (self.inode(node).await?, self.inode(header.nodeid).await?);
+        let made = self.volume.link(&inode, &parent, name).await?;
+        self.settle(made.transaction).await?;
+        Ok(Answer::of(&self.entry(&inode)))
+    }
+
+    pub(super) async fn unlink(&self, header: &InHeader, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let removed = self.volume.unlink(&parent, name).await?;
+        self.settle(removed.transaction).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn rmdir(&self, header: &InHeader, name: &[u8]) -> Result {
+        let parent = self.inode(header.nodeid).await?;
+        let removed = self.volume.rmdir(&parent, name).await?;
+        self.settle(removed.transaction).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn rename(
+        &self,
+        header: &InHeader,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            libc::RENAME_WHITEOUT => RenameMode::Whiteout,
+            _ => return Err(Error::Refused(libc::EINVAL)),
+        };
+        let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);
+        let moved = self.volume.rename((&from, name), (&to, new_name), &caller(header, 0), mode).await?;
+        self.settle(moved.transaction).await?;
+        Ok(Answer::empty())
+    }
+
+    pub(super) async fn readlink(&self, header: &InHeader) -> Result {
+        let inode = self.inode(header.nodeid).await?;
+        Ok(Answer::bytes(&self.volume.readlink(&inode).await?))
+    }
+}
