@@ -1,23 +1,37 @@
-//! `okeanos mkfs`: mke2fs with the options that suit Okeanos, and image files.
+//! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
 use crate::error::CliError;
-use crate::quantity::parse_size;
+use crate::programs::{self, TemporaryLoop};
+use crate::quantity::{format_size, parse_size};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos mkfs disk.img 1G                             an image file that takes space only as it fills
+  okeanos mkfs --journal-size 256M /dev/sdb1           a large journal inside the volume
+  okeanos mkfs --journal-device /dev/sdc1 /dev/sdb1    the journal on a disk of its own
+  okeanos mkfs --journal-device log.img --journal-size 64M disk.img 1G
+  okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label";
 
 /// Make a volume in an image file or on a block device
+///
+/// Calls mke2fs: the result is an ext4 volume that any Linux mounts, too.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct MkfsArguments {
-    /// Size of the journal (mke2fs chooses if not given)
+    /// Size of the journal; mke2fs chooses if not given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     journal_size: Option<u64>,
-    /// Put the journal on this device or image file, which is made a journal device first
-    #[arg(long, value_name = "DEVICE")]
+    /// Put the journal on this device or image file, which is made a journal first
+    #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
     target: PathBuf,
-    /// Size of the image file, which is made if it does not exist
+    /// Size of an image file that does not exist yet
     #[arg(value_parser = parse_size)]
     size: Option<u64>,
     /// More arguments for mke2fs
@@ -25,7 +39,157 @@ pub struct MkfsArguments {
     extra: Vec<OsString>,
 }
 
+/// The block size of volumes with an external journal, unless `-b` says otherwise: both must agree.
+const BLOCK_SIZE: &str = "4096";
+
+/// The journal that an external device gets when its image has to be made: as the paper's default.
+const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
+
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
-    let MkfsArguments { journal_size: _, journal_device: _, target, size: _, extra: _ } = arguments;
-    Err(CliError::new(format!("cannot make a volume in {} yet", target.display())))
+    let MkfsArguments { journal_size, journal_device, target, size, extra } = arguments;
+    let made = prepare(&target, size)?;
+    let result = match &journal_device {
+        None => make(&target, internal_journal(journal_size), &extra),
+        Some(journal) => make_with_external_journal(&target, journal, journal_size, &extra),
+    };
+    if result.is_err() && made {
+        // An image that we made and that holds nothing is in the way of the next attempt.
+        let _ = std::fs::remove_file(&target);
+    }
+    result?;
+    let journal = journal_device.map(|journal| format!(" -o journal_dev={}", journal.display()));
+    println!("Mount it with: okeanos mount{} {} DIR", journal.unwrap_or_default(), target.display());
+    Ok(())
+}
+
+fn internal_journal(size: Option<u64>) -> Vec<OsString> {
+    size.map(|size| ["-J".into(), format!("size={}", size >> 20).into()].to_vec()).unwrap_or_default()
+}
+
+fn make_with_external_journal(
+    target: &Path,
+    journal: &Path,
+    size: Option<u64>,
+    extra: &[OsString],
+) -> Result<(), CliError> {
+    let exists = journal.exists();
+    prepare(journal, (!exists).then_some(size.unwrap_or(EXTERNAL_JOURNAL_SIZE)))?;
+    let block_size = block_size_of(extra);
+    let mut of_journal = vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
+    if extra.iter().any(|argument| argument == "-F") {
+        of_journal.push("-F".into());
+    }
+    // mke2fs joins a volume to journals on block devices only.
+    let attached = if is_block_device(journal)? { None } else { Some(TemporaryLoop::attach(journal)?) };
+    let device = attached.as_ref().map_or(journal, |attached| attached.path());
+    of_journal.push(device.into());
+    if let (true, Some(size)) = (exists, size) {
+        let bytes: u64 = block_size.to_string_lossy().parse().unwrap_or(4096);
+        of_journal.push((size / bytes).to_string().into());
+    }
+    programs::run("mke2fs", &of_journal)?;
+    let mut join = vec![OsString::from("-b"), block_size, "-J".into()];
+    let mut option = OsString::from("device=");
+    option.push(device);
+    join.push(option);
+    make(target, join, extra)
+}
+
+fn make(target: &Path, of_journal: Vec<OsString>, extra: &[OsString]) -> Result<(), CliError> {
+    let mut arguments = of_journal;
+    if !extra.iter().any(|argument| argument == "-t") {
+        arguments.extend(["-t".into(), "ext4".into()]);
+    }
+    arguments.extend_from_slice(extra);
+    arguments.push(target.into());
+    programs::run("mke2fs", &arguments)
+}
+
+/// What follows `-b` in the arguments for mke2fs.
+fn block_size_of(extra: &[OsString]) -> OsString {
+    let at = extra.iter().position(|argument| argument == "-b");
+    at.and_then(|at| extra.get(at + 1)).cloned().unwrap_or_else(|| BLOCK_SIZE.into())
+}
+
+/// Refuses what is in use, and makes the image file if a size is given. Returns whether it made one.
+fn prepare(target: &Path, size: Option<u64>) -> Result<bool, CliError> {
+    let name = target.display();
+    let exists = target.exists();
+    match size {
+        None if !exists => Err(CliError::new(format!("{name} does not exist"))
+            .with_remedy(format!("Give a size to make an image file: okeanos mkfs {name} 1G"))),
+        Some(_) if exists && is_block_device(target)? => {
+            Err(CliError::new(format!("{name} is a block device, whose size is given"))
+                .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))
+        }
+        Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
+            Ok(length) if length == size => programs::refuse_if_in_use(target).map(|()| false),
+            Ok(length) => Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
+                .with_remedy("Leave the size out to use it as it is, or remove it first.")),
+            Err(error) => Err(CliError::system(name, error)),
+        },
+        Some(size) => {
+            let file = File::create_new(target).map_err(|error| CliError::system(&name, error))?;
+            file.set_len(size).map_err(|error| CliError::system(&name, error))?;
+            Ok(true)
+        }
+        None => programs::refuse_if_in_use(target).map(|()| false),
+    }
+}
+
+fn is_block_device(path: &Path) -> Result<bool, CliError> {
+    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    Ok(metadata.file_type().is_block_device())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn arguments(target: &Path, size: Option<u64>, extra: &[&str]) -> MkfsArguments {
+        MkfsArguments {
+            journal_size: Some(4 << 20),
+            journal_device: None,
+            target: target.to_owned(),
+            size,
+            extra: extra.iter().map(OsString::from).collect(),
+        }
+    }
+
+    #[test]
+    fn an_image_is_made_sparse_and_is_a_volume() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk");
+        run(arguments(&image, Some(256 << 20), &["-q"])).unwrap();
+        let metadata = std::fs::metadata(&image).unwrap();
+        assert_eq!(metadata.len(), 256 << 20);
+        assert!(metadata.blocks() * 512 < 64 << 20, "sparse");
+        let check = std::process::Command::new("e2fsck").args(["-fn"]).arg(&image).output().unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    }
+
+    #[test]
+    fn what_cannot_be_made_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk");
+        assert!(run(arguments(&image, None, &[])).is_err(), "no size, no file");
+        assert!(run(arguments(&image, Some(64 << 20), &["-q", "-O", "nonsense"])).is_err());
+        assert!(!image.exists());
+    }
+
+    #[test]
+    fn an_existing_image_keeps_its_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk");
+        std::fs::write(&image, vec![7; 100_000]).unwrap();
+        assert!(run(arguments(&image, Some(64 << 20), &["-q"])).is_err());
+        assert_eq!(std::fs::read(&image).unwrap(), vec![7; 100_000]);
+    }
+
+    #[test]
+    fn the_journal_takes_the_block_size_of_the_volume() {
+        assert_eq!(block_size_of(&[]), "4096");
+        assert_eq!(block_size_of(&["-q".into(), "-b".into(), "1024".into()]), "1024");
+    }
 }

@@ -1,0 +1,97 @@
+//! Other programs: where they are, and what they say.
+
+use crate::error::CliError;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian's package of each program that we call.
+const PACKAGES: [(&str, &str); 3] = [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("e2fsck", "e2fsprogs")];
+
+/// Runs a program that talks to the user itself.
+pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
+    let status = Command::new(find(name)?).args(arguments).status();
+    let status = status.map_err(|error| CliError::system(name, error))?;
+    if status.success() {
+        return Ok(());
+    }
+    let words: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    Err(CliError::new(format!("{name} {} failed ({status})", words.join(" ")))
+        .with_remedy(format!("See above for what {name} said.")))
+}
+
+/// Where a program is: in PATH, or where programs of the administrator are (not in everybody's PATH).
+fn find(name: &str) -> Result<PathBuf, CliError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let found = places.map(|place| place.join(name)).find(|program| program.is_file());
+    let package = PACKAGES.iter().find(|(program, _)| *program == name).map_or(name, |(_, package)| package);
+    found.ok_or_else(|| {
+        CliError::new(format!("the program {name} is not installed"))
+            .with_remedy(format!("On Debian: apt-get install {package}"))
+    })
+}
+
+/// Refuses a device that is mounted or otherwise held, and an image that a loop device stands on.
+pub fn refuse_if_in_use(path: &Path) -> Result<(), CliError> {
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    let in_use = |by: String| {
+        CliError::new(format!("{} is in use by {by}", path.display()))
+            .with_remedy("Unmount it first (okeanos umount DIR, or umount DIR).")
+    };
+    if metadata.file_type().is_block_device() {
+        // On Linux, O_EXCL without O_CREAT claims a block device; a mount holds that claim.
+        let claim = std::fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path);
+        return match claim {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                Err(in_use("a mount or another program".into()))
+            }
+            Err(error) => Err(CliError::system(path.display(), error)),
+        };
+    }
+    match loop_device_of(path) {
+        Some(device) => Err(in_use(device)),
+        None => Ok(()),
+    }
+}
+
+/// The loop device that stands on a file, if there is one.
+fn loop_device_of(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    devices.flatten().find_map(|device| {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        let same = Path::new(backing.trim_end()) == path;
+        same.then(|| format!("/dev/{}", device.file_name().to_string_lossy()))
+    })
+}
+
+/// A loop device on an image file, until it is dropped.
+pub struct TemporaryLoop(PathBuf);
+
+impl TemporaryLoop {
+    pub fn attach(image: &Path) -> Result<TemporaryLoop, CliError> {
+        let output = Command::new(find("losetup")?).args(["--find", "--show"]).arg(image).output();
+        let output = output.map_err(|error| CliError::system("losetup", error))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(CliError::new(format!("no loop device for {}: {}", image.display(), said.trim()))
+                .with_remedy("Run as root: mke2fs joins a volume to a journal on a block device only."));
+        }
+        Ok(TemporaryLoop(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())))
+    }
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryLoop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("-d").arg(&self.0).status();
+        if !detached.is_ok_and(|status| status.success()) {
+            eprintln!("okeanos: {} could not be detached; do it with losetup -d", self.0.display());
+        }
+    }
+}
