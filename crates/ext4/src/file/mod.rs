@@ -1,10 +1,26 @@
 //! The content and the attributes of files: what doors call. Every function takes the inode's lock itself,
 //! except those called `..._locked`.
 
-use crate::{Caller, Error, Inode, Volume};
+mod allocate;
+mod attributes;
+mod layout;
+mod read;
+mod truncate;
+mod write;
+
+use crate::{Error, Inode, MappingState, Result, Volume, errno};
 use device::Buffer;
+use engine::{Base, FileUpdate, Handle};
+use format::ext4::{feature, inode::flags};
 use std::rc::Rc;
-use units::{InodeNumber, Timestamp, TransactionId};
+use units::{BlockRange, FileBlock, InodeNumber, Timestamp, TransactionId};
+
+const S_IFCHR: u16 = 0x2000;
+const S_IFDIR: u16 = 0x4000;
+const S_IFBLK: u16 = 0x6000;
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
 
 /// A piece of a file's content, shared with the block cache.
 #[derive(Clone, Debug)]
@@ -120,69 +136,125 @@ pub struct Attributes {
 }
 
 impl Volume {
-    /// Up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
-    pub async fn read(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        offset: u64,
-        length: usize,
-    ) -> Result<Content, Error> {
-        let _ = (inode, offset, length);
-        todo!()
-    }
-    pub async fn write(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        caller: &Caller,
-        offset: u64,
-        bytes: &[u8],
-        flags: WriteFlags,
-    ) -> Result<Written, Error> {
-        let _ = (inode, caller, offset, bytes, flags);
-        todo!()
-    }
-    pub async fn truncate(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> Result<TransactionId, Error> {
-        let _ = (inode, size);
-        todo!()
-    }
-    /// Frees all blocks of an inode that is on the orphan list, before the inode itself is freed. The caller
-    /// holds the lock, or is the last that knows the inode.
-    pub async fn truncate_all_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<(), Error> {
-        let _ = inode;
-        todo!()
-    }
-    pub async fn fallocate(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        mode: RangeMode,
-        keep_size: bool,
-        offset: u64,
-        length: u64,
-    ) -> Result<TransactionId, Error> {
-        let _ = (inode, mode, keep_size, offset, length);
-        todo!()
-    }
-    /// `ENXIO` when there is none.
-    pub async fn seek(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, what: SeekWhat) -> Result<u64, Error> {
-        let _ = (inode, offset, what);
-        todo!()
-    }
-    /// Makes the file durable; `data_only` leaves out what reading it back does not need (`fdatasync`).
-    pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<(), Error> {
-        let _ = (inode, data_only);
-        todo!()
-    }
-    pub async fn setattr(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        caller: &Caller,
-        change: SetAttributes,
-    ) -> Result<Attributes, Error> {
-        let _ = (inode, caller, change);
-        todo!()
-    }
+    /// Everything that `stat` tells.
     pub fn getattr(&self, inode: &Inode) -> Attributes {
-        let _ = inode;
-        todo!()
+        let fields = inode.fields.borrow();
+        Attributes {
+            inode: inode.number,
+            generation: fields.generation,
+            mode: fields.mode,
+            links: fields.links.into(),
+            uid: fields.uid,
+            gid: fields.gid,
+            device: device_of(&fields),
+            size: fields.size,
+            sectors: fields.sectors,
+            block_size: self.block_size().bytes() as u32,
+            accessed: fields.accessed,
+            modified: fields.modified,
+            changed: fields.changed,
+            created: fields.created,
+            flags: fields.flags,
+            version: fields.version,
+        }
+    }
+
+    /// Makes the file durable; `data_only` leaves out what reading it back does not need (`fdatasync`).
+    pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<()> {
+        let last = if data_only { &inode.last_data_change } else { &inode.last_change };
+        Ok(self.engine().sync_file(inode.number, last.get()).await?)
+    }
+
+    /// First byte that a file of this kind cannot have.
+    pub(crate) fn file_size_max(&self, inode: &Inode) -> u64 {
+        let mapped = self.file_blocks_max(inode) << self.block_size().shift();
+        // Without huge_file an inode counts its space in 32 bits of 512-byte sectors, its own blocks included;
+        // an eighth of that covers any tree.
+        let counted = if self.has(feature::HUGE_FILE) { u64::MAX } else { (1 << 32) * 512 / 8 * 7 };
+        let sized = if self.has(feature::LARGE_FILE) { i64::MAX as u64 } else { (1 << 31) - 1 };
+        mapped.min(counted).min(sized)
+    }
+
+    fn block_of(&self, byte: u64) -> FileBlock {
+        FileBlock((byte >> self.block_size().shift()) as u32)
+    }
+    /// Where in its block a byte lies.
+    fn place_of(&self, byte: u64) -> u32 {
+        (byte & (self.block_size().bytes() as u64 - 1)) as u32
+    }
+
+    /// Zeros the bytes `from .. to`, which lie in one block, if that block is written.
+    async fn zero_part(&self, handle: &mut Handle, inode: &Inode, from: u64, to: u64) -> Result<()> {
+        let mapping = self.map(inode, self.block_of(from), 1).await?;
+        let MappingState::Written(home) = mapping.state else { return Ok(()) };
+        let start = self.place_of(from);
+        let range = BlockRange::new(start, start + (to - from) as u32);
+        let zeros = Buffer::zeroed(self.block_size().bytes());
+        let update = FileUpdate {
+            inode: inode.number,
+            home,
+            range,
+            bytes: &zeros[..range.len()],
+            base: Base::Home,
+            request: range.len() as u64,
+            sequential: false,
+        };
+        handle.file_data(update).await?;
+        inode.last_data_change.set(handle.transaction());
+        Ok(())
+    }
+
+    /// Zeros what lies behind the end of the file in its last block, `to` at most. Whatever moves the end of
+    /// the file further than it writes calls this, so that no stale byte ever shows.
+    async fn zero_behind_end(&self, handle: &mut Handle, inode: &Inode, to: u64) -> Result<()> {
+        let size = inode.fields.borrow().size;
+        if self.place_of(size) == 0 || size >= to {
+            return Ok(());
+        }
+        let block_end = (size | (self.block_size().bytes() as u64 - 1)) + 1;
+        self.zero_part(handle, inode, size, block_end.min(to)).await
+    }
+
+    /// Clears set-id bits and file capabilities as a write by anyone does. Credits:
+    /// [`Volume::credits_xattr`].
+    async fn kill_privileges(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        clear_set_id_bits(inode);
+        self.clear_capabilities(handle, inode).await
+    }
+}
+
+/// An error unless the inode is a regular file that may be changed. `append`: only added to.
+fn check_changeable(inode: &Inode, append: bool) -> Result<()> {
+    if inode.is_directory() {
+        return Err(Error::Refused(errno::EISDIR));
+    }
+    if !inode.is_regular() {
+        return Err(Error::Refused(errno::EINVAL));
+    }
+    if inode.has_flag(flags::IMMUTABLE) || (inode.has_flag(flags::APPEND) && !append) {
+        return Err(Error::Refused(errno::EPERM));
+    }
+    Ok(())
+}
+
+/// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means something else).
+fn clear_set_id_bits(inode: &Inode) {
+    let mut fields = inode.fields.borrow_mut();
+    if fields.mode & 0xf000 != S_IFDIR {
+        fields.mode &= if fields.mode & S_IXGRP != 0 { !(S_ISUID | S_ISGID) } else { !S_ISUID };
+    }
+}
+
+/// The device number: old inodes keep 16 bits in the first word, others 32 bits in the second. Both read the
+/// same in the kernel's new encoding.
+fn device_of(fields: &format::ext4::Inode) -> u32 {
+    if !matches!(fields.mode & 0xf000, S_IFCHR | S_IFBLK) {
+        return 0;
+    }
+    let word =
+        |at: usize| fields.block.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    match word(0) {
+        0 => word(4),
+        old => old & 0xffff,
     }
 }

@@ -8,6 +8,8 @@ use units::FileBlock;
 pub struct MappingCache {
     /// The latest first. Two, for a reader and a writer at different places.
     entries: Cell<[Option<Mapping>; 2]>,
+    /// First byte behind the last write, to tell sequential writes from others.
+    pub(crate) write_end: Cell<u64>,
 }
 
 impl MappingCache {

@@ -4,7 +4,7 @@
 
 use super::extent_tree::{Path, end_of, with_node};
 use crate::{Error, Inode, Request, Result, Run, Volume, errno};
-use engine::{Block, Contents, Handle};
+use engine::{Block, Handle};
 use format::ext4::extent::{self, Entry, Extent, Index};
 use std::ops::Range;
 use units::{BlockRange, FileBlock, HomeBlock};
@@ -38,7 +38,7 @@ impl Volume {
         let place = path.leaf().index.map_or(0, |index| index + 1);
         let extent = Extent { at, count: run.count, home: run.start, unwritten };
         if let Err(error) = self.replace_extents(handle, inode, &path, place..place, vec![extent]).await {
-            self.give_back(handle, run).await?;
+            self.free_content(handle, inode, run).await?;
             return Err(error);
         }
         self.count_blocks(inode, run.count.into());
@@ -84,8 +84,8 @@ impl Volume {
         let pieces = split(&extent, begin, end, None);
         self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
         self.count_blocks(inode, -((end - begin) as i64));
-        let home = extent.home.plus(begin - u64::from(extent.at.get()));
-        self.free_blocks(handle, home, end - begin, Contents::Data).await?;
+        let start = extent.home.plus(begin - u64::from(extent.at.get()));
+        self.free_content(handle, inode, Run { start, count: (end - begin) as u32 }).await?;
         Ok(end)
     }
 

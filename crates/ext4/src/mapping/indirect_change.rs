@@ -2,7 +2,7 @@
 
 use super::indirect::{PointerWalk, run_of};
 use crate::{Error, Inode, Request, Result, Run, Volume, errno};
-use engine::{Block, Contents, Handle};
+use engine::{Block, Handle};
 use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
 use units::{BlockRange, FileBlock, HomeBlock};
 
@@ -36,7 +36,7 @@ impl Volume {
             Ok(run) if run.start.get() + u64::from(run.count) <= 1 << 32 => run,
             Ok(run) => {
                 // Pointers have 32 bits. The rest of a volume beyond 2^32 blocks is for extents.
-                self.give_back(handle, run).await?;
+                self.free_content(handle, inode, run).await?;
                 self.free_tree_blocks(handle, &missing).await?;
                 return Err(Error::Refused(errno::ENOSPC));
             }
@@ -66,7 +66,7 @@ impl Volume {
             from = removal.next;
             let Some(run) = removal.run else { continue };
             self.count_blocks(inode, -(i64::from(run.count) + removal.emptied.len() as i64));
-            self.free_blocks(handle, run.start, run.count.into(), Contents::Data).await?;
+            self.free_content(handle, inode, run).await?;
             self.free_tree_blocks(handle, &removal.emptied).await?;
             return Ok(if from < to_mapped { from } else { to });
         }

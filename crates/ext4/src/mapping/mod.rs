@@ -247,9 +247,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives back a run that found no place in the tree.
-    async fn give_back(&self, handle: &mut Handle, run: Run) -> Result<()> {
-        self.free_blocks(handle, run.start, run.count.into(), Contents::Data).await
+    /// Frees content (not the tree's blocks) of the inode.
+    async fn free_content(&self, handle: &mut Handle, inode: &Inode, run: Run) -> Result<()> {
+        let contents = if inode.is_regular() { Contents::Data } else { Contents::Metadata };
+        self.free_blocks(handle, run.start, run.count.into(), contents).await
     }
 
     /// Accounts for blocks that the inode gained (or lost, negative).

@@ -91,7 +91,7 @@ impl VolumeDoor {
             _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
         };
         let FallocateIn { offset, length, .. } = arguments;
-        self.volume.fallocate(&inode, mode, keep_size, offset, length).await?;
+        self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await?;
         Ok(Answer::empty())
     }
 

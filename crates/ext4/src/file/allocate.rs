@@ -1,0 +1,179 @@
+//! fallocate: space ahead of time, zeroed ranges, holes.
+
+use super::{RangeMode, check_changeable};
+use crate::{Allocate, Caller, Error, Inode, MappingState, Progress, Result, Volume, errno};
+use engine::Handle;
+use format::ext4::inode::flags;
+use std::rc::Rc;
+use units::{FileBlock, TransactionId};
+
+/// A range of bytes, and the whole blocks in it.
+struct Range {
+    from: u64,
+    to: u64,
+    /// First block that lies in the range as a whole, and first one behind that does not.
+    first: u64,
+    end: u64,
+}
+
+impl Volume {
+    /// As fallocate(2). Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
+    /// `ENOSPC` a part may be done.
+    pub async fn fallocate(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        mode: RangeMode,
+        keep_size: bool,
+        offset: u64,
+        length: u64,
+    ) -> Result<TransactionId> {
+        let _guard = inode.lock.write().await;
+        check_changeable(inode, mode == RangeMode::Allocate)?;
+        let to = offset.checked_add(length).filter(|to| *to <= self.file_size_max(inode));
+        let Some(to) = to else { return Err(Error::Refused(errno::EFBIG)) };
+        if length == 0 {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        if mode != RangeMode::PunchHole && !inode.has_flag(flags::EXTENTS) {
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        match mode {
+            RangeMode::PunchHole if !keep_size => Err(Error::Refused(errno::EOPNOTSUPP)),
+            RangeMode::PunchHole => self.punch(inode, offset, to).await,
+            RangeMode::Zero => {
+                let range = self.range(offset, to);
+                self.change_edges(inode, &range).await?;
+                if range.first < range.end {
+                    self.fill(inode, caller, range.first, range.end, true).await?;
+                }
+                self.fill_around(inode, caller, &range).await?;
+                self.end_change(inode, to, keep_size).await
+            }
+            RangeMode::Allocate => {
+                let end = to.div_ceil(self.block_size().bytes() as u64);
+                self.fill(inode, caller, u64::from(self.block_of(offset).get()), end, false).await?;
+                self.end_change(inode, to, keep_size).await
+            }
+        }
+    }
+
+    async fn punch(&self, inode: &Inode, from: u64, to: u64) -> Result<TransactionId> {
+        let size = inode.fields.borrow().size;
+        // Space behind the end of the file stays; the block that has the end goes if the range reaches the end.
+        let to = if to < size { to } else { size.next_multiple_of(self.block_size().bytes() as u64) };
+        if from < to {
+            let range = self.range(from, to);
+            self.change_edges(inode, &range).await?;
+            while range.first < range.end {
+                let mut handle = self.engine().start(self.credits_remove(inode)).await?;
+                let (first, end) = (FileBlock(range.first as u32), FileBlock(range.end as u32));
+                let progress = self.remove_blocks(&mut handle, inode, first, Some(end)).await;
+                self.store(&mut handle, inode).await?;
+                handle.stop();
+                if progress? == Progress::Done {
+                    break;
+                }
+            }
+        }
+        self.end_change(inode, 0, true).await
+    }
+
+    /// Zeros what the range has of blocks that are not wholly in it.
+    async fn change_edges(&self, inode: &Inode, range: &Range) -> Result<()> {
+        let block = self.block_size().bytes() as u64;
+        let mut handle = self.engine().start(self.credits_inode()).await?;
+        if range.first > range.end {
+            // Within one block.
+            self.zero_part(&mut handle, inode, range.from, range.to).await?;
+        } else {
+            if range.from < range.first * block {
+                self.zero_part(&mut handle, inode, range.from, range.first * block).await?;
+            }
+            if range.end * block < range.to {
+                self.zero_part(&mut handle, inode, range.end * block, range.to).await?;
+            }
+        }
+        handle.stop();
+        Ok(())
+    }
+
+    /// Space for the blocks that the range has only in part, if they are holes.
+    async fn fill_around(&self, inode: &Inode, caller: &Caller, range: &Range) -> Result<()> {
+        let block = self.block_size().bytes() as u64;
+        let (first, end) = (range.from / block, range.to.div_ceil(block));
+        self.fill(inode, caller, first, range.first.min(end), false).await?;
+        self.fill(inode, caller, range.end.max(first), end, false).await
+    }
+
+    /// Fills holes among the blocks `from .. to` with unwritten ones; `zero` makes written ones unwritten, too.
+    async fn fill(&self, inode: &Inode, caller: &Caller, from: u64, to: u64, zero: bool) -> Result<()> {
+        let (mut at, mut attempt) = (from, 0);
+        while at < to {
+            let mut handle = self.engine().start(self.credits_map(inode)).await?;
+            let before = at;
+            let filled = self.fill_some(&mut handle, inode, caller, &mut at, to, zero).await;
+            self.store(&mut handle, inode).await?;
+            handle.stop();
+            match filled {
+                Err(Error::Refused(errno::ENOSPC)) => {
+                    attempt = if at > before { 0 } else { attempt };
+                    if !self.retry_allocation(attempt).await? {
+                        return Err(Error::Refused(errno::ENOSPC));
+                    }
+                    attempt += 1;
+                }
+                filled => filled?,
+            }
+        }
+        Ok(())
+    }
+
+    /// As many runs as the handle has room for; `at` tells how far it came.
+    async fn fill_some(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        caller: &Caller,
+        at: &mut u64,
+        to: u64,
+        zero: bool,
+    ) -> Result<()> {
+        let mut first = true;
+        while *at < to {
+            if !first && !handle.extend(self.credits_map(inode)) {
+                break;
+            }
+            let (block, count) = (FileBlock(*at as u32), (to - *at).min(u32::MAX.into()) as u32);
+            let how = Allocate::Unwritten;
+            let found = self.map_or_allocate(handle, inode, caller, block, count, how).await?;
+            let mut run = found.mapping.count;
+            if zero && matches!(found.mapping.state, MappingState::Written(_)) {
+                run = self.mark_unwritten(handle, inode, block, run).await?;
+                assert!(run > 0, "the extent that was just found");
+            }
+            *at += u64::from(run);
+            first = false;
+        }
+        Ok(())
+    }
+
+    /// Times, and the size if the range ends behind it.
+    async fn end_change(&self, inode: &Inode, to: u64, keep_size: bool) -> Result<TransactionId> {
+        let mut handle = self.engine().start(self.credits_inode()).await?;
+        let size = inode.fields.borrow().size;
+        if !keep_size && to > size {
+            self.zero_behind_end(&mut handle, inode, to).await?;
+            inode.fields.borrow_mut().size = to;
+        }
+        self.note_modification(inode);
+        inode.last_data_change.set(handle.transaction());
+        self.store(&mut handle, inode).await?;
+        Ok(handle.stop())
+    }
+
+    fn range(&self, from: u64, to: u64) -> Range {
+        let block = self.block_size().bytes() as u64;
+        Range { from, to, first: from.div_ceil(block), end: to / block }
+    }
+}

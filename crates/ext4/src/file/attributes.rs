@@ -1,0 +1,67 @@
+//! Changing attributes: chmod, chown, utimes, truncate.
+
+use super::{Attributes, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
+use crate::{Caller, Error, Inode, Result, Volume, errno};
+use format::ext4::inode::flags;
+use std::rc::Rc;
+use units::Timestamp;
+
+impl Volume {
+    /// Changes what is given, by the rules of POSIX for set-id bits. Durable with [`Volume::fsync`].
+    pub async fn setattr(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        _caller: &Caller,
+        change: SetAttributes,
+    ) -> Result<Attributes> {
+        let _guard = inode.lock.write().await;
+        if inode.has_flag(flags::IMMUTABLE | flags::APPEND) && change != SetAttributes::default() {
+            return Err(Error::Refused(errno::EPERM));
+        }
+        if let Some(size) = change.size {
+            self.truncate_locked(inode, size, change.kill_privileges).await?;
+        }
+        let rest = SetAttributes { size: None, kill_privileges: false, ..change };
+        if rest != SetAttributes::default() || change.size.is_none() && change.kill_privileges {
+            self.change_fields(inode, &change).await?;
+        }
+        Ok(self.getattr(inode))
+    }
+
+    async fn change_fields(&self, inode: &Inode, change: &SetAttributes) -> Result<()> {
+        // Capabilities and the access list are attributes.
+        let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr() * 2).await?;
+        let owner_changes = change.uid.is_some() || change.gid.is_some();
+        if !inode.is_directory() && (owner_changes || change.kill_privileges) {
+            // Whoever gave the file away must not leave a program that runs as its new owner.
+            clear_set_id_bits(inode);
+            self.clear_capabilities(&mut handle, inode).await?;
+        }
+        self.set_fields(inode, change);
+        if change.mode.is_some() {
+            self.chmod_acl(&mut handle, inode).await?;
+        }
+        self.store(&mut handle, inode).await?;
+        handle.stop();
+        Ok(())
+    }
+
+    fn set_fields(&self, inode: &Inode, change: &SetAttributes) {
+        let now = self.now();
+        let given = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::At(time) => Timestamp { nanoseconds: time.nanoseconds.min(999_999_999), ..time },
+        };
+        self.note_change(inode);
+        let mut fields = inode.fields.borrow_mut();
+        fields.uid = change.uid.unwrap_or(fields.uid);
+        fields.gid = change.gid.unwrap_or(fields.gid);
+        if let Some(mode) = change.mode {
+            let dropped = if change.clear_set_group { S_ISGID } else { 0 };
+            fields.mode = fields.mode & 0xf000 | mode & 0o7777 & !dropped;
+        }
+        fields.accessed = change.accessed.map_or(fields.accessed, given);
+        fields.modified = change.modified.map_or(fields.modified, given);
+        fields.changed = change.changed.map_or(fields.changed, given);
+    }
+}

@@ -1,0 +1,55 @@
+//! Where a file has data and where holes: lseek, and lists of extents.
+
+use super::SeekWhat;
+use crate::{Error, Inode, Mapping, MappingState, Result, Volume, errno};
+use std::rc::Rc;
+use units::{FileBlock, HomeBlock};
+
+impl Volume {
+    /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO` when there is
+    /// none. Unwritten blocks count as holes.
+    pub async fn seek(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, what: SeekWhat) -> Result<u64> {
+        let _guard = inode.lock.read().await;
+        let size = inode.fields.borrow().size.min(self.file_size_max(inode));
+        let mut at = offset;
+        while at < size {
+            let mapping = self.map(inode, self.block_of(at), u32::MAX).await?;
+            let is_data = matches!(mapping.state, MappingState::Written(_));
+            if is_data == (what == SeekWhat::Data) {
+                return Ok(at);
+            }
+            at = (u64::from(mapping.at.get()) + u64::from(mapping.count)) << self.block_size().shift();
+        }
+        match what {
+            SeekWhat::Hole if offset < size => Ok(size),
+            _ => Err(Error::Refused(errno::ENXIO)),
+        }
+    }
+
+    /// The mapped runs that begin before `to` and end behind `from`, `max` at most, as FIEMAP tells them.
+    pub async fn extents(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        from: FileBlock,
+        to: FileBlock,
+        max: usize,
+    ) -> Result<Vec<Mapping>> {
+        let _guard = inode.lock.read().await;
+        let mut extents: Vec<Mapping> = Vec::new();
+        let mut at = u64::from(from.get());
+        while at < u64::from(to.get()) && extents.len() < max {
+            let mapping = self.map(inode, FileBlock(at as u32), to.get() - at as u32).await?;
+            at += u64::from(mapping.count);
+            if mapping.state != MappingState::Hole {
+                extents.push(mapping);
+            }
+        }
+        Ok(extents)
+    }
+
+    /// The home of one block; `None` for a hole.
+    pub async fn bmap(self: &Rc<Self>, inode: &Rc<Inode>, at: FileBlock) -> Result<Option<HomeBlock>> {
+        let _guard = inode.lock.read().await;
+        Ok(self.map(inode, at, 1).await?.home())
+    }
+}

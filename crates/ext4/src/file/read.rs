@@ -1,0 +1,55 @@
+//! Reading a file's content.
+
+use super::{Content, Piece};
+use crate::{Error, Inode, MappingState, Result, Volume, errno};
+use std::rc::Rc;
+
+impl Volume {
+    /// Up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
+    pub async fn read(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, length: usize) -> Result<Content> {
+        let _guard = inode.lock.read().await;
+        if inode.is_directory() {
+            return Err(Error::Refused(errno::EISDIR));
+        }
+        let content = self.read_locked(inode, offset, length).await?;
+        self.note_access(inode);
+        Ok(content)
+    }
+
+    pub(crate) async fn read_locked(&self, inode: &Inode, offset: u64, length: usize) -> Result<Content> {
+        // A damaged size may go beyond what blocks can be counted.
+        let size = inode.fields.borrow().size.min(self.file_size_max(inode));
+        let end = size.min(offset.saturating_add(length as u64));
+        let mut content = Content::default();
+        let mut at = offset;
+        while at < end {
+            let blocks = (end - 1 >> self.block_size().shift()) - (at >> self.block_size().shift()) + 1;
+            let mapping = self.map(inode, self.block_of(at), blocks.min(u32::MAX.into()) as u32).await?;
+            let mapped =
+                (u64::from(mapping.count) << self.block_size().shift()) - u64::from(self.place_of(at));
+            let taken = mapped.min(end - at);
+            match mapping.state {
+                MappingState::Written(home) => {
+                    let buffers = self.engine().read_data(home, mapping.count).await?;
+                    self.take_pieces(&mut content, buffers, at, at + taken);
+                }
+                MappingState::Hole | MappingState::Unwritten(_) => {
+                    content.pieces.push(Piece::Zeros(taken as usize));
+                }
+            }
+            at += taken;
+        }
+        Ok(content)
+    }
+
+    /// The bytes `from .. to` of consecutive blocks, the first of which has `from`.
+    fn take_pieces(&self, content: &mut Content, buffers: Vec<Rc<device::Buffer>>, from: u64, to: u64) {
+        let mut at = from;
+        for buffer in buffers {
+            let start = self.place_of(at) as usize;
+            let end = buffer.len().min(start + (to - at) as usize);
+            content.pieces.push(Piece::Bytes { buffer, range: start..end });
+            at += (end - start) as u64;
+        }
+    }
+}

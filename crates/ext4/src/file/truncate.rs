@@ -1,0 +1,133 @@
+//! Making files shorter or longer, and freeing the content of inodes without links.
+//!
+//! A large file does not fit into one transaction. Its new size is stored first, with the inode among the
+//! orphans; then blocks behind the end are freed in steps. After a crash the orphan list says where to go on.
+
+use super::check_changeable;
+use crate::{Error, Inode, Progress, Result, Volume, errno};
+use engine::Handle;
+use std::rc::Rc;
+use units::{FileBlock, TransactionId};
+
+impl Volume {
+    pub async fn truncate(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> Result<TransactionId> {
+        let _guard = inode.lock.write().await;
+        self.truncate_locked(inode, size, false).await
+    }
+
+    /// `kill_privileges`: clears set-id bits and capabilities besides.
+    pub(crate) async fn truncate_locked(
+        &self,
+        inode: &Inode,
+        size: u64,
+        kill_privileges: bool,
+    ) -> Result<TransactionId> {
+        check_changeable(inode, false)?;
+        if size > self.file_size_max(inode) {
+            return Err(Error::Refused(errno::EFBIG));
+        }
+        // The first step of freeing + an orphan's coming and going + the attributes.
+        let orphan = self.credits_orphan() + self.credits_orphan();
+        let credits = self.credits_remove(inode) + orphan + self.credits_xattr();
+        let mut handle = self.engine().start(credits).await?;
+        let resized = self.resize(&mut handle, inode, size, kill_privileges).await;
+        let stored = self.store(&mut handle, inode).await;
+        let transaction = handle.stop();
+        let progress = resized?;
+        stored?;
+        match progress {
+            Progress::Done => Ok(transaction),
+            Progress::More => self.free_behind_end(inode).await,
+        }
+    }
+
+    /// Frees all blocks of an inode without links, which is an orphan. The caller holds the lock, or is the last
+    /// that knows the inode; attributes and the inode itself are his to free.
+    pub async fn truncate_all_locked(&self, inode: &Inode) -> Result<()> {
+        if !has_content_blocks(inode) {
+            return Ok(());
+        }
+        inode.fields.borrow_mut().size = 0;
+        self.free_blocks_from(inode, FileBlock(0)).await?;
+        Ok(())
+    }
+
+    /// Goes on with a truncate that a crash interrupted: frees what lies behind the end of an orphan with
+    /// links, and takes it off the list.
+    pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
+        if has_content_blocks(inode) {
+            self.free_blocks_from(inode, self.first_block_behind_end(inode)).await?;
+        }
+        let mut handle = self.engine().start(self.credits_orphan()).await?;
+        self.orphan_remove(&mut handle, inode).await?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// The new size and what of the freeing fits into this handle. `More`: the inode is an orphan now.
+    async fn resize(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        size: u64,
+        kill_privileges: bool,
+    ) -> Result<Progress> {
+        if kill_privileges {
+            self.kill_privileges(handle, inode).await?;
+        }
+        let old = inode.fields.borrow().size;
+        if size > old {
+            self.zero_behind_end(handle, inode, size).await?;
+        } else if self.place_of(size) != 0 && size < old {
+            // The kernel expects zeros behind the end, too.
+            let block_end = (size | (self.block_size().bytes() as u64 - 1)) + 1;
+            self.zero_part(handle, inode, size, block_end).await?;
+        }
+        inode.fields.borrow_mut().size = size;
+        inode.last_data_change.set(handle.transaction());
+        self.note_modification(inode);
+        if size > old {
+            return Ok(Progress::Done);
+        }
+        let progress = self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
+        if !matches!(progress, Ok(Progress::Done)) {
+            // Also after an error: the next mount, or e2fsck, ends what could not be done now.
+            self.orphan_add(handle, inode).await?;
+        }
+        progress
+    }
+
+    async fn free_behind_end(&self, inode: &Inode) -> Result<TransactionId> {
+        self.free_blocks_from(inode, self.first_block_behind_end(inode)).await?;
+        let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
+        self.orphan_remove(&mut handle, inode).await?;
+        self.store(&mut handle, inode).await?;
+        Ok(handle.stop())
+    }
+
+    /// In as many handles as it takes.
+    async fn free_blocks_from(&self, inode: &Inode, from: FileBlock) -> Result<()> {
+        loop {
+            let mut handle = self.engine().start(self.credits_remove(inode)).await?;
+            let progress = self.remove_blocks(&mut handle, inode, from, None).await;
+            self.store(&mut handle, inode).await?;
+            handle.stop();
+            if progress? == Progress::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    fn first_block_behind_end(&self, inode: &Inode) -> FileBlock {
+        let size = inode.fields.borrow().size;
+        let blocks = size.div_ceil(self.block_size().bytes() as u64);
+        FileBlock(u32::try_from(blocks).unwrap_or(u32::MAX))
+    }
+}
+
+/// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there, devices their number.
+fn has_content_blocks(inode: &Inode) -> bool {
+    let fields = inode.fields.borrow();
+    let short_link = inode.is_symlink() && fields.size < fields.block.len() as u64;
+    inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link)
+}

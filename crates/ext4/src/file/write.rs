@@ -1,0 +1,219 @@
+//! Writing a file's content.
+//!
+//! A write is cut into updates of single blocks. Up to [`BLOCKS_PER_HANDLE`] of them, with the allocation they need
+//! and the new size and times, are one handle: after a crash all of them are there or none (as far as the
+//! mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
+//! waits for nothing once the caches are warm.
+
+use super::{WriteFlags, Written, check_changeable};
+use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
+use engine::{Base, Credits, FileUpdate, Handle};
+use std::rc::Rc;
+use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
+
+/// Small enough for the smallest journal, in a mode that logs data.
+const BLOCKS_PER_HANDLE: u64 = 64;
+
+/// One write(2), as it is passed down.
+struct Request<'a> {
+    inode: &'a Inode,
+    caller: &'a Caller,
+    /// Bytes of the whole request.
+    length: u64,
+    sequential: bool,
+    kill_privileges: bool,
+}
+
+impl Volume {
+    /// `ENOSPC` and `EFBIG` only if nothing could be written.
+    pub async fn write(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+    ) -> Result<Written> {
+        let _guard = inode.lock.write().await;
+        let size = inode.fields.borrow().size;
+        let offset = if flags.append { size } else { offset };
+        check_changeable(inode, offset >= size)?;
+        self.write_locked(inode, caller, offset, bytes, flags.kill_privileges).await
+    }
+
+    /// Also for the content of long symbolic links.
+    pub(crate) async fn write_locked(
+        &self,
+        inode: &Inode,
+        caller: &Caller,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+    ) -> Result<Written> {
+        let room = self.file_size_max(inode).saturating_sub(offset);
+        if room == 0 && !bytes.is_empty() {
+            return Err(Error::Refused(errno::EFBIG));
+        }
+        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let sequential = inode.mapping_cache.write_end.get() == offset;
+        let request = Request { inode, caller, length: bytes.len() as u64, sequential, kill_privileges };
+        let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
+        let mut attempt = 0;
+        while written.count < bytes.len() {
+            let at = offset + written.count as u64;
+            match self.write_handle(&request, at, &bytes[written.count..]).await {
+                Ok((count, transaction)) => {
+                    written = Written { count: written.count + count, transaction };
+                    attempt = 0;
+                }
+                Err(Error::Refused(errno::ENOSPC)) => {
+                    if !self.retry_allocation(attempt).await? {
+                        break;
+                    }
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if written.count == 0 && !bytes.is_empty() {
+            return Err(Error::Refused(errno::ENOSPC));
+        }
+        inode.mapping_cache.write_end.set(offset + written.count as u64);
+        Ok(written)
+    }
+
+    /// As much of the write as fits into one handle. How much; `ENOSPC` if nothing.
+    async fn write_handle(
+        &self,
+        request: &Request<'_>,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(usize, TransactionId)> {
+        let inode = request.inode;
+        let mut handle = self.engine().start(self.credits_write(request, at, bytes.len())).await?;
+        let mut count = 0;
+        let result = self.write_blocks(&mut handle, request, at, bytes, &mut count).await;
+        if count > 0 {
+            self.note_modification(inode);
+            let mut fields = inode.fields.borrow_mut();
+            fields.size = fields.size.max(at + count as u64);
+        }
+        // Also after an error: the tree may have grown before it, and its root is in the inode.
+        let stored = self.store(&mut handle, inode).await;
+        let transaction = handle.stop();
+        stored?;
+        match result {
+            Err(Error::Refused(errno::ENOSPC)) if count > 0 => Ok((count, transaction)),
+            Err(error) => Err(error),
+            Ok(()) => Ok((count, transaction)),
+        }
+    }
+
+    /// `count` tells how many bytes were written, also when an error ended it.
+    async fn write_blocks(
+        &self,
+        handle: &mut Handle,
+        request: &Request<'_>,
+        at: u64,
+        bytes: &[u8],
+        count: &mut usize,
+    ) -> Result<()> {
+        let inode = request.inode;
+        if request.kill_privileges {
+            self.kill_privileges(handle, inode).await?;
+        }
+        self.zero_behind_end(handle, inode, at).await?;
+        let first = u64::from(self.block_of(at).get());
+        let last = (at + bytes.len() as u64 - 1) >> self.block_size().shift();
+        let last = last.min(first + BLOCKS_PER_HANDLE - 1);
+        let mut block = first;
+        while block <= last {
+            let (from, wanted) = (FileBlock(block as u32), (last - block + 1) as u32);
+            if block > first
+                && self.written_in_memory(inode, from, wanted).is_none()
+                && !handle.extend(self.credits_map(inode))
+            {
+                return Ok(());
+            }
+            let (home, run, base) = self.block_to_write(handle, request, from, wanted).await?;
+            for index in 0..run {
+                let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
+                *count += self.write_block(handle, request, home, base, at + *count as u64, rest).await?;
+            }
+            block += u64::from(run);
+        }
+        Ok(())
+    }
+
+    /// The part of `bytes` that falls into the block of byte `at`. How much that is.
+    async fn write_block(
+        &self,
+        handle: &mut Handle,
+        request: &Request<'_>,
+        home: HomeBlock,
+        base: Base,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<usize> {
+        let start = self.place_of(at) as usize;
+        let length = bytes.len().min(self.block_size().bytes() - start);
+        let update = FileUpdate {
+            inode: request.inode.number,
+            home,
+            range: BlockRange::new(start as u32, (start + length) as u32),
+            bytes: &bytes[..length],
+            base,
+            request: request.length,
+            sequential: request.sequential,
+        };
+        handle.file_data(update).await?;
+        request.inode.last_data_change.set(handle.transaction());
+        Ok(length)
+    }
+
+    /// A run of blocks that may be written now: found, turned from unwritten, or allocated.
+    async fn block_to_write(
+        &self,
+        handle: &mut Handle,
+        request: &Request<'_>,
+        at: FileBlock,
+        count: u32,
+    ) -> Result<(HomeBlock, u32, Base)> {
+        let (inode, caller) = (request.inode, request.caller);
+        if let Some((home, count)) = self.written_in_memory(inode, at, count) {
+            return Ok((home, count, Base::Home));
+        }
+        let found = self.map_or_allocate(handle, inode, caller, at, count, Allocate::Written).await?;
+        let run = found.mapping.count;
+        match found.mapping.state {
+            MappingState::Written(home) if found.fresh => Ok((home, run, Base::Zero)),
+            MappingState::Written(home) => Ok((home, run, Base::Home)),
+            MappingState::Unwritten(home) => {
+                let run = self.mark_written(handle, inode, at, run).await?;
+                assert!(run > 0, "the extent that was just found");
+                Ok((home, run, Base::Zero))
+            }
+            MappingState::Hole => unreachable!("holes are filled"),
+        }
+    }
+
+    fn written_in_memory(&self, inode: &Inode, at: FileBlock, count: u32) -> Option<(HomeBlock, u32)> {
+        let mapping = self.map_from_memory(inode, at, count)?;
+        match mapping.state {
+            MappingState::Written(home) => Some((home, mapping.count)),
+            _ => None,
+        }
+    }
+
+    /// The inode alone when the write's first blocks are known to be mapped, else one change of the mapping;
+    /// further ones extend the handle. Clearing capabilities may change attributes.
+    fn credits_write(&self, request: &Request<'_>, at: u64, length: usize) -> Credits {
+        let inode = request.inode;
+        let blocks = (length >> self.block_size().shift()) as u32 + 2;
+        let mapped = match self.written_in_memory(inode, self.block_of(at), blocks) {
+            Some(_) => self.credits_inode(),
+            None => self.credits_map(inode),
+        };
+        if request.kill_privileges { mapped + self.credits_xattr() } else { mapped }
+    }
+}
