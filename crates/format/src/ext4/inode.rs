@@ -1,4 +1,14 @@
-use units::{HomeBlock, Timestamp};
+//! Inodes: 128 bytes, and in larger inodes `i_extra_isize` more and extended attributes after those
+//! (`Documentation/filesystems/ext4/inodes.rst`).
+
+use super::checksum::{crc32c, inode_seed};
+use super::superblock::Field;
+use units::{BlockSize, HomeBlock, InodeNumber, Timestamp};
+
+/// The inode size of ext2 and ext3, and the first part of every larger one.
+pub const GOOD_OLD_INODE_SIZE: usize = 128;
+/// Bytes of the fields behind the first 128 that we know: up to and with the project number.
+const EXTRA_SIZE: u16 = 32;
 
 /// An inode, parsed. `parse` and `serialize` keep what they do not know (`os-dependent`, unused bytes).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,12 +56,332 @@ pub mod flags {
     pub const INLINE_DATA: u32 = 0x1000_0000;
 }
 
+/// What the layout of inodes depends on besides themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct InodeLayout {
+    /// Bytes of an inode in the table.
+    pub inode_size: u16,
+    pub block_size: BlockSize,
+    /// Feature huge_file: 48 bits of space used, in blocks if need be.
+    pub huge_file: bool,
+    /// Where metadata checksums begin; `None` without metadata_csum.
+    pub checksum_seed: Option<u32>,
+}
+
+/// Why bytes are no inode.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InodeError {
+    #[error("its checksum is {stored:#010x}, its content has {computed:#010x}")]
+    BadChecksum { stored: u32, computed: u32 },
+    #[error("its extra size of {found} bytes does not fit into an inode of {inode_size}")]
+    BadExtraSize { found: u16, inode_size: u16 },
+    #[error("{length} bytes instead of {inode_size}")]
+    BadLength { length: usize, inode_size: u16 },
+}
+
+// Offsets of the fields.
+const MODE: usize = 0x00;
+const UID: usize = 0x02;
+const SIZE: usize = 0x04;
+const ACCESSED: usize = 0x08;
+const CHANGED: usize = 0x0c;
+const MODIFIED: usize = 0x10;
+const DELETION_TIME: usize = 0x14;
+const GID: usize = 0x18;
+const LINKS: usize = 0x1a;
+const SECTORS: usize = 0x1c;
+const FLAGS: usize = 0x20;
+const VERSION: usize = 0x24;
+const BLOCK: usize = 0x28;
+const GENERATION: usize = 0x64;
+const XATTR_BLOCK: usize = 0x68;
+const SIZE_HIGH: usize = 0x6c;
+const SECTORS_HIGH: usize = 0x74;
+const XATTR_BLOCK_HIGH: usize = 0x76;
+const UID_HIGH: usize = 0x78;
+const GID_HIGH: usize = 0x7a;
+const CHECKSUM: usize = 0x7c;
+// Within the extra size.
+const EXTRA: usize = 0x80;
+const CHECKSUM_HIGH: usize = 0x82;
+const CHANGED_EXTRA: usize = 0x84;
+const MODIFIED_EXTRA: usize = 0x88;
+const ACCESSED_EXTRA: usize = 0x8c;
+const CREATED: usize = 0x90;
+const CREATED_EXTRA: usize = 0x94;
+const VERSION_HIGH: usize = 0x98;
+const PROJECT: usize = 0x9c;
+
 impl Inode {
+    /// `raw` is the inode's slot in the table.
+    pub fn parse(raw: &[u8], number: InodeNumber, layout: &InodeLayout) -> Result<Inode, InodeError> {
+        let inode_size = layout.inode_size;
+        if raw.len() != usize::from(inode_size) || raw.len() < GOOD_OLD_INODE_SIZE {
+            return Err(InodeError::BadLength { length: raw.len(), inode_size });
+        }
+        let mut extra_size = stored_extra_size(raw);
+        if usize::from(extra_size) + GOOD_OLD_INODE_SIZE > raw.len() || extra_size % 4 != 0 {
+            return Err(InodeError::BadExtraSize { found: extra_size, inode_size });
+        }
+        if let Some(seed) = layout.checksum_seed {
+            verify_checksum(raw, number, seed)?;
+        }
+        let mut xattr_area = raw[GOOD_OLD_INODE_SIZE + usize::from(extra_size)..].to_vec();
+        if extra_size == 0 && raw.len() > GOOD_OLD_INODE_SIZE {
+            // Room that nobody has used yet: from now on it holds the fields that we know, as in the kernel.
+            extra_size = EXTRA_SIZE.min(inode_size - GOOD_OLD_INODE_SIZE as u16);
+            xattr_area = vec![0; raw.len() - GOOD_OLD_INODE_SIZE - usize::from(extra_size)];
+        }
+        let end = GOOD_OLD_INODE_SIZE + usize::from(stored_extra_size(raw));
+        let extra = |at: usize| if at + 4 <= end { u32::load(&raw[at..]) } else { 0 };
+        let join = |low: usize, high: usize| {
+            u32::from(u16::load(&raw[low..])) | u32::from(u16::load(&raw[high..])) << 16
+        };
+        let mode = u16::load(&raw[MODE..]);
+        let flags = u32::load(&raw[FLAGS..]);
+        // In directories the upper half was an access-control list of old.
+        let size_high = if mode & 0xf000 == 0x4000 { 0 } else { u32::load(&raw[SIZE_HIGH..]) };
+        Ok(Inode {
+            mode,
+            uid: join(UID, UID_HIGH),
+            gid: join(GID, GID_HIGH),
+            size: u64::from(u32::load(&raw[SIZE..])) | u64::from(size_high) << 32,
+            links: u16::load(&raw[LINKS..]),
+            accessed: load_time(raw, ACCESSED, extra(ACCESSED_EXTRA)),
+            changed: load_time(raw, CHANGED, extra(CHANGED_EXTRA)),
+            modified: load_time(raw, MODIFIED, extra(MODIFIED_EXTRA)),
+            created: match CREATED + 4 <= end {
+                true => load_time(raw, CREATED, extra(CREATED_EXTRA)),
+                false => Timestamp::default(),
+            },
+            deletion_time: u32::load(&raw[DELETION_TIME..]),
+            sectors: load_sectors(raw, flags, layout),
+            flags: flags & !flags::HUGE_FILE,
+            block: raw[BLOCK..BLOCK + 60].to_vec(),
+            generation: u32::load(&raw[GENERATION..]),
+            xattr_block: HomeBlock(
+                u64::from(u32::load(&raw[XATTR_BLOCK..]))
+                    | u64::from(u16::load(&raw[XATTR_BLOCK_HIGH..])) << 32,
+            ),
+            version: u64::from(u32::load(&raw[VERSION..])) | u64::from(extra(VERSION_HIGH)) << 32,
+            project: extra(PROJECT),
+            extra_size,
+            xattr_area,
+        })
+    }
+
+    /// Writes all fields and the checksum into the inode's slot; other bytes stay. `raw` is as long as
+    /// `layout` says, and `extra_size + xattr_area` fill it.
+    pub fn serialize(&self, raw: &mut [u8], number: InodeNumber, layout: &InodeLayout) {
+        assert_eq!(raw.len(), usize::from(layout.inode_size));
+        assert_eq!(self.block.len(), 60);
+        let split = |value: u32| (value as u16, (value >> 16) as u16);
+        self.mode.store(&mut raw[MODE..]);
+        for (value, low, high) in [(self.uid, UID, UID_HIGH), (self.gid, GID, GID_HIGH)] {
+            split(value).0.store(&mut raw[low..]);
+            split(value).1.store(&mut raw[high..]);
+        }
+        (self.size as u32).store(&mut raw[SIZE..]);
+        ((self.size >> 32) as u32).store(&mut raw[SIZE_HIGH..]);
+        self.links.store(&mut raw[LINKS..]);
+        self.deletion_time.store(&mut raw[DELETION_TIME..]);
+        raw[BLOCK..BLOCK + 60].copy_from_slice(&self.block);
+        self.generation.store(&mut raw[GENERATION..]);
+        (self.xattr_block.get() as u32).store(&mut raw[XATTR_BLOCK..]);
+        ((self.xattr_block.get() >> 32) as u16).store(&mut raw[XATTR_BLOCK_HIGH..]);
+        (self.version as u32).store(&mut raw[VERSION..]);
+        let flags = self.flags & !flags::HUGE_FILE | self.store_sectors(raw, layout);
+        flags.store(&mut raw[FLAGS..]);
+        self.store_extra(raw);
+        if let Some(seed) = layout.checksum_seed {
+            store_checksum(raw, number, seed);
+        }
+    }
+
+    /// Times, and the fields behind the first 128 bytes.
+    fn store_extra(&self, raw: &mut [u8]) {
+        let end = GOOD_OLD_INODE_SIZE + usize::from(self.extra_size);
+        if raw.len() > GOOD_OLD_INODE_SIZE {
+            assert_eq!(end + self.xattr_area.len(), raw.len());
+            self.extra_size.store(&mut raw[EXTRA..]);
+            raw[end..].copy_from_slice(&self.xattr_area);
+        }
+        let times = [
+            (self.accessed, ACCESSED, ACCESSED_EXTRA),
+            (self.changed, CHANGED, CHANGED_EXTRA),
+            (self.modified, MODIFIED, MODIFIED_EXTRA),
+            (self.created, CREATED, CREATED_EXTRA),
+        ];
+        for (time, at, extra_at) in times {
+            if at < GOOD_OLD_INODE_SIZE || at + 4 <= end {
+                let (seconds, extra) = encode_time(time, extra_at + 4 <= end);
+                seconds.store(&mut raw[at..]);
+                if extra_at + 4 <= end {
+                    extra.store(&mut raw[extra_at..]);
+                }
+            }
+        }
+        for (value, at) in [((self.version >> 32) as u32, VERSION_HIGH), (self.project, PROJECT)] {
+            if at + 4 <= end {
+                value.store(&mut raw[at..]);
+            }
+        }
+    }
+
+    /// Space used; answers the flag that tells its unit.
+    fn store_sectors(&self, raw: &mut [u8], layout: &InodeLayout) -> u32 {
+        let in_blocks = layout.huge_file && self.sectors >> 48 != 0;
+        let value = if in_blocks { self.sectors >> (layout.block_size.shift() - 9) } else { self.sectors };
+        (value as u32).store(&mut raw[SECTORS..]);
+        if layout.huge_file {
+            ((value >> 32) as u16).store(&mut raw[SECTORS_HIGH..]);
+        }
+        if in_blocks { flags::HUGE_FILE } else { 0 }
+    }
+
     /// An empty extent root in `block`, and the flag that says so.
     pub fn make_extent_root(&mut self) {
         self.flags |= flags::EXTENTS;
         // Magic, no entries, room for (60 - 12) / 12 = 4, depth 0, generation 0.
         self.block = vec![0; 60];
         self.block[..6].copy_from_slice(&[0x0a, 0xf3, 0, 0, 4, 0]);
+    }
+}
+
+/// Changes the deletion time (the orphan list's link) of an inode in its slot, and nothing else.
+pub fn patch_deletion_time(raw: &mut [u8], value: u32, number: InodeNumber, checksum_seed: Option<u32>) {
+    value.store(&mut raw[DELETION_TIME..]);
+    if let Some(seed) = checksum_seed {
+        store_checksum(raw, number, seed);
+    }
+}
+
+fn stored_extra_size(raw: &[u8]) -> u16 {
+    if raw.len() > GOOD_OLD_INODE_SIZE { u16::load(&raw[EXTRA..]) } else { 0 }
+}
+
+fn load_sectors(raw: &[u8], flags: u32, layout: &InodeLayout) -> u64 {
+    let low = u64::from(u32::load(&raw[SECTORS..]));
+    if !layout.huge_file {
+        return low;
+    }
+    let value = low | u64::from(u16::load(&raw[SECTORS_HIGH..])) << 32;
+    if flags & flags::HUGE_FILE != 0 { value << (layout.block_size.shift() - 9) } else { value }
+}
+
+/// The low two bits of `extra` are bits 32 and 33 of the seconds, the others nanoseconds.
+fn load_time(raw: &[u8], at: usize, extra: u32) -> Timestamp {
+    let low = i64::from(u32::load(&raw[at..]) as i32);
+    Timestamp {
+        seconds: low + (i64::from(extra & 3) << 32),
+        // A damaged field must not travel on as an impossible time.
+        nanoseconds: (extra >> 2).min(999_999_999),
+    }
+}
+
+/// The nearest time that can be stored: 1901 to 2446, or 2038 without the extra field.
+fn encode_time(time: Timestamp, has_extra: bool) -> (u32, u32) {
+    let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
+    let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
+    let epoch = (seconds - i64::from(seconds as i32)) >> 32;
+    (seconds as u32, (epoch as u32 & 3) | time.nanoseconds << 2)
+}
+
+/// Whether the inode has room for the upper half of its checksum.
+fn has_checksum_high(raw: &[u8]) -> bool {
+    stored_extra_size(raw) >= 4
+}
+
+/// Over the whole slot with its own fields taken as zero.
+fn compute_checksum(raw: &[u8], number: InodeNumber, volume_seed: u32) -> u32 {
+    let seed = inode_seed(volume_seed, number, u32::load(&raw[GENERATION..]));
+    let mut checksum = crc32c(seed, &raw[..CHECKSUM]);
+    checksum = crc32c(checksum, &[0, 0]);
+    if !has_checksum_high(raw) {
+        return crc32c(checksum, &raw[CHECKSUM + 2..]) & 0xffff;
+    }
+    checksum = crc32c(checksum, &raw[CHECKSUM + 2..CHECKSUM_HIGH]);
+    checksum = crc32c(checksum, &[0, 0]);
+    crc32c(checksum, &raw[CHECKSUM_HIGH + 2..])
+}
+
+fn verify_checksum(raw: &[u8], number: InodeNumber, seed: u32) -> Result<(), InodeError> {
+    let high = if has_checksum_high(raw) { u16::load(&raw[CHECKSUM_HIGH..]) } else { 0 };
+    let stored = u32::from(u16::load(&raw[CHECKSUM..])) | u32::from(high) << 16;
+    let computed = compute_checksum(raw, number, seed);
+    if stored == computed { Ok(()) } else { Err(InodeError::BadChecksum { stored, computed }) }
+}
+
+fn store_checksum(raw: &mut [u8], number: InodeNumber, seed: u32) {
+    let checksum = compute_checksum(raw, number, seed);
+    (checksum as u16).store(&mut raw[CHECKSUM..]);
+    if has_checksum_high(raw) {
+        ((checksum >> 16) as u16).store(&mut raw[CHECKSUM_HIGH..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(inode_size: u16) -> InodeLayout {
+        let block_size = BlockSize::new(4096).unwrap();
+        InodeLayout { inode_size, block_size, huge_file: true, checksum_seed: Some(7) }
+    }
+
+    fn example(inode_size: u16) -> Inode {
+        let extra_size = if inode_size > 128 { 32 } else { 0 };
+        let time =
+            |seconds| Timestamp { seconds, nanoseconds: if inode_size > 128 { 999_999_999 } else { 0 } };
+        Inode {
+            mode: 0o100_644,
+            uid: 0x12_3456,
+            gid: 0x65_4321,
+            size: 5 << 33,
+            links: 3,
+            accessed: time(-1),
+            changed: time(if inode_size > 128 { 1 << 32 } else { 1 << 30 }),
+            modified: time(0),
+            created: if inode_size > 128 { time((3 << 32) + 5) } else { Timestamp::default() },
+            deletion_time: 9,
+            sectors: 3 << 47,
+            flags: flags::EXTENTS,
+            block: (0..60).collect(),
+            generation: 77,
+            xattr_block: HomeBlock(0x1234_5678_9abc),
+            version: if inode_size > 128 { 1 << 40 } else { 1 << 20 },
+            project: if inode_size > 128 { 4 } else { 0 },
+            extra_size,
+            xattr_area: vec![5; usize::from(inode_size - 128 - extra_size)],
+        }
+    }
+
+    #[test]
+    fn an_inode_comes_back_as_it_was_stored() {
+        for inode_size in [128, 256, 1024] {
+            let mut raw = vec![0; usize::from(inode_size)];
+            example(inode_size).serialize(&mut raw, InodeNumber(12), &layout(inode_size));
+            let parsed = Inode::parse(&raw, InodeNumber(12), &layout(inode_size));
+            assert_eq!(parsed, Ok(example(inode_size)));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let mut raw = vec![0; 256];
+        example(256).serialize(&mut raw, InodeNumber(12), &layout(256));
+        for bit in 0..256 * 8 {
+            raw[bit / 8] ^= 1 << (bit % 8);
+            assert!(Inode::parse(&raw, InodeNumber(12), &layout(256)).is_err(), "bit {bit}");
+            raw[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn times_out_of_range_are_stored_as_the_nearest() {
+        let (seconds, extra) = encode_time(Timestamp { seconds: i64::MAX, nanoseconds: 0 }, true);
+        assert_eq!((seconds, extra & 3), (i32::MAX as u32, 3));
+        let (seconds, _) = encode_time(Timestamp { seconds: i64::MIN, nanoseconds: 0 }, false);
+        assert_eq!(seconds as i32, i32::MIN);
     }
 }

@@ -1,17 +1,21 @@
 //! The ext4 on-disk format (kernel: `Documentation/filesystems/ext4/`). Little-endian throughout.
 
 pub mod acl;
+pub mod bitmap;
 pub mod checksum;
 pub mod directory;
 pub mod extent;
 pub mod features;
+pub mod group;
 pub mod hash;
 pub mod htree;
 pub mod indirect;
 pub mod inode;
+pub mod orphan;
 pub mod superblock;
 pub mod xattr;
 
 pub use features::{Feature, FeatureWord, Features, feature};
-pub use inode::Inode;
+pub use group::{GroupDescriptor, GroupError, group_flags};
+pub use inode::{Inode, InodeError, InodeLayout};
 pub use superblock::{Superblock, SuperblockError};
