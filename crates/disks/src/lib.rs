@@ -2,8 +2,10 @@
 #![deny(unsafe_code)]
 
 mod check;
+mod file;
 mod memory;
 
+pub use file::{Access, FileDisk, OpenError};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, MemoryDisk, MemoryStatistics, Times,
 };

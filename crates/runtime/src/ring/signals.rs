@@ -1,7 +1,8 @@
 //! SIGTERM and SIGINT as something to await.
 
-use super::Ring;
-use std::io;
+use super::{PollStream, Ring};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -16,8 +17,8 @@ pub enum Signal {
 
 /// Termination signals that were blocked by [`block_signals`].
 pub struct Signals {
-    ring: Ring,
-    file: super::File,
+    file: File,
+    changes: PollStream,
 }
 
 /// Keeps SIGTERM and SIGINT from ending the process, for this thread and those it starts later: call it at
@@ -31,20 +32,29 @@ pub fn block_signals() -> io::Result<()> {
 impl Ring {
     pub(crate) fn signals(&self) -> io::Result<Signals> {
         // SAFETY: -1 makes a new descriptor; the set is a local, initialised value.
-        let number = unsafe { libc::signalfd(-1, &termination(), libc::SFD_CLOEXEC) };
+        let number = unsafe { libc::signalfd(-1, &termination(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new, so nobody else owns it.
-        let file = Rc::new(unsafe { OwnedFd::from_raw_fd(number) });
-        Ok(Signals { ring: self.clone(), file })
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        let changes = self.poll(&Rc::new(file.try_clone()?), libc::POLLIN);
+        Ok(Signals { file: file.into(), changes })
     }
 }
 
 impl Signals {
     pub async fn next(&mut self) -> io::Result<Signal> {
         loop {
-            let info = self.ring.receive(&self.file, SIGNAL_INFO).await?;
+            let mut info = [0; SIGNAL_INFO];
+            match self.file.read(&mut info) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.changes.next().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             let number = info.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
             match number {
                 Some(libc::SIGTERM) => return Ok(Signal::Terminate),

@@ -1,0 +1,94 @@
+//! Who else uses a disk, for refusals that say so. All of it is advice: the claim itself is O_EXCL or a lock.
+
+use std::ffi::OsString;
+use std::fs::{Metadata, metadata, read_dir, read_to_string};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where the device `number` is mounted, if it is.
+pub fn mount_point(number: u64) -> Option<PathBuf> {
+    let table = read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().find_map(|line| mounted_at(line, number))
+}
+
+/// One line: `id parent major:minor root mount-point options... - type source options` (proc(5)).
+fn mounted_at(line: &str, number: u64) -> Option<PathBuf> {
+    let mut fields = line.split(' ');
+    let (mounted, at) = (fields.nth(2)?, fields.nth(1)?);
+    let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
+    // Some file systems (btrfs) are mounted with a number of their own: then the source tells.
+    let is_source = || metadata(unescape(source)).is_ok_and(|meta| is_device(&meta, number));
+    (mounted == numbers(number) || (source.starts_with('/') && is_source())).then(|| unescape(at))
+}
+
+/// The loop device that serves this file, if there is one.
+pub fn loop_device(file: &Metadata) -> Option<PathBuf> {
+    read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
+        let backing = read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let backing = metadata(backing.strip_suffix('\n')?).ok()?;
+        let same = (backing.dev(), backing.ino()) == (file.dev(), file.ino());
+        same.then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+/// Devices (of device mapper, md, bcache) that stand on this one.
+pub fn holders(number: u64) -> Vec<String> {
+    let directory = Path::new("/sys/dev/block").join(numbers(number)).join("holders");
+    let names = read_dir(directory).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+pub fn is_swap(number: u64) -> bool {
+    let table = read_to_string("/proc/swaps").unwrap_or_default();
+    let mut sources = table.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    sources.any(|source| metadata(unescape(source)).is_ok_and(|meta| is_device(&meta, number)))
+}
+
+/// Whether the device can discard. A partition has the queue of its disk.
+pub fn can_discard(number: u64) -> bool {
+    let device = Path::new("/sys/dev/block").join(numbers(number));
+    ["queue", "../queue"].iter().any(|queue| {
+        let bytes = read_to_string(device.join(queue).join("discard_max_bytes")).unwrap_or_default();
+        bytes.trim().parse().is_ok_and(|bytes: u64| bytes > 0)
+    })
+}
+
+fn is_device(meta: &Metadata, number: u64) -> bool {
+    meta.file_type().is_block_device() && meta.rdev() == number
+}
+
+fn numbers(number: u64) -> String {
+    format!("{}:{}", libc::major(number), libc::minor(number))
+}
+
+/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+fn unescape(field: &str) -> PathBuf {
+    let mut name = Vec::new();
+    let mut rest = field.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let (byte, tail) = match byte {
+            Some(byte) if *first == b'\\' => (byte, &tail[3..]),
+            _ => (*first, tail),
+        };
+        name.push(byte);
+        rest = tail;
+    }
+    PathBuf::from(OsString::from_vec(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_found_by_number() {
+        let line = "36 35 98:7 / /mnt/a\\040b rw,noatime master:1 - ext3 /dev/none rw";
+        assert_eq!(mounted_at(line, libc::makedev(98, 7)), Some(PathBuf::from("/mnt/a b")));
+        assert_eq!(mounted_at(line, libc::makedev(98, 8)), None);
+        assert_eq!(mounted_at("no such line", 1), None);
+        assert_eq!(unescape("a\\134b\\"), PathBuf::from("a\\b\\"));
+    }
+}

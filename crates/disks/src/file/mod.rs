@@ -1,0 +1,155 @@
+//! A file or block device through the ring, past the page cache where the file system allows it.
+//!
+//! One process at a time: block devices are opened O_EXCL, files are locked with flock(2). A durable write is
+//! one ring write with RWF_DSYNC, a flush is fdatasync.
+
+mod claims;
+mod open;
+mod system;
+
+pub use open::OpenError;
+
+use crate::check::check;
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
+use runtime::{File, Ring};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nobody else may write meanwhile.
+    ReadOnly,
+    ReadWrite,
+    /// Reads without any claim, also what is mounted: the bytes may change at any time.
+    Inspect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Device,
+    File,
+}
+
+struct State {
+    ring: Ring,
+    name: String,
+    kind: Kind,
+    access: Access,
+    geometry: Geometry,
+    direct: bool,
+    file: RefCell<File>,
+    /// Kernels before 6.12 have no discard through the ring; a hole of zeros does as well.
+    discards_by_hole: Cell<bool>,
+}
+
+/// Clones are the same disk.
+#[derive(Clone)]
+pub struct FileDisk(Rc<State>);
+
+impl FileDisk {
+    pub fn open(ring: &Ring, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+        let opened = open::open(path, access)?;
+        Ok(FileDisk(Rc::new(State {
+            ring: ring.clone(),
+            name: path.display().to_string(),
+            kind: opened.kind,
+            access,
+            geometry: opened.geometry,
+            direct: opened.direct,
+            file: RefCell::new(Rc::new(opened.file.into())),
+            discards_by_hole: Cell::new(opened.kind == Kind::File),
+        })))
+    }
+
+    /// Whether I/O goes past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.0.direct
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        self.0.kind == Kind::Device
+    }
+
+    /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can claim it: a
+    /// fuseblk mount. A file's lock stays.
+    pub fn release_claim(&self) -> Result<(), OpenError> {
+        if self.0.kind == Kind::Device {
+            let file = open::reopen_unclaimed(&self.0.file.borrow(), &self.0.name, self.0.access)?;
+            *self.0.file.borrow_mut() = Rc::new(file.into());
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> File {
+        self.0.file.borrow().clone()
+    }
+
+    fn failed(&self, operation: Operation, at: u64, length: u64, error: io::Error) -> DeviceError {
+        // No number: an end in the middle of the disk, because the file was cut short beneath us.
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        DeviceError::Failed { disk: self.0.name.clone(), operation, at, length, code }
+    }
+
+    async fn discard_range(&self, at: u64, length: u64) -> io::Result<()> {
+        if !self.0.discards_by_hole.get() {
+            match self.0.ring.discard(&self.file(), at, length).await {
+                Err(error) if is_unknown(&error) => self.0.discards_by_hole.set(true),
+                result => return result,
+            }
+        }
+        let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        self.0.ring.allocate(&self.file(), hole, at, length).await
+    }
+}
+
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY))
+}
+
+impl Disk for FileDisk {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            check(disk.name(), disk.0.geometry, Operation::Read, at, length as u64)?;
+            let result = disk.0.ring.read(&disk.file(), at, length).await;
+            result.map_err(|error| disk.failed(Operation::Read, at, length as u64, error))
+        })
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            let length = parts.iter().map(|part| part.len() as u64).sum();
+            check(disk.name(), disk.0.geometry, Operation::Write, at, length)?;
+            let result = disk.0.ring.write(&disk.file(), at, &parts, durability).await;
+            result.map_err(|error| disk.failed(Operation::Write, at, length, error))
+        })
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            let result = disk.0.ring.sync_data(&disk.file()).await;
+            result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error))
+        })
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            check(disk.name(), disk.0.geometry, Operation::Discard, at, length)?;
+            let result = disk.discard_range(at, length).await;
+            result.map_err(|error| disk.failed(Operation::Discard, at, length, error))
+        })
+    }
+}

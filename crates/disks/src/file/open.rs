@@ -1,0 +1,170 @@
+//! Opening a disk: what is it, who else uses it, how large is it, how must it be addressed.
+
+use super::system::{DirectAlignment, Lock, direct_alignment, leave_direct, lock, logical_sector};
+use super::{Access, Kind, claims};
+use device::{Buffer, Geometry};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Why a disk cannot be used. Each message says what was wrong, with what, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open {path}: {source}{}", advice(source))]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot find out {what} of {path}: {source}")]
+    Examine { path: PathBuf, what: &'static str, source: io::Error },
+    #[error("{path} is {kind}: give an image file or a block device")]
+    NotADisk { path: PathBuf, kind: &'static str },
+    #[error("{path} is mounted at {at}: unmount it first")]
+    Mounted { path: PathBuf, at: PathBuf },
+    #[error("{path} is in use by {by}: end that use first")]
+    Busy { path: PathBuf, by: String },
+    #[error("{path} is in use by another process that has locked it: end that process first")]
+    Locked { path: PathBuf },
+    #[error("{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}")]
+    Attached { path: PathBuf, device: PathBuf },
+    #[error("{path} is empty: make a volume on it first")]
+    Empty { path: PathBuf },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => " (are you root, or may you write to it?)",
+        Some(libc::EROFS) => " (it is write-protected: open it read-only)",
+        _ => "",
+    }
+}
+
+pub(super) struct Opened {
+    pub file: File,
+    pub kind: Kind,
+    pub geometry: Geometry,
+    pub direct: bool,
+}
+
+pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
+    let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(cannot_open)?;
+    let kind = kind_of(path, &metadata.file_type())?;
+    if access != Access::Inspect {
+        refuse_if_used(path, kind, &metadata)?;
+    }
+    let claim = kind == Kind::Device && access != Access::Inspect;
+    let flags = if claim { libc::O_EXCL } else { 0 };
+    let open_with = |flags| options(access, flags).open(path);
+    let (file, wants_direct) = match open_with(flags | libc::O_DIRECT) {
+        // A file system without direct I/O.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            (open_with(flags).map_err(cannot_open)?, false)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            return Err(OpenError::Busy { path: path.to_owned(), by: users(metadata.rdev()) });
+        }
+        result => (result.map_err(cannot_open)?, true),
+    };
+    if kind == Kind::File {
+        lock_file(path, &file, access)?;
+    }
+    let examine = |what| move |source| OpenError::Examine { path: path.to_owned(), what, source };
+    let (sector, direct) = match kind {
+        Kind::Device => (logical_sector(&file).map_err(examine("the sector size"))?, wants_direct),
+        Kind::File if wants_direct => file_sector(&file),
+        Kind::File => (512, false),
+    };
+    if wants_direct && !direct {
+        leave_direct(&file).map_err(examine("the flags"))?;
+    }
+    let size = (&file).seek(SeekFrom::End(0)).map_err(examine("the size"))?;
+    let size = size - size % u64::from(sector);
+    if size == 0 {
+        return Err(OpenError::Empty { path: path.to_owned() });
+    }
+    let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
+    Ok(Opened { file, kind, geometry: Geometry { size, logical_sector: sector, discard }, direct })
+}
+
+/// The same device without O_EXCL.
+pub(super) fn reopen_unclaimed(file: &OwnedFd, name: &str, access: Access) -> Result<File, OpenError> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let result = options(access, libc::O_DIRECT).open(path);
+    result.map_err(|source| OpenError::Open { path: name.into(), source })
+}
+
+fn options(access: Access, flags: i32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // O_CLOEXEC is the standard library's custom.
+    options.read(true).write(access == Access::ReadWrite).custom_flags(flags);
+    options
+}
+
+fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, OpenError> {
+    let other = match kind {
+        kind if kind.is_block_device() => return Ok(Kind::Device),
+        kind if kind.is_file() => return Ok(Kind::File),
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_char_device() => "a character device",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "neither file nor device",
+    };
+    Err(OpenError::NotADisk { path: path.to_owned(), kind: other })
+}
+
+fn refuse_if_used(path: &Path, kind: Kind, metadata: &std::fs::Metadata) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    match kind {
+        Kind::Device => match claims::mount_point(metadata.rdev()) {
+            Some(at) => Err(OpenError::Mounted { path, at }),
+            None => Ok(()),
+        },
+        Kind::File => match claims::loop_device(metadata) {
+            Some(device) => Err(OpenError::Attached { path, device }),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Who may hold the exclusive claim on a device.
+fn users(number: u64) -> String {
+    let holders = claims::holders(number);
+    if !holders.is_empty() {
+        return format!("the device {}", holders.join(", "));
+    }
+    if claims::is_swap(number) {
+        return "the kernel as swap space".to_owned();
+    }
+    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)".to_owned()
+}
+
+fn lock_file(path: &Path, file: &File, access: Access) -> Result<(), OpenError> {
+    let wanted = match access {
+        Access::ReadWrite => Lock::Exclusive,
+        Access::ReadOnly => Lock::Shared,
+        Access::Inspect => return Ok(()),
+    };
+    lock(file, wanted).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked { path: path.to_owned() },
+        _ => OpenError::Open { path: path.to_owned(), source },
+    })
+}
+
+/// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to 512 bytes.
+fn file_sector(file: &File) -> (u32, bool) {
+    match direct_alignment(file) {
+        DirectAlignment::Unsupported => (512, false),
+        DirectAlignment::Bytes { memory, .. } if memory > 512 => (512, false),
+        DirectAlignment::Bytes { offset, .. } => (offset.max(512), true),
+        DirectAlignment::Unknown => {
+            // Nobody says: try. A read past the end is refused for its alignment all the same.
+            let works = |length| file.read_at(&mut Buffer::zeroed(length)[..], 0).is_ok();
+            match () {
+                () if works(512) => (512, true),
+                () if works(4096) => (4096, true),
+                () => (512, false),
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The system calls that the standard library does not have. The only unsafe code of this crate.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// What a file system demands of direct I/O, in bytes (statx(2), STATX_DIOALIGN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectAlignment {
+    /// The kernel or the file system does not say.
+    Unknown,
+    Unsupported,
+    Bytes {
+        memory: u32,
+        offset: u32,
+    },
+}
+
+pub fn direct_alignment(file: &File) -> DirectAlignment {
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor, which `file` keeps open; the kernel fills
+    // `status`, which lives here.
+    let code = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut status)
+    };
+    if code != 0 || status.stx_mask & libc::STATX_DIOALIGN == 0 {
+        DirectAlignment::Unknown
+    } else if status.stx_dio_offset_align == 0 {
+        DirectAlignment::Unsupported
+    } else {
+        DirectAlignment::Bytes { memory: status.stx_dio_mem_align, offset: status.stx_dio_offset_align }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    Shared,
+    Exclusive,
+}
+
+/// Locks the whole file for this open file; `WouldBlock` if another holds it. Ends when the file is closed.
+pub fn lock(file: &File, lock: Lock) -> io::Result<()> {
+    let operation = match lock {
+        Lock::Shared => libc::LOCK_SH,
+        Lock::Exclusive => libc::LOCK_EX,
+    };
+    // SAFETY: the descriptor is open as long as `file` lives.
+    let code = unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The logical sector of a block device, in bytes.
+pub fn logical_sector(device: &File) -> io::Result<u32> {
+    let mut sector: libc::c_int = 0;
+    // SAFETY: BLKSSZGET writes one int, which lives here.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), libc::BLKSSZGET, &mut sector) };
+    if code == 0 { Ok(sector as u32) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets a file opened O_DIRECT go through the page cache from now on.
+pub fn leave_direct(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file` lives; F_GETFL and F_SETFL take and give integers.
+    let code = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        if flags < 0 { flags } else { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) }
+    };
+    if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

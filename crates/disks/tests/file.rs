@@ -1,0 +1,168 @@
+//! Files and block devices as disks. Tests of block devices need root and a free loop device; without, they
+//! say so and pass.
+
+use device::{Buffer, DeviceError, Disk, Durability};
+use disks::{Access, FileDisk, OpenError};
+use runtime::{RealWorld, join_all};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+const SIZE: u64 = 1 << 20;
+
+fn new_image(directory: &tempfile::TempDir) -> PathBuf {
+    let path = directory.path().join("image");
+    File::create(&path).unwrap().set_len(SIZE).unwrap();
+    path
+}
+fn filled(length: usize, byte: u8) -> Rc<Buffer> {
+    Rc::new(Buffer::copy_of(&vec![byte; length]))
+}
+fn open(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+    FileDisk::open(world.ring(), path, access)
+}
+fn refusal(result: Result<FileDisk, OpenError>) -> OpenError {
+    match result {
+        Ok(disk) => panic!("{} was opened", disk.name()),
+        Err(error) => error,
+    }
+}
+
+/// What every disk that can be written must do.
+fn check_disk(world: &RealWorld, disk: FileDisk) {
+    world.run(async move {
+        let unit = disk.geometry().logical_sector as usize;
+        assert_eq!(disk.geometry().size, SIZE);
+        disk.write(0, vec![filled(unit, 1), filled(4 * unit, 2)], Durability::Cached).await.unwrap();
+        disk.write(unit as u64, vec![filled(unit, 3)], Durability::Durable).await.unwrap();
+        disk.flush().await.unwrap();
+        let back = disk.read(0, 5 * unit).await.unwrap();
+        let units: Vec<u8> = back.chunks(unit).map(|unit| unit[7]).collect();
+        assert_eq!(units, [1, 3, 2, 2, 2]);
+        if disk.geometry().discard {
+            disk.discard(0, 65536).await.unwrap();
+            disk.read(0, 65536).await.unwrap();
+        }
+        let many = (0..1000u64).map(|index| -> device::LocalFuture<()> {
+            let disk = disk.clone();
+            Box::pin(async move {
+                let at = index * unit as u64 % (SIZE / 2);
+                let byte = (at / unit as u64) as u8;
+                disk.write(at, vec![filled(unit, byte)], Durability::Cached).await.unwrap();
+                assert_eq!(disk.read(at, unit).await.unwrap()[unit - 1], byte);
+            })
+        });
+        join_all(many.collect()).await;
+        let beyond = disk.read(SIZE, unit).await.unwrap_err();
+        assert!(matches!(beyond, DeviceError::OutOfRange { size: SIZE, .. }), "{beyond}");
+        let between = disk.write(7, vec![filled(unit, 1)], Durability::Cached).await.unwrap_err();
+        assert!(matches!(between, DeviceError::Unaligned { .. }), "{between}");
+    });
+}
+
+#[test]
+fn a_file_is_a_disk() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let world = RealWorld::new().unwrap();
+    check_disk(&world, open(&world, &new_image(&directory), Access::ReadWrite).unwrap());
+}
+
+#[test]
+fn a_file_without_direct_io_is_a_disk() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let world = RealWorld::new().unwrap();
+    check_disk(&world, open(&world, &new_image(&directory), Access::ReadWrite).unwrap());
+}
+
+#[test]
+fn one_image_is_not_opened_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = new_image(&directory);
+    let world = RealWorld::new().unwrap();
+    let writer = open(&world, &path, Access::ReadWrite).unwrap();
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let error = refusal(open(&world, &path, access));
+        assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    }
+    open(&world, &path, Access::Inspect).unwrap();
+    drop(writer);
+    let readers = [(); 2].map(|()| open(&world, &path, Access::ReadOnly).unwrap());
+    assert!(matches!(refusal(open(&world, &path, Access::ReadWrite)), OpenError::Locked { .. }));
+    drop(readers);
+    open(&world, &path, Access::ReadWrite).unwrap();
+}
+
+#[test]
+fn what_is_no_disk_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = RealWorld::new().unwrap();
+    let empty = directory.path().join("empty");
+    File::create(&empty).unwrap();
+    let message = |path: &Path| refusal(open(&world, path, Access::ReadWrite)).to_string();
+    assert!(message(&empty).ends_with("empty is empty: make a volume on it first"));
+    assert!(message(directory.path()).contains("is a directory: give an image file or a block device"));
+    assert!(message(Path::new("/dev/null")).contains("is a character device"));
+    assert!(message(&directory.path().join("none")).contains("No such file"));
+}
+
+#[test]
+fn a_mounted_device_is_refused() {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let sources = mounts.lines().filter_map(|line| line.split(" - ").nth(1)?.split(' ').nth(1));
+    let Some(device) = sources.map(Path::new).find(|path| path.is_absolute() && path.exists()) else {
+        println!("nothing to test with: no mounted block device");
+        return;
+    };
+    let world = RealWorld::new().unwrap();
+    let error = refusal(open(&world, device, Access::ReadOnly));
+    assert!(matches!(error, OpenError::Mounted { .. }), "{error}");
+}
+
+/// A loop device over an image, detached when dropped.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn attach(image: &Path) -> Option<LoopDevice> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        if !output.status.success() {
+            println!("nothing to test with: losetup: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(LoopDevice(String::from_utf8(output.stdout).unwrap().trim().into()))
+    }
+}
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_a_disk() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(device) = LoopDevice::attach(&new_image(&directory)) else { return };
+    let world = RealWorld::new().unwrap();
+    let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
+    assert!(disk.is_block_device() && disk.is_direct() && disk.geometry().discard);
+    check_disk(&world, disk);
+}
+
+#[test]
+fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let Some(device) = LoopDevice::attach(&image) else { return };
+    let world = RealWorld::new().unwrap();
+    let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let error = refusal(open(&world, &device.0, access));
+        assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+    }
+    open(&world, &device.0, Access::Inspect).unwrap();
+    let error = refusal(open(&world, &image, Access::ReadWrite));
+    assert!(matches!(error, OpenError::Attached { .. }), "{error}");
+    disk.release_claim().unwrap();
+    open(&world, &device.0, Access::ReadWrite).unwrap();
+    check_disk(&world, disk);
+}

@@ -1,0 +1,271 @@
+//! The real world does what the traits promise, against files, pipes and signals of this machine.
+
+use device::{Buffer, Durability, World};
+use runtime::{Either, File, RealWorld, Slice, join_all, race, spawn_with_result, yield_now};
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::time::Duration;
+use units::Instant;
+
+fn new_file() -> File {
+    Rc::new(tempfile::tempfile().unwrap().into())
+}
+fn filled(length: usize, byte: u8) -> Rc<Buffer> {
+    Rc::new(Buffer::copy_of(&vec![byte; length]))
+}
+fn after(world: &RealWorld, milliseconds: u64) -> Instant {
+    world.now().plus(Duration::from_millis(milliseconds))
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let world = RealWorld::new().unwrap();
+    let ring = world.ring().clone();
+    world.run(async move {
+        let file = new_file();
+        let parts = [filled(512, 1), filled(1024, 2), filled(512, 3)];
+        ring.write(&file, 512, &parts, Durability::Cached).await.unwrap();
+        ring.write(&file, 1024, &[filled(512, 4)], Durability::Durable).await.unwrap();
+        ring.sync_data(&file).await.unwrap();
+        let back = ring.read(&file, 0, 2560).await.unwrap();
+        let sectors: Vec<u8> = back.chunks(512).map(|sector| sector[100]).collect();
+        assert_eq!(sectors, [0, 1, 4, 2, 3]);
+        ring.allocate(&file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 4096).await.unwrap();
+        assert!(ring.read(&file, 0, 2560).await.unwrap().iter().all(|byte| *byte == 0));
+        let short = ring.read(&file, 2048, 1024).await.unwrap_err();
+        assert_eq!(short.kind(), std::io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn more_parts_than_one_call_takes_are_written_in_order() {
+    let world = RealWorld::new().unwrap();
+    let ring = world.ring().clone();
+    world.run(async move {
+        let file = new_file();
+        let parts: Vec<Rc<Buffer>> = (0..2500).map(|index| filled(512, index as u8)).collect();
+        ring.write(&file, 0, &parts, Durability::Durable).await.unwrap();
+        let back = ring.read(&file, 0, 2500 * 512).await.unwrap();
+        assert!(back.chunks(512).enumerate().all(|(index, sector)| sector == [index as u8; 512]));
+    });
+}
+
+#[test]
+fn an_error_comes_back_as_its_errno() {
+    let world = RealWorld::new().unwrap();
+    let ring = world.ring().clone();
+    let file: File = Rc::new(std::fs::File::open("/proc/self/stat").unwrap().into());
+    let result = world.run(async move { ring.write(&file, 0, &[filled(512, 1)], Durability::Cached).await });
+    assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF));
+}
+
+#[test]
+fn ten_thousand_operations_at_once_all_complete() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let file = new_file();
+        let tasks: Vec<_> = (0..10_000u64)
+            .map(|index| {
+                let (ring, file) = (inner.ring().clone(), file.clone());
+                spawn_with_result(&inner, async move {
+                    let at = index * 512;
+                    ring.write(&file, at, &[filled(512, index as u8)], Durability::Cached).await.unwrap();
+                    let back = ring.read(&file, at, 512).await.unwrap();
+                    assert!(back.iter().all(|byte| *byte == index as u8), "{index}");
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert!(world.ring().statistics().completions >= 20_000);
+}
+
+#[test]
+fn a_dropped_operation_completes_and_harms_nothing() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let ring = inner.ring().clone();
+        let file = new_file();
+        let write = {
+            let (ring, file) = (ring.clone(), file.clone());
+            async move { ring.write(&file, 0, &[filled(4096, 9)], Durability::Durable).await }
+        };
+        assert!(matches!(race(write, yield_now()).await, Either::Right(())));
+        // A read that nobody answers: its buffer is the ring's until the ring ends.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let reader: File = Rc::new(std::os::fd::OwnedFd::from(reader));
+        let receive = ring.receive(&reader, 512);
+        assert!(matches!(race(receive, inner.sleep_until(after(&inner, 5))).await, Either::Right(())));
+        // Churn the memory and the slots.
+        let others = (1..200).map(|index| -> device::LocalFuture<()> {
+            let (ring, file) = (ring.clone(), file.clone());
+            Box::pin(async move {
+                ring.write(&file, index * 4096, &[filled(4096, 1)], Durability::Cached).await.unwrap();
+            })
+        });
+        join_all(others.collect()).await;
+        ring.sync_data(&file).await.unwrap();
+        let back = ring.read(&file, 0, 8192).await.unwrap();
+        assert_eq!((back[0], back[4095], back[4096]), (9, 9, 1));
+        std::mem::forget(_writer);
+    });
+    world.end();
+}
+
+#[test]
+fn timers_wake_in_their_order_and_not_early() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let order = Rc::new(Cell::new(0));
+        let begin = inner.now();
+        let sleeps = [(30, 3), (10, 1), (20, 2)].map(|(milliseconds, place)| {
+            let (world, order) = (inner.clone(), order.clone());
+            spawn_with_result(&inner, async move {
+                let at = begin.plus(Duration::from_millis(milliseconds));
+                world.sleep_until(at).await;
+                assert!(world.now() >= at);
+                order.set(order.get() + 1);
+                assert_eq!(order.get(), place);
+            })
+        });
+        for sleep in sleeps {
+            sleep.await.unwrap();
+        }
+        inner.sleep_until(Instant(0)).await;
+    });
+}
+
+#[test]
+fn waiting_awake_also_ends_with_timers_and_completions() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        inner.expect_soon(true);
+        let file = new_file();
+        let at = inner.now().plus(Duration::from_micros(100));
+        inner.sleep_until(at).await;
+        inner.sleep_until(after(&inner, 2)).await;
+        inner.ring().write(&file, 0, &[filled(4096, 1)], Durability::Durable).await.unwrap();
+        inner.ring().sync_data(&file).await.unwrap();
+        inner.expect_soon(false);
+        assert_eq!(inner.ring().read(&file, 0, 512).await.unwrap()[0], 1);
+    });
+}
+
+#[test]
+fn tasks_that_never_rest_do_not_hold_up_the_ring() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        inner.spawn(Box::pin(async {
+            loop {
+                yield_now().await;
+            }
+        }));
+        inner.ring().write(&new_file(), 0, &[filled(512, 1)], Durability::Cached).await.unwrap();
+        inner.sleep_until(after(&inner, 1)).await;
+    });
+    world.end();
+}
+
+#[test]
+fn a_poll_stream_tells_of_every_change() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let watched: File = Rc::new(reader.try_clone().unwrap().into());
+        let mut changes = inner.ring().poll(&watched, libc::POLLIN);
+        for round in 0..1000u32 {
+            if round % 2 == 0 {
+                yield_now().await;
+            }
+            writer.write_all(&[1]).unwrap();
+            assert_eq!(changes.next().await.unwrap() & libc::POLLIN, libc::POLLIN);
+            reader.read_exact(&mut [0]).unwrap();
+        }
+        drop(writer);
+        while changes.next().await.unwrap() & libc::POLLHUP == 0 {}
+    });
+}
+
+#[test]
+fn sent_messages_arrive_whole_and_failures_are_counted() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let ring = inner.ring();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let writer: File = Rc::new(writer.into());
+        ring.send(&writer, b"head".to_vec(), Vec::new());
+        let body = Slice { buffer: filled(512, b'x'), range: 10..13 };
+        ring.send(&writer, b"and".to_vec(), vec![body]);
+        ring.sync_data(&new_file()).await.unwrap();
+        let mut text = [0; 10];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"headandxxx");
+        let closed = OpenOptions::new().read(true).open("/dev/null").unwrap();
+        ring.send(&Rc::new(closed.into()), b"lost".to_vec(), Vec::new());
+        while ring.statistics().failed_sends == 0 {
+            ring.sync_data(&new_file()).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_message_sent_last_still_goes_out() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let world = RealWorld::new().unwrap();
+    let ring = world.ring().clone();
+    world.run(async move { ring.send(&Rc::new(writer.into()), b"bye".to_vec(), Vec::new()) });
+    let mut text = [0; 3];
+    reader.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"bye");
+}
+
+#[test]
+fn termination_signals_are_awaited() {
+    runtime::block_signals().unwrap();
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let mut signals = inner.signals().unwrap();
+        let raise = |signal| {
+            // SAFETY: the signal is blocked in this thread, to which alone raise(3) sends it.
+            assert_eq!(unsafe { libc::raise(signal) }, 0);
+        };
+        assert!(matches!(race(signals.next(), inner.sleep_until(after(&inner, 1))).await, Either::Right(())));
+        raise(libc::SIGTERM);
+        assert_eq!(signals.next().await.unwrap(), runtime::Signal::Terminate);
+        raise(libc::SIGINT);
+        assert_eq!(signals.next().await.unwrap(), runtime::Signal::Interrupt);
+    });
+}
+
+#[test]
+fn an_interrupted_wait_goes_on() {
+    // SAFETY: the handler does nothing; the signal is sent to this thread alone.
+    extern "C" fn nothing(_: libc::c_int) {}
+    let thread = unsafe {
+        libc::signal(libc::SIGUSR1, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t);
+        libc::pthread_self()
+    };
+    let sender = std::thread::spawn(move || {
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            // SAFETY: the receiving thread lives until it has joined this one.
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+        }
+    });
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move { inner.sleep_until(after(&inner, 25)).await });
+    sender.join().unwrap();
+}
