@@ -1,62 +1,296 @@
 //! Which committed transactions still need which home blocks, and how far the log tail may move.
+//!
+//! A transaction is needed while replaying it would bring home something that is not there yet. Invariants:
+//! 1. A whole-block record supersedes all older records of its block: those transactions need it no more.
+//!    A fragment supersedes nothing.
+//! 2. A block counts as home only up to the transaction whose content was written.
+//! 3. The tail is the oldest needed transaction; it never moves back, and never past a needed one.
 
-use crate::plan::Plan;
-use crate::transaction::CommittedTransaction;
+use crate::plan::{Address, Barrier, BlockKind, Plan};
+use crate::transaction::{CommittedTransaction, Coverage};
 use device::Buffer;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 /// The committed transactions in the log, oldest first. Bounded by the log.
-#[derive(Debug, Default)]
-pub struct Checkpoint {}
+#[derive(Debug)]
+pub struct Checkpoint {
+    entries: VecDeque<Entry>,
+    /// Blocks whose newest records are not known to be home. For look-ups only.
+    needs: HashMap<HomeBlock, Need>,
+    /// The transaction that will commit next, and where it begins.
+    next: TransactionId,
+    head: LogBlock,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: TransactionId,
+    start: LogBlock,
+    log_blocks: u32,
+    /// Blocks whose oldest needed record is here.
+    needed: usize,
+    /// Blocks that were once counted in `needed`; those that still are say so in `needs`.
+    candidates: Vec<HomeBlock>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    /// The oldest transaction that replay of the block must begin with.
+    oldest: TransactionId,
+    newest: TransactionId,
+}
 
 impl Checkpoint {
     /// `next`: the transaction that will commit first, and where it will begin.
     pub fn new(next: TransactionId, head: LogBlock) -> Checkpoint {
-        todo!()
+        Checkpoint { entries: VecDeque::new(), needs: HashMap::new(), next, head }
     }
-    /// `transaction` is durable in the log. `head` is where the one after it will begin.
+
+    /// `transaction` is durable in the log. `head` is where the one after it will begin. Transactions come in
+    /// order, without gaps.
     pub fn committed(&mut self, transaction: &CommittedTransaction, head: LogBlock) {
-        todo!()
+        assert_eq!(transaction.id, self.next, "transactions commit in order");
+        let id = transaction.id;
+        self.entries.push_back(Entry {
+            id,
+            start: transaction.runs.start().expect("a committed transaction has log blocks"),
+            log_blocks: transaction.runs.count(),
+            needed: 0,
+            candidates: Vec::new(),
+        });
+        (self.next, self.head) = (id.next(), head);
+        for block in &transaction.revoked {
+            self.forgotten(*block, id);
+        }
+        for (block, coverage) in &transaction.records {
+            self.record(*block, *coverage, id);
+        }
+        self.drop_unneeded();
     }
+
+    fn record(&mut self, block: HomeBlock, coverage: Coverage, id: TransactionId) {
+        match (self.needs.get_mut(&block), coverage) {
+            (Some(need), Coverage::Fragment) => need.newest = id,
+            (Some(_), Coverage::Whole) => {
+                self.release(block);
+                self.require(block, Need { oldest: id, newest: id });
+            }
+            (None, _) => self.require(block, Need { oldest: id, newest: id }),
+        }
+    }
+
     /// The content of `block` with all updates up to `as_of` has been written home (a barrier is still due).
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
-        todo!()
+        let Some(need) = self.needs.get(&block).copied() else { return };
+        if need.oldest.is_after(as_of) {
+            return;
+        }
+        self.release(block);
+        if need.newest.is_after(as_of) {
+            // Some record after `as_of` is needed still; which is the first was not kept, so: the next one.
+            self.require(block, Need { oldest: as_of.next(), newest: need.newest });
+        }
+        self.drop_unneeded();
     }
+
     /// Replay of `block` from transactions up to `by` is no longer needed: `by` revoked it and is committed.
     /// (`committed` does this by itself for the revokes of a transaction.)
     pub fn forgotten(&mut self, block: HomeBlock, by: TransactionId) {
-        todo!()
+        self.home_written(block, by);
     }
+
     /// The oldest transaction that replay still needs and where it begins; the next one to commit and the log
     /// head when nothing is needed. True on disk only after `plan_tail_update` has been carried out.
     pub fn tail(&self) -> (TransactionId, LogBlock) {
-        todo!()
+        self.entries.front().map_or((self.next, self.head), |entry| (entry.id, entry.start))
     }
+
     /// No transaction needs replay.
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.entries.is_empty()
     }
+
     /// Log blocks taken by transactions at or after the tail.
     pub fn blocks_needed(&self) -> u32 {
-        todo!()
+        self.entries.iter().map(|entry| entry.log_blocks).sum()
     }
+
     /// Home blocks to write so that at least `log_blocks` log blocks can be freed: those the oldest
     /// transactions need, sorted by address, each once. At most `max`; call again for more.
     pub fn blocks_to_write(&self, log_blocks: u32, max: usize) -> Vec<HomeBlock> {
-        todo!()
+        let (mut freed, mut blocks) = (0, BTreeSet::new());
+        for entry in &self.entries {
+            if freed >= log_blocks || blocks.len() >= max {
+                break;
+            }
+            freed += entry.log_blocks;
+            let room = max - blocks.len();
+            blocks.extend(self.needed_by(entry).take(room));
+        }
+        blocks.into_iter().collect()
     }
+
     /// Every block that any transaction still needs, sorted.
     pub fn all_blocks(&self) -> Vec<HomeBlock> {
-        todo!()
+        let mut blocks: Vec<HomeBlock> = self.needs.keys().copied().collect();
+        blocks.sort_unstable();
+        blocks
     }
+
     /// The newest transaction that holds a record of `block` which is not known to be home.
     pub fn newest(&self, block: HomeBlock) -> Option<TransactionId> {
-        todo!()
+        self.needs.get(&block).map(|need| need.newest)
+    }
+
+    fn needed_by<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = HomeBlock> + 'a {
+        let is_needed = |block: &HomeBlock| self.needs.get(block).is_some_and(|need| need.oldest == entry.id);
+        entry.candidates.iter().copied().filter(is_needed)
+    }
+
+    fn entry(&mut self, id: TransactionId) -> &mut Entry {
+        let front = self.entries.front().expect("a needed transaction is in the log").id;
+        let index = id.0.wrapping_sub(front.0) as usize;
+        &mut self.entries[index]
+    }
+
+    fn require(&mut self, block: HomeBlock, need: Need) {
+        let entry = self.entry(need.oldest);
+        entry.needed += 1;
+        entry.candidates.push(block);
+        self.needs.insert(block, need);
+    }
+
+    fn release(&mut self, block: HomeBlock) {
+        let need = self.needs.remove(&block).expect("a needed block");
+        self.entry(need.oldest).needed -= 1;
+    }
+
+    /// Only from the front: transactions behind a needed one stay in the log anyway.
+    fn drop_unneeded(&mut self) {
+        while self.entries.front().is_some_and(|entry| entry.needed == 0) {
+            self.entries.pop_front();
+        }
     }
 }
 
 /// HomeBeforeLogTail, the journal superblock `image` (a whole block) at `at`, TailBeforeReuse.
 pub fn plan_tail_update(at: LogBlock, image: Rc<Buffer>) -> Plan {
-    todo!()
+    let mut plan = Plan::default();
+    plan.barrier(Barrier::HomeBeforeLogTail);
+    plan.write(Address::Log(at), vec![(BlockKind::JournalSuperblock, image)]);
+    plan.barrier(Barrier::TailBeforeReuse);
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_space::{LogRun, LogRuns};
+
+    const A: HomeBlock = HomeBlock(100);
+    const B: HomeBlock = HomeBlock(50);
+
+    /// Commits transactions of two log blocks each, the first one just before the wrap of ids.
+    struct Log {
+        checkpoint: Checkpoint,
+        next: u32,
+    }
+    impl Log {
+        fn new() -> Log {
+            Log { checkpoint: Checkpoint::new(id(0), LogBlock(1)), next: 0 }
+        }
+        fn commit(&mut self, records: &[(HomeBlock, Coverage)], revoked: &[HomeBlock]) {
+            let start = LogBlock(1 + 2 * self.next);
+            let transaction = CommittedTransaction {
+                id: id(self.next),
+                runs: LogRuns(vec![LogRun { start, count: 2 }]),
+                records: records.to_vec(),
+                revoked: revoked.to_vec(),
+            };
+            self.next += 1;
+            self.checkpoint.committed(&transaction, start.plus(2));
+        }
+        fn tail(&self) -> u32 {
+            let (tail, block) = self.checkpoint.tail();
+            let number = tail.0.wrapping_sub(id(0).0);
+            assert_eq!(block, LogBlock(1 + 2 * number));
+            number
+        }
+    }
+    fn id(number: u32) -> TransactionId {
+        TransactionId((u32::MAX - 1).wrapping_add(number))
+    }
+
+    #[test]
+    fn the_tail_stays_until_the_oldest_record_is_home() {
+        let mut log = Log::new();
+        log.commit(&[(A, Coverage::Fragment)], &[]);
+        log.commit(&[(A, Coverage::Fragment), (B, Coverage::Whole)], &[]);
+        log.commit(&[(A, Coverage::Fragment)], &[]);
+        assert_eq!((log.tail(), log.checkpoint.blocks_needed()), (0, 6));
+        log.checkpoint.home_written(B, id(1));
+        assert_eq!(log.tail(), 0);
+        log.checkpoint.home_written(A, id(0));
+        assert_eq!(log.tail(), 1);
+        log.checkpoint.home_written(A, id(2));
+        assert_eq!(log.tail(), 3);
+        assert!(log.checkpoint.is_empty());
+    }
+
+    #[test]
+    fn a_whole_block_supersedes_older_records_and_a_fragment_does_not() {
+        let mut log = Log::new();
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        log.commit(&[(A, Coverage::Fragment)], &[]);
+        assert_eq!(log.tail(), 0);
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        assert_eq!((log.tail(), log.checkpoint.newest(A)), (2, Some(id(2))));
+    }
+
+    #[test]
+    fn an_old_home_write_does_not_release_newer_records() {
+        let mut log = Log::new();
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        log.commit(&[(B, Coverage::Whole)], &[]);
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        log.checkpoint.home_written(A, id(1));
+        assert_eq!(log.tail(), 1);
+        log.checkpoint.home_written(B, id(1));
+        assert_eq!((log.tail(), log.checkpoint.all_blocks()), (2, vec![A]));
+    }
+
+    #[test]
+    fn a_committed_revoke_releases_the_block_but_not_its_later_life() {
+        let mut log = Log::new();
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        log.commit(&[(B, Coverage::Whole)], &[A]);
+        assert_eq!((log.tail(), log.checkpoint.newest(A)), (1, None));
+        log.commit(&[(A, Coverage::Fragment)], &[]);
+        assert_eq!(log.checkpoint.all_blocks(), [B, A]);
+    }
+
+    #[test]
+    fn under_pressure_the_blocks_of_the_oldest_transactions_are_written_first() {
+        let mut log = Log::new();
+        for number in 0..10 {
+            log.commit(&[(HomeBlock(10 - number), Coverage::Whole), (A, Coverage::Fragment)], &[]);
+        }
+        let three = [HomeBlock(8), HomeBlock(9), HomeBlock(10), A];
+        assert_eq!(log.checkpoint.blocks_to_write(5, 100), three);
+        assert_eq!(log.checkpoint.blocks_to_write(5, 2).len(), 2);
+        for block in three {
+            log.checkpoint.home_written(block, id(9));
+        }
+        assert_eq!(log.tail(), 3);
+    }
+
+    #[test]
+    fn a_transaction_with_nothing_to_replay_is_not_kept() {
+        let mut log = Log::new();
+        log.commit(&[], &[]);
+        assert_eq!(log.tail(), 1);
+        assert!(log.checkpoint.is_empty());
+    }
 }

@@ -2,6 +2,7 @@
 //! kind decides what each barrier costs; tests read them, cut them at every place, and ask what survives.
 
 use device::Buffer;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
@@ -65,5 +66,15 @@ impl Plan {
     }
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
+    }
+    /// Blocks written, by kind.
+    pub fn counts(&self) -> BTreeMap<BlockKind, u64> {
+        let mut counts = BTreeMap::new();
+        for step in &self.steps {
+            if let Step::Write(write) = step {
+                write.blocks.iter().for_each(|(kind, _)| *counts.entry(*kind).or_default() += 1);
+            }
+        }
+        counts
     }
 }

@@ -30,6 +30,7 @@ pub struct RunningTransaction {
     metadata: HashMap<HomeBlock, RangeSet>,
     data: HashMap<HomeBlock, Record>,
     home_data: BTreeMap<InodeNumber, BTreeSet<HomeBlock>>,
+    home_written_early: bool,
     revoked: HashSet<HomeBlock>,
     /// Upper bound of the fragments of all `Record::Bytes`, and of their bytes.
     fragments: u64,
@@ -48,6 +49,8 @@ pub struct LockedTransaction {
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
     pub(crate) home_data: BTreeMap<InodeNumber, BTreeSet<HomeBlock>>,
+    /// Some were written early, so that the barrier before the commit is due though no block is left.
+    pub(crate) home_written_early: bool,
     pub(crate) revoked: BTreeSet<HomeBlock>,
     pub(crate) payload: u64,
 }
@@ -65,7 +68,7 @@ pub struct CommittingTransaction {
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
     pub id: TransactionId,
-    /// The log blocks it takes; `None` if it had nothing to log.
+    /// The log blocks it takes.
     pub runs: LogRuns,
     /// What it logged, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
@@ -92,6 +95,7 @@ impl RunningTransaction {
             metadata: HashMap::new(),
             data: HashMap::new(),
             home_data: BTreeMap::new(),
+            home_written_early: false,
             revoked: HashSet::new(),
             fragments: 0,
             fragment_bytes: 0,
@@ -143,8 +147,7 @@ impl RunningTransaction {
     /// `range` of a metadata block changed. True if the block was not yet part of this transaction.
     pub fn add_metadata(&mut self, block: HomeBlock, range: BlockRange) -> bool {
         self.drop_data(block);
-        // Allocated again after all: its copy in this transaction counts, older ones stay hidden by the
-        // revoke only if it is written, so it must be logged whole, which metadata is.
+        // A revoke would hide this transaction's own copy as well. Older copies are replayed before it.
         self.revoked.remove(&block);
         match self.metadata.entry(block) {
             std::collections::hash_map::Entry::Occupied(mut found) => {
@@ -159,45 +162,126 @@ impl RunningTransaction {
     }
 
     /// `range` of a data block changed and is to be logged as bytes. `base_zero`: every other byte of the
-    /// block became zero by this very change.
+    /// block became zero by this very change, so what the transaction held of it before is void.
     pub fn add_data_bytes(&mut self, block: HomeBlock, range: BlockRange, base_zero: bool) {
-        todo!()
-    }
-    /// A data block changed (`bytes` of it) and is to be logged as it will be when the transaction is locked.
-    pub fn add_data_block(&mut self, block: HomeBlock, bytes: u64) {
-        todo!()
-    }
-    /// A data block of `inode` must be home before this transaction commits.
-    pub fn add_home_data(&mut self, inode: InodeNumber, block: HomeBlock, bytes: u64) {
-        todo!()
-    }
-    /// A block that was to go home before the commit is there already (write-back was faster), as far as
-    /// updates up to now go.
-    pub fn home_data_written(&mut self, inode: InodeNumber, block: HomeBlock) {
-        todo!()
-    }
-    /// The block is free from this transaction on. Drops what the transaction had to write of it; `logged`
-    /// (older records of it may be in the log; if unknown, true) revokes them.
-    pub fn free(&mut self, block: HomeBlock, logged: bool) {
-        todo!()
+        assert!(!range.is_empty() && self.block_size.whole().covers(range), "{block} {range:?}");
+        self.payload += range.len() as u64;
+        self.revoked.remove(&block);
+        let whole = self.block_size.whole();
+        let record = self
+            .data
+            .entry(block)
+            .or_insert_with(|| Record::Bytes { ranges: RangeSet::new(), base_zero: false });
+        // A block that is logged whole stays so: its image at locking has these bytes as well.
+        let Record::Bytes { ranges, base_zero: from_zero } = record else { return };
+        self.fragments -= ranges.as_slice().len() as u64;
+        self.fragment_bytes -= ranges.bytes() as u64;
+        if base_zero {
+            ranges.clear();
+            *from_zero = true;
+        }
+        ranges.insert(range);
+        if ranges.covers(whole) {
+            *record = Record::Whole;
+            self.whole_data += 1;
+        } else {
+            self.fragments += ranges.as_slice().len() as u64;
+            self.fragment_bytes += ranges.bytes() as u64;
+        }
     }
 
-    /// Upper bound of the log blocks that committing now would take, with all credits of open handles used.
-    pub fn log_blocks_bound(&self) -> u32 {
-        todo!()
+    /// A data block changed (`bytes` of it) and is to be logged as it will be when the transaction is locked.
+    pub fn add_data_block(&mut self, block: HomeBlock, bytes: u64) {
+        self.drop_data(block);
+        self.payload += bytes;
+        self.revoked.remove(&block);
+        self.data.insert(block, Record::Whole);
+        self.whole_data += 1;
     }
-    /// The bound if `credits` metadata blocks, and `fragments` fragments of `bytes` in all, were added.
+
+    /// `bytes` of a data block of `inode` changed; the block must be home before this transaction commits.
+    pub fn add_home_data(&mut self, inode: InodeNumber, block: HomeBlock, bytes: u64) {
+        self.payload += bytes;
+        self.home_data.entry(inode).or_default().insert(block);
+    }
+
+    /// A block that was to go home before the commit is there already (write-back was faster), with all
+    /// updates up to now. The plan keeps its barrier.
+    pub fn home_data_written(&mut self, inode: InodeNumber, block: HomeBlock) {
+        if let Some(blocks) = self.home_data.get_mut(&inode)
+            && blocks.remove(&block)
+        {
+            self.home_written_early = true;
+            if blocks.is_empty() {
+                self.home_data.remove(&inode);
+            }
+        }
+    }
+
+    /// The block is free from this transaction on. Drops what the transaction had to write of it. `logged`:
+    /// records of it may be in the log, so revoke them; false only if there can be none since the block was
+    /// allocated.
+    pub fn free(&mut self, block: HomeBlock, logged: bool) {
+        let was_metadata = self.metadata.remove(&block).is_some();
+        let was_data = self.drop_data(block);
+        self.home_data.retain(|_, blocks| {
+            blocks.remove(&block);
+            !blocks.is_empty()
+        });
+        if logged || was_metadata || was_data {
+            self.revoked.insert(block);
+        }
+    }
+
+    /// Upper bound of the log blocks that committing would take, with all credits of open handles used.
+    pub fn log_blocks_bound(&self) -> u32 {
+        self.log_blocks_bound_with(0, 0, 0)
+    }
+
+    /// The same, if `credits` metadata or whole data blocks, and `fragments` fragments of `bytes` in all, came
+    /// on top.
     pub fn log_blocks_bound_with(&self, credits: u32, fragments: u64, bytes: u64) -> u32 {
-        todo!()
+        let block = self.block_size.bytes() as u64;
+        let regular =
+            self.metadata.len() as u64 + self.whole_data + u64::from(self.credits) + u64::from(credits);
+        let (fragments, bytes) = (self.fragments + fragments, self.fragment_bytes + bytes);
+        // Longest tags: 16 bytes, 20 with a range; room: a block without header, UUID and checksum, and up to
+        // 19 bytes at its end in which no tag fits.
+        let descriptors = (regular * 16 + fragments * 20).div_ceil(block - 12 - 16 - 4 - 19);
+        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
+        // descriptor begins anew.
+        let multiwrite = fragments.min(2 * bytes / block + 1 + descriptors);
+        let revokes = (self.revoked.len() as u64).div_ceil((block - 16 - 4) / 8);
+        u32::try_from(regular + descriptors + multiwrite + revokes + 1).unwrap_or(u32::MAX)
     }
 
     /// No handle may be open. What was hashed is now sorted.
     pub fn lock(self) -> LockedTransaction {
         assert_eq!(self.open_handles, 0, "a transaction is locked only when its handles have stopped");
-        todo!()
+        LockedTransaction {
+            id: self.id,
+            started: self.started,
+            handles: self.handles,
+            metadata: self.metadata.into_iter().collect(),
+            data: self.data.into_iter().collect(),
+            home_data: self.home_data,
+            home_written_early: self.home_written_early,
+            revoked: self.revoked.into_iter().collect(),
+            payload: self.payload,
+        }
     }
-    fn drop_data(&mut self, block: HomeBlock) {
-        todo!()
+
+    /// Forgets what was to be logged of a data block; true if there was something.
+    fn drop_data(&mut self, block: HomeBlock) -> bool {
+        match self.data.remove(&block) {
+            None => return false,
+            Some(Record::Whole) => self.whole_data -= 1,
+            Some(Record::Bytes { ranges, .. }) => {
+                self.fragments -= ranges.as_slice().len() as u64;
+                self.fragment_bytes -= ranges.bytes() as u64;
+            }
+        }
+        true
     }
 }
 
@@ -237,7 +321,15 @@ impl LockedTransaction {
     }
     /// The plan has been made and is being carried out; the plan's `runs` are the log blocks it takes.
     pub fn start_commit(self, runs: LogRuns) -> CommittingTransaction {
-        todo!()
+        let coverage = |record: &Record| match record {
+            Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
+            Record::Bytes { .. } => Coverage::Fragment,
+        };
+        let metadata = self.metadata.keys().map(|block| (*block, Coverage::Whole));
+        let data = self.data.iter().map(|(block, record)| (*block, coverage(record)));
+        let mut records: Vec<_> = metadata.chain(data).collect();
+        records.sort_unstable_by_key(|(block, _)| *block);
+        CommittingTransaction { id: self.id, runs, records, revoked: self.revoked.into_iter().collect() }
     }
 }
 
@@ -248,5 +340,66 @@ impl CommittingTransaction {
     /// The plan has been carried out to its last barrier.
     pub fn committed(self) -> CommittedTransaction {
         CommittedTransaction { id: self.id, runs: self.runs, records: self.records, revoked: self.revoked }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> RunningTransaction {
+        RunningTransaction::new(TransactionId(3), Instant(0), BlockSize::new(1024).unwrap())
+    }
+
+    #[test]
+    fn bytes_that_come_to_cover_a_block_make_it_whole() {
+        let mut running = running();
+        running.add_data_bytes(HomeBlock(5), BlockRange::new(0, 600), false);
+        running.add_data_bytes(HomeBlock(5), BlockRange::new(512, 1024), false);
+        running.add_data_bytes(HomeBlock(6), BlockRange::new(0, 1023), false);
+        let locked = running.lock();
+        let ranges = RangeSet::of(BlockRange::new(0, 1023));
+        let expected =
+            [(HomeBlock(5), Record::Whole), (HomeBlock(6), Record::Bytes { ranges, base_zero: false })];
+        assert_eq!(
+            locked.data().map(|(block, record)| (block, record.clone())).collect::<Vec<_>>(),
+            expected
+        );
+        assert_eq!(locked.payload(), 600 + 512 + 1023);
+    }
+
+    #[test]
+    fn a_block_that_became_zero_forgets_the_bytes_it_had() {
+        let mut running = running();
+        running.add_data_bytes(HomeBlock(5), BlockRange::new(0, 8), false);
+        running.add_data_bytes(HomeBlock(5), BlockRange::new(100, 108), true);
+        running.add_data_bytes(HomeBlock(5), BlockRange::new(200, 208), false);
+        let mut ranges = RangeSet::of(BlockRange::new(100, 108));
+        ranges.insert(BlockRange::new(200, 208));
+        assert_eq!(running.data[&HomeBlock(5)], Record::Bytes { ranges, base_zero: true });
+        assert_eq!((running.fragments, running.fragment_bytes), (2, 16));
+    }
+
+    #[test]
+    fn a_freed_block_is_revoked_and_nothing_of_it_is_written() {
+        let mut running = running();
+        running.add_metadata(HomeBlock(1), BlockRange::new(0, 4));
+        running.add_data_bytes(HomeBlock(2), BlockRange::new(0, 4), false);
+        running.add_home_data(InodeNumber(11), HomeBlock(3), 1024);
+        for block in 1..=4 {
+            running.free(HomeBlock(block), block == 4);
+        }
+        let locked = running.lock();
+        assert_eq!((locked.metadata().count(), locked.data().count(), locked.home_data().count()), (0, 0, 0));
+        // Block 3 went past the log and block 4 is said to be in it.
+        assert_eq!(locked.revoked().collect::<Vec<_>>(), [HomeBlock(1), HomeBlock(2), HomeBlock(4)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "handles have stopped")]
+    fn a_transaction_with_an_open_handle_is_not_locked() {
+        let mut running = running();
+        running.open_handle(3);
+        running.lock();
     }
 }

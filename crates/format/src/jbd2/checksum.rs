@@ -14,10 +14,38 @@ impl Seed {
         // The library inverts before and after, the kernel's crc32c does not.
         Seed(!crc32c::crc32c_append(!self.0, bytes))
     }
-    /// The checksum in the tag of a log block.
+    /// The checksum in the tag of a log block, as the log block stands in the log (escaped).
     pub fn of_logged_block(self, transaction: TransactionId, block: &[u8]) -> u32 {
         self.with(&transaction.0.to_be_bytes()).with(block).0
     }
+}
+
+/// The checksum of an extended transaction: CRC-32C over UUID, sequence number, and all its log blocks in log
+/// order up to, but not with, the commit block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WholeTransaction(Seed);
+
+impl WholeTransaction {
+    pub fn new(journal: Seed, transaction: TransactionId) -> WholeTransaction {
+        WholeTransaction(journal.with(&transaction.0.to_be_bytes()))
+    }
+    pub fn add(&mut self, block: &[u8]) {
+        self.0 = self.0.with(block);
+    }
+    pub fn sum(self) -> u32 {
+        self.0.0
+    }
+}
+
+const BIG_ENDIAN_CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_MPEG_2);
+
+/// Checksum v1 (COMPAT_CHECKSUM): CRC-32, most significant bit first, over descriptors and logged blocks.
+/// `before`: the sum so far, all ones for none.
+pub fn ancient_checksum(before: u32, bytes: &[u8]) -> u32 {
+    // The initial value is not reflected for this polynomial, so a running sum can be handed over as one.
+    let mut digest = BIG_ENDIAN_CRC32.digest_with_initial(before);
+    digest.update(bytes);
+    digest.finalize()
 }
 
 #[cfg(test)]
@@ -28,5 +56,11 @@ mod tests {
     fn the_check_value_of_crc32c_is_met() {
         assert_eq!(!Seed(!0).with(b"123456789").0, 0xe306_9283);
         assert_eq!(Seed(!0).with(b"12345").with(b"6789"), Seed(!0).with(b"123456789"));
+    }
+
+    #[test]
+    fn the_check_value_of_the_ancient_checksum_is_met_in_one_go_and_in_parts() {
+        assert_eq!(ancient_checksum(!0, b"123456789"), 0x0376_e6e7);
+        assert_eq!(ancient_checksum(ancient_checksum(!0, b"1234"), b"56789"), 0x0376_e6e7);
     }
 }

@@ -1,12 +1,39 @@
 //! The JBD2 on-disk format, big-endian throughout, with our extension for multiwrite blocks.
 //!
+//! A transaction in the log: descriptor block, the blocks its tags name, more of both, revoke blocks, commit
+//! block; one sequence number in all their headers. Logged blocks carry no header: tags say what they are.
+//!
 //! Source: kernel `Documentation/filesystems/ext4/journal.rst`, `include/linux/jbd2.h`; behaviour of e2fsprogs'
-//! `recovery.c`. Extension: `docs/ON_DISK.md`, section "Journal".
+//! `recovery.c`. Extension and tables: `docs/ON_DISK.md`, section "Journal" (printed by [`tables`]).
 
 mod checksum;
+mod commit;
+mod descriptor;
 mod error;
+mod external;
+mod fast_commit;
+mod field;
+mod header;
+mod layout;
+mod packing;
+mod revoke;
 mod superblock;
+mod tables;
+mod tag;
 
-pub use checksum::Seed;
+pub use checksum::{Seed, WholeTransaction, ancient_checksum};
+pub use commit::CommitBlock;
+pub use descriptor::DescriptorBlock;
 pub use error::FormatError;
-pub use superblock::{Compatible, Incompatible, JournalSuperblock, SuperblockVersion, TagFormat};
+pub use external::ExternalJournal;
+pub use fast_commit::live_fast_commit;
+pub use header::{BlockHeader, BlockType, escape, unescape};
+pub use layout::{LogLayout, TagFormat};
+pub use packing::{Packing, Place};
+pub use revoke::RevokeBlock;
+pub use superblock::{Compatible, Incompatible, JournalSuperblock, SuperblockVersion};
+pub use tables::tables;
+pub use tag::{BlockTag, Fragment};
+
+/// The first four bytes of every journal block but logged ones.
+pub const MAGIC: u32 = 0xc03b_3998;

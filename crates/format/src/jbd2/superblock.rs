@@ -1,13 +1,23 @@
+use super::MAGIC;
 use super::checksum::Seed;
 use super::error::FormatError;
+use super::field::{be32, put32, uuid};
+use super::header::{BlockHeader, BlockType};
+use super::layout::{LogLayout, TagFormat};
 use units::{BlockSize, LogBlock, TransactionId};
 
-pub(super) const MAGIC: u32 = 0xc03b_3998;
-const SIZE: usize = 1024;
-const USERS_MAX: u32 = 48;
-/// The kernel's number of fast-commit blocks when the field is 0, and the least log it leaves beside them.
+/// Bytes of the superblock; the rest of its block is zero.
+pub(super) const SIZE: usize = 1024;
+pub(super) const USERS_AT: usize = 0x100;
+const USERS: usize = 48;
+const CHECKSUM_AT: usize = 0xfc;
+/// `s_checksum_type` for CRC-32C.
+const CRC32C: u8 = 4;
+/// The kernel's number of fast-commit blocks where the field is 0, and the least log it leaves beside them.
 const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 const LOG_BLOCKS_MIN: u32 = 1024;
+/// Of ours: a longer log would make arithmetic on log blocks overflow, and is longer than any journal.
+const LENGTH_MAX: u32 = 1 << 31;
 
 /// Bits of `s_feature_compat`.
 pub struct Compatible;
@@ -20,6 +30,7 @@ impl Compatible {
 pub struct Incompatible;
 impl Incompatible {
     pub const REVOKE: u32 = 0x1;
+    /// 64-bit block numbers.
     pub const WIDE: u32 = 0x2;
     pub const ASYNC_COMMIT: u32 = 0x4;
     pub const CHECKSUM_V2: u32 = 0x8;
@@ -28,27 +39,23 @@ impl Incompatible {
     /// Ours: the log may hold multiwrite tags. Set only while such records may be live.
     pub const MULTIWRITE: u32 = 0x4000_0000;
 
-    pub const KNOWN: u32 = Self::REVOKE
-        | Self::WIDE
-        | Self::ASYNC_COMMIT
-        | Self::CHECKSUM_V2
-        | Self::CHECKSUM_V3
-        | Self::FAST_COMMIT
-        | Self::MULTIWRITE;
+    pub const NAMES: [(u32, &'static str); 7] = [
+        (Self::REVOKE, "revoke"),
+        (Self::WIDE, "64bit"),
+        (Self::ASYNC_COMMIT, "async_commit"),
+        (Self::CHECKSUM_V2, "checksum_v2"),
+        (Self::CHECKSUM_V3, "checksum_v3"),
+        (Self::FAST_COMMIT, "fast_commit"),
+        (Self::MULTIWRITE, "multiwrite (okeanos)"),
+    ];
+    pub const KNOWN: u32 = 0x4000_003f;
 }
 
+/// V1 has no features, UUID or users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SuperblockVersion {
     V1,
     V2,
-}
-
-/// How tags, descriptors and revokes of a journal are laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TagFormat {
-    Plain,
-    ChecksumV2,
-    ChecksumV3,
 }
 
 /// The journal superblock: 1024 bytes at the start of its block.
@@ -75,35 +82,186 @@ pub struct JournalSuperblock {
     pub dynamic_superblock: u32,
     pub max_transaction: u32,
     pub max_transaction_data: u32,
-    /// `s_checksum_type`: 4 is CRC-32C.
+    /// `s_checksum_type`: 4 is CRC-32C, the only one under checksums v2 and v3.
     pub checksum_type: u8,
+    /// `s_num_fc_blks`; 0 means 256.
     pub fast_commit_blocks: u32,
-    /// UUIDs of the file systems that share an external journal: 48 of them.
+    /// UUIDs of the file systems that share an external journal: always 48.
     pub users: Vec<[u8; 16]>,
 }
 
 impl JournalSuperblock {
+    /// A superblock such as mke2fs makes for an internal journal.
+    pub fn new(block_size: BlockSize, length: u32, uuid: [u8; 16]) -> JournalSuperblock {
+        JournalSuperblock {
+            version: SuperblockVersion::V2,
+            block_size,
+            length,
+            first: LogBlock(1),
+            sequence: TransactionId(1),
+            start: LogBlock(0),
+            errno: 0,
+            compatible: 0,
+            incompatible: 0,
+            read_only_compatible: 0,
+            uuid,
+            user_count: 1,
+            dynamic_superblock: 0,
+            max_transaction: 0,
+            max_transaction_data: 0,
+            checksum_type: 0,
+            fast_commit_blocks: 0,
+            users: vec![[0; 16]; USERS],
+        }
+    }
+
     /// `bytes`: the journal's first block, at least its first 1024 bytes. `blocks`: how many blocks the
     /// journal's file or device has, `block_size` each.
     pub fn parse(bytes: &[u8], block_size: BlockSize, blocks: u64) -> Result<JournalSuperblock, FormatError> {
-        let _ = (bytes, block_size, blocks);
-        todo!()
+        let Some(bytes) = bytes.get(..SIZE) else {
+            return Err(wrong(format!("{} bytes instead of {SIZE}", bytes.len())));
+        };
+        let version = version(bytes)?;
+        let mut superblock = JournalSuperblock {
+            version,
+            block_size,
+            length: be32(bytes, 0x10),
+            first: LogBlock(be32(bytes, 0x14)),
+            sequence: TransactionId(be32(bytes, 0x18)),
+            start: LogBlock(be32(bytes, 0x1c)),
+            errno: be32(bytes, 0x20) as i32,
+            ..JournalSuperblock::new(block_size, 0, [0; 16])
+        };
+        if version == SuperblockVersion::V2 {
+            superblock.parse_version_2(bytes);
+            superblock.check_features()?;
+            superblock.check_checksum(bytes)?;
+        }
+        superblock.check_geometry(be32(bytes, 0x0c), blocks)?;
+        Ok(superblock)
     }
+
+    fn parse_version_2(&mut self, bytes: &[u8]) {
+        self.compatible = be32(bytes, 0x24);
+        self.incompatible = be32(bytes, 0x28);
+        self.read_only_compatible = be32(bytes, 0x2c);
+        self.uuid = uuid(bytes, 0x30);
+        self.user_count = be32(bytes, 0x40);
+        self.dynamic_superblock = be32(bytes, 0x44);
+        self.max_transaction = be32(bytes, 0x48);
+        self.max_transaction_data = be32(bytes, 0x4c);
+        self.checksum_type = bytes[0x50];
+        self.fast_commit_blocks = be32(bytes, 0x54);
+        self.users = (0..USERS).map(|user| uuid(bytes, USERS_AT + 16 * user)).collect();
+    }
+
+    fn check_features(&self) -> Result<(), FormatError> {
+        let mut unknown = Vec::new();
+        let known = [Compatible::CHECKSUM, Incompatible::KNOWN, 0];
+        let found = [self.compatible, self.incompatible, self.read_only_compatible];
+        // As the kernel does: a compatible feature that one does not know may be ignored, others may not.
+        for (set, at) in [("incompatible", 1), ("read-only compatible", 2)] {
+            let bits = (0..32).map(|bit| 1u32 << bit).filter(|bit| found[at] & !known[at] & bit != 0);
+            unknown.extend(bits.map(|bit| format!("{set} {bit:#x}")));
+        }
+        if !unknown.is_empty() {
+            return Err(FormatError::UnknownFeatures(unknown.join(", ")));
+        }
+        let checksums = [
+            self.compatible & Compatible::CHECKSUM != 0,
+            self.has_incompatible(Incompatible::CHECKSUM_V2),
+            self.has_incompatible(Incompatible::CHECKSUM_V3),
+        ];
+        if checksums.into_iter().filter(|set| *set).count() > 1 {
+            return Err(wrong("more than one of the checksum features v1, v2, v3 is set".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_checksum(&self, bytes: &[u8]) -> Result<(), FormatError> {
+        if self.tag_format() == TagFormat::Plain {
+            return Ok(());
+        }
+        if self.checksum_type != CRC32C {
+            return Err(wrong(format!("checksum type {} is not CRC-32C", self.checksum_type)));
+        }
+        let (found, right) = (be32(bytes, CHECKSUM_AT), checksum(bytes));
+        if found != right {
+            return Err(wrong(format!("its checksum is {found:#010x}, its content gives {right:#010x}")));
+        }
+        Ok(())
+    }
+
+    fn check_geometry(&self, block_size: u32, blocks: u64) -> Result<(), FormatError> {
+        if block_size as usize != self.block_size.bytes() {
+            let volume = self.block_size.bytes();
+            return Err(wrong(format!("its blocks have {block_size} bytes, the volume's {volume}")));
+        }
+        if u64::from(self.length) > blocks || self.length > LENGTH_MAX {
+            return Err(wrong(format!("it claims {} blocks, there are {blocks}", self.length)));
+        }
+        let (first, end, start) = (self.first, self.log_end(), self.start);
+        if first.get() == 0 || u64::from(first.get()) + 2 > u64::from(end.get()) {
+            return Err(wrong(format!("the log would lie in blocks {}..{}", first.get(), end.get())));
+        }
+        if !self.is_clean() && (start < first || start >= end) {
+            let log = first.get()..end.get();
+            return Err(wrong(format!("the log's start, {start}, is outside its blocks {log:?}")));
+        }
+        Ok(())
+    }
+
     /// A whole block, the superblock at its start, zeros behind it. Checksum set where the features ask for it.
     pub fn serialize(&self) -> Vec<u8> {
-        todo!()
+        let mut block = vec![0; self.block_size.bytes()];
+        let bytes = &mut block[..SIZE];
+        let kind = match self.version {
+            SuperblockVersion::V1 => BlockType::SuperblockV1,
+            SuperblockVersion::V2 => BlockType::SuperblockV2,
+        };
+        BlockHeader::put(kind, TransactionId(0), bytes);
+        put32(bytes, 0x0c, self.block_size.bytes() as u32);
+        put32(bytes, 0x10, self.length);
+        put32(bytes, 0x14, self.first.get());
+        put32(bytes, 0x18, self.sequence.0);
+        put32(bytes, 0x1c, self.start.get());
+        put32(bytes, 0x20, self.errno as u32);
+        if self.version == SuperblockVersion::V2 {
+            self.put_version_2(bytes);
+        }
+        block
     }
-    /// A superblock such as mke2fs makes for an internal journal.
-    pub fn new(block_size: BlockSize, length: u32, uuid: [u8; 16]) -> JournalSuperblock {
-        let _ = (block_size, length, uuid);
-        todo!()
+
+    fn put_version_2(&self, bytes: &mut [u8]) {
+        put32(bytes, 0x24, self.compatible);
+        put32(bytes, 0x28, self.incompatible);
+        put32(bytes, 0x2c, self.read_only_compatible);
+        bytes[0x30..0x40].copy_from_slice(&self.uuid);
+        put32(bytes, 0x40, self.user_count);
+        put32(bytes, 0x44, self.dynamic_superblock);
+        put32(bytes, 0x48, self.max_transaction);
+        put32(bytes, 0x4c, self.max_transaction_data);
+        bytes[0x50] = self.checksum_type;
+        put32(bytes, 0x54, self.fast_commit_blocks);
+        for (user, uuid) in self.users.iter().take(USERS).enumerate() {
+            bytes[USERS_AT + 16 * user..][..16].copy_from_slice(uuid);
+        }
+        if self.tag_format() != TagFormat::Plain {
+            let sum = checksum(bytes);
+            put32(bytes, CHECKSUM_AT, sum);
+        }
     }
+
     /// Nothing to recover.
     pub fn is_clean(&self) -> bool {
         self.start.get() == 0
     }
     pub fn has_incompatible(&self, bits: u32) -> bool {
         self.version == SuperblockVersion::V2 && self.incompatible & bits != 0
+    }
+    /// Commit blocks may carry checksum v1.
+    pub fn has_ancient_checksum(&self) -> bool {
+        self.version == SuperblockVersion::V2 && self.compatible & Compatible::CHECKSUM != 0
     }
     pub fn tag_format(&self) -> TagFormat {
         if self.has_incompatible(Incompatible::CHECKSUM_V3) {
@@ -117,21 +275,46 @@ impl JournalSuperblock {
     pub fn is_wide(&self) -> bool {
         self.has_incompatible(Incompatible::WIDE)
     }
-    pub fn seed(&self) -> Seed {
-        Seed::of_journal(&self.uuid)
+    /// How the log's descriptors, revokes and commit blocks are laid out.
+    pub fn layout(&self) -> LogLayout {
+        LogLayout {
+            wide: self.is_wide(),
+            multiwrite: self.has_incompatible(Incompatible::MULTIWRITE),
+            ..LogLayout::new(self.block_size, self.tag_format(), self.uuid)
+        }
     }
-    /// The block after the last one of the log: fast-commit blocks come behind it while that feature is set.
+
+    /// The block after the last one of the log. Fast-commit blocks lie behind it while that feature is set,
+    /// if a log of 1024 blocks remains.
     pub fn log_end(&self) -> LogBlock {
-        todo!()
+        let fast = match self.fast_commit_blocks {
+            0 => FAST_COMMIT_BLOCKS_DEFAULT,
+            count => count,
+        };
+        match self.length.checked_sub(fast) {
+            Some(rest) if rest >= LOG_BLOCKS_MIN && self.has_incompatible(Incompatible::FAST_COMMIT) => {
+                LogBlock(rest)
+            }
+            _ => LogBlock(self.length),
+        }
     }
-    /// The id of the first transaction after a clean mount. (After recovery: `Scanned::next`.)
+    /// The first fast-commit block, if the feature is set and leaves room for one. (The block at `log_end`
+    /// belongs to neither.)
+    pub fn fast_commit_start(&self) -> Option<LogBlock> {
+        let start = self.log_end().plus(1);
+        (start.get() < self.length).then_some(start)
+    }
+
+    /// The id of the first transaction after a clean mount. (After recovery: what the scan says.)
     pub fn next_transaction(&self) -> TransactionId {
+        // The kernel and e2fsck skip one as well: s_sequence itself may have been used.
         self.sequence.next()
     }
-    /// The log is empty, and `last` was the latest transaction id used.
+    /// The log is empty, and `last` was the latest transaction id used. Multiwrite records are live no more.
     pub fn set_clean(&mut self, last: TransactionId) {
         self.sequence = last;
         self.start = LogBlock(0);
+        self.incompatible &= !Incompatible::MULTIWRITE;
     }
     /// The log begins with transaction `sequence` at `start`.
     pub fn set_tail(&mut self, sequence: TransactionId, start: LogBlock) {
@@ -139,10 +322,113 @@ impl JournalSuperblock {
         self.start = start;
     }
     /// Sets the features that the log will be written with: checksums v3 or none, 64-bit block numbers, revoke,
-    /// multiwrite. Clears fast commit and the older checksums. Only while the log is clean.
+    /// multiwrite. Clears fast commit (its area becomes part of the log) and the older checksums. Only while
+    /// the log is clean.
     pub fn set_log_format(&mut self, checksums: bool, wide: bool, extended: bool) {
-        let _ =
-            (checksums, wide, extended, SIZE, USERS_MAX, FAST_COMMIT_BLOCKS_DEFAULT, LOG_BLOCKS_MIN, MAGIC);
-        todo!()
+        assert!(self.is_clean(), "the format of a log that holds records cannot change");
+        self.version = SuperblockVersion::V2;
+        self.compatible &= !Compatible::CHECKSUM;
+        self.incompatible = Incompatible::REVOKE
+            | if checksums { Incompatible::CHECKSUM_V3 } else { 0 }
+            | if wide { Incompatible::WIDE } else { 0 }
+            | if extended { Incompatible::MULTIWRITE } else { 0 };
+        self.checksum_type = if checksums { CRC32C } else { 0 };
+    }
+}
+
+fn wrong(why: String) -> FormatError {
+    FormatError::Superblock(why)
+}
+
+fn version(bytes: &[u8]) -> Result<SuperblockVersion, FormatError> {
+    match BlockHeader::parse(bytes) {
+        Some(BlockHeader { kind: Some(BlockType::SuperblockV1), .. }) => Ok(SuperblockVersion::V1),
+        Some(BlockHeader { kind: Some(BlockType::SuperblockV2), .. }) => Ok(SuperblockVersion::V2),
+        Some(_) => Err(wrong(format!("block type {} is no superblock", be32(bytes, 4)))),
+        None => Err(wrong(format!("magic {:#010x} instead of {MAGIC:#010x}", be32(bytes, 0)))),
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    Seed(!0).with(&bytes[..CHECKSUM_AT]).with(&[0; 4]).with(&bytes[CHECKSUM_AT + 4..SIZE]).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> JournalSuperblock {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 2048, [5; 16]);
+        superblock.set_log_format(true, true, true);
+        superblock.set_tail(TransactionId(7), LogBlock(9));
+        superblock.users[47] = [1; 16];
+        superblock
+    }
+    fn parse(superblock: &JournalSuperblock) -> Result<JournalSuperblock, FormatError> {
+        JournalSuperblock::parse(&superblock.serialize(), superblock.block_size, 2048)
+    }
+
+    #[test]
+    fn both_versions_come_back_as_written() {
+        assert_eq!(parse(&superblock()), Ok(superblock()));
+        let mut old = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 2048, [0; 16]);
+        old.version = SuperblockVersion::V1;
+        assert_eq!(parse(&old), Ok(old));
+    }
+
+    #[test]
+    fn unknown_features_are_refused_by_name() {
+        let mut unknown = superblock();
+        unknown.incompatible |= 0x100;
+        unknown.read_only_compatible |= 0x2;
+        let text = parse(&unknown).unwrap_err().to_string();
+        assert!(text.contains("incompatible 0x100") && text.contains("read-only compatible 0x2"), "{text}");
+        assert_eq!(Incompatible::NAMES.iter().fold(0, |all, (bit, _)| all | bit), Incompatible::KNOWN);
+    }
+
+    #[test]
+    fn no_changed_byte_of_a_checksummed_superblock_is_accepted() {
+        let block = superblock().serialize();
+        for at in 0..SIZE {
+            let mut damaged = block.clone();
+            damaged[at] ^= 0x20;
+            let parsed = JournalSuperblock::parse(&damaged, superblock().block_size, 2048);
+            assert!(parsed.is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn logs_outside_the_journal_are_refused() {
+        let cases: [fn(&mut JournalSuperblock); 6] = [
+            |it| it.length = 2049,
+            |it| it.first = LogBlock(0),
+            |it| it.first = LogBlock(2047),
+            |it| it.start = LogBlock(2048),
+            |it| (it.first, it.start) = (LogBlock(5), LogBlock(4)),
+            |it| it.length = 2,
+        ];
+        for (number, change) in cases.into_iter().enumerate() {
+            let mut changed = superblock();
+            change(&mut changed);
+            assert!(parse(&changed).is_err(), "case {number}");
+        }
+    }
+
+    #[test]
+    fn fast_commit_blocks_are_no_part_of_the_log() {
+        let mut fast = superblock();
+        assert_eq!((fast.log_end(), fast.fast_commit_start()), (LogBlock(2048), None));
+        fast.incompatible |= Incompatible::FAST_COMMIT;
+        assert_eq!((fast.log_end(), fast.fast_commit_start()), (LogBlock(1792), Some(LogBlock(1793))));
+        fast.fast_commit_blocks = 1025;
+        assert_eq!(fast.log_end(), LogBlock(2048));
+    }
+
+    #[test]
+    fn a_clean_log_has_no_live_multiwrite_records() {
+        let mut superblock = superblock();
+        superblock.set_clean(TransactionId(u32::MAX));
+        assert!(superblock.is_clean() && !superblock.has_incompatible(Incompatible::MULTIWRITE));
+        assert_eq!(superblock.next_transaction(), TransactionId(0));
     }
 }

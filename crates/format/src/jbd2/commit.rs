@@ -1,0 +1,113 @@
+use super::field::{be32, be64, put32, put64};
+use super::header::{BlockHeader, BlockType};
+use super::layout::LogLayout;
+use units::{Timestamp, TransactionId};
+
+const CHECKSUM_TYPE: usize = 12;
+const CHECKSUM_SIZE: usize = 13;
+const OWN_CHECKSUM: usize = 16;
+const WHOLE_CHECKSUM: usize = 20;
+const SECONDS: usize = 48;
+const NANOSECONDS: usize = 56;
+/// `h_chksum_type`: CRC-32 (checksum v1) and CRC-32C (our whole-transaction checksum).
+const CRC32: u8 = 1;
+const CRC32C: u8 = 4;
+
+/// Ends a transaction: with it on disk, the transaction is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommitBlock {
+    pub transaction: TransactionId,
+    pub time: Timestamp,
+    /// Ours: the checksum of all the transaction's other log blocks, in the second checksum word.
+    pub whole: Option<u32>,
+}
+
+impl CommitBlock {
+    pub fn serialize(&self, layout: &LogLayout, block: &mut [u8]) {
+        block.fill(0);
+        BlockHeader::put(BlockType::Commit, self.transaction, block);
+        if let Some(sum) = self.whole {
+            (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) = (CRC32C, 4);
+            put32(block, WHOLE_CHECKSUM, sum);
+        }
+        put64(block, SECONDS, self.time.seconds as u64);
+        put32(block, NANOSECONDS, self.time.nanoseconds);
+        if layout.has_checksums() {
+            let sum = own_checksum(layout, block);
+            put32(block, OWN_CHECKSUM, sum);
+        }
+    }
+
+    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum is right:
+    /// a commit block that did not reach the disk whole commits nothing.
+    pub fn parse(block: &[u8], layout: &LogLayout) -> Option<CommitBlock> {
+        let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Commit))?;
+        let intact = || be32(block, OWN_CHECKSUM) == own_checksum(layout, block);
+        if block.len() != layout.block_size.bytes() || layout.has_checksums() && !intact() {
+            return None;
+        }
+        // The kernel leaves the type 0 under checksums v2 and v3.
+        let has_whole = layout.multiwrite && layout.has_checksums() && block[CHECKSUM_TYPE] == CRC32C;
+        let seconds = be64(block, SECONDS) as i64;
+        let time = Timestamp { seconds, nanoseconds: be32(block, NANOSECONDS) };
+        Some(CommitBlock {
+            transaction: header.transaction,
+            time,
+            whole: has_whole.then(|| be32(block, WHOLE_CHECKSUM)),
+        })
+    }
+
+    /// Checksum v1: whether `sum` over the transaction is what this commit block asks for, which may be nothing.
+    pub fn matches_ancient(block: &[u8], sum: u32) -> bool {
+        let found = be32(block, OWN_CHECKSUM);
+        match (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) {
+            (0, 0) => found == 0,
+            (CRC32, 4) => found == sum,
+            _ => false,
+        }
+    }
+}
+
+fn own_checksum(layout: &LogLayout, block: &[u8]) -> u32 {
+    layout.seed.with(&block[..OWN_CHECKSUM]).with(&[0; 4]).with(&block[OWN_CHECKSUM + 4..]).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TagFormat;
+    use super::*;
+    use units::BlockSize;
+
+    fn layout(tags: TagFormat) -> LogLayout {
+        LogLayout { multiwrite: true, ..LogLayout::new(BlockSize::new(1024).unwrap(), tags, [3; 16]) }
+    }
+
+    #[test]
+    fn commit_blocks_come_back_as_written_and_no_changed_byte_is_missed() {
+        let layout = layout(TagFormat::ChecksumV3);
+        for whole in [None, Some(0), Some(0xdead_beef)] {
+            let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 999 };
+            let commit = CommitBlock { transaction: TransactionId(8), time, whole };
+            let mut block = vec![0; 1024];
+            commit.serialize(&layout, &mut block);
+            assert_eq!(CommitBlock::parse(&block, &layout), Some(commit));
+            for at in 0..block.len() {
+                block[at] ^= 1;
+                assert_eq!(CommitBlock::parse(&block, &layout), None, "byte {at}");
+                block[at] ^= 1;
+            }
+        }
+    }
+
+    #[test]
+    fn the_ancient_checksum_is_checked_only_where_there_is_one() {
+        let mut block = vec![0; 1024];
+        let commit = CommitBlock { transaction: TransactionId(8), time: Timestamp::default(), whole: None };
+        commit.serialize(&layout(TagFormat::Plain), &mut block);
+        assert!(CommitBlock::matches_ancient(&block, 5));
+        (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) = (CRC32, 4);
+        put32(&mut block, OWN_CHECKSUM, 5);
+        assert!(CommitBlock::matches_ancient(&block, 5));
+        assert!(!CommitBlock::matches_ancient(&block, 6));
+    }
+}

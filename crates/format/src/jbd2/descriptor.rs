@@ -1,0 +1,156 @@
+use super::error::FormatError;
+use super::header::{BlockHeader, BlockType};
+use super::layout::LogLayout;
+use super::tag::{BlockTag, UUID_BYTES, flag};
+use units::{LogBlock, TransactionId};
+
+/// The tags of the log blocks that follow it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescriptorBlock {
+    pub transaction: TransactionId,
+    /// In log order. [`super::Packing`] says which log block belongs to which.
+    pub tags: Vec<BlockTag>,
+}
+
+impl DescriptorBlock {
+    /// Bytes for tags ([`BlockTag::encoded_length`]) in one block.
+    pub fn room(layout: &LogLayout) -> usize {
+        layout.end() - BlockHeader::SIZE - UUID_BYTES
+    }
+
+    /// The block as it stands in the log. At least one tag; all fit.
+    pub fn serialize(&self, layout: &LogLayout, block: &mut [u8]) {
+        let (last, needed) =
+            (self.tags.len() - 1, self.tags.iter().map(|tag| tag.encoded_length(layout)).sum());
+        assert!(Self::room(layout) >= needed, "{} tags do not fit", self.tags.len());
+        let mut bytes = Vec::with_capacity(UUID_BYTES + needed);
+        for (index, tag) in self.tags.iter().enumerate() {
+            let same = if index == 0 { 0 } else { flag::SAME_UUID };
+            tag.append(layout, same | if index == last { flag::LAST } else { 0 }, &mut bytes);
+        }
+        block.fill(0);
+        BlockHeader::put(BlockType::Descriptor, self.transaction, block);
+        block[BlockHeader::SIZE..][..bytes.len()].copy_from_slice(&bytes);
+        layout.seal(block);
+    }
+
+    /// `block`: a whole log block whose header says descriptor; whether it is intact is asked of
+    /// [`LogLayout::is_intact`]. Like the kernel, a missing LAST flag ends at the end of the block.
+    pub fn parse(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<DescriptorBlock, FormatError> {
+        layout.check_size(block, "descriptor block", at)?;
+        let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Descriptor));
+        let Some(BlockHeader { transaction, .. }) = header else {
+            return Err(FormatError::Block {
+                at,
+                what: "descriptor block",
+                why: "its header is gone".to_owned(),
+            });
+        };
+        let (mut tags, mut from, mut last) = (Vec::new(), BlockHeader::SIZE, false);
+        while !last && from + layout.tag_bytes() <= layout.end() {
+            let tag;
+            (tag, from, last) = BlockTag::parse(block, from, layout, at)?;
+            tags.push(tag);
+        }
+        Ok(DescriptorBlock { transaction, tags })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fragment, Seed, TagFormat};
+    use super::*;
+    use units::{BlockRange, BlockSize, HomeBlock};
+
+    const AT: LogBlock = LogBlock(5);
+
+    fn layouts() -> Vec<LogLayout> {
+        let mut all = Vec::new();
+        for size in [1024, 2048, 4096] {
+            for tags in [TagFormat::Plain, TagFormat::ChecksumV2, TagFormat::ChecksumV3] {
+                for (wide, multiwrite) in [(false, false), (true, false), (false, true), (true, true)] {
+                    let layout = LogLayout::new(BlockSize::new(size).unwrap(), tags, *b"0123456789abcdef");
+                    all.push(LogLayout { wide, multiwrite, ..layout });
+                }
+            }
+        }
+        all
+    }
+
+    fn tag(index: u32, layout: &LogLayout) -> BlockTag {
+        let wide = if layout.wide && layout.tags != TagFormat::Plain { 7 << 32 } else { 0 };
+        let range = BlockRange::new(index % 500, index % 500 + 8);
+        let checksum = match layout.tags {
+            TagFormat::Plain => 0,
+            TagFormat::ChecksumV2 => index & 0xffff,
+            TagFormat::ChecksumV3 => index.wrapping_mul(77_777_777),
+        };
+        BlockTag {
+            home: HomeBlock(u64::from(index) | wide),
+            escaped: index % 3 == 0,
+            deleted: index % 5 == 0,
+            checksum,
+            fragment: (layout.multiwrite && index % 2 == 0)
+                .then_some(Fragment { range, base_zero: index % 4 == 0 }),
+        }
+    }
+
+    fn full(layout: &LogLayout) -> DescriptorBlock {
+        let mut room = DescriptorBlock::room(layout);
+        let fits = |tag: &BlockTag| {
+            let length = tag.encoded_length(layout);
+            room >= length && {
+                room -= length;
+                true
+            }
+        };
+        let tags = (0..).map(|index| tag(index, layout)).take_while(fits).collect();
+        DescriptorBlock { transaction: TransactionId(42), tags }
+    }
+
+    #[test]
+    fn every_tag_format_comes_back_as_written_from_full_and_short_blocks() {
+        for layout in layouts() {
+            let mut block = vec![0xee; layout.block_size.bytes()];
+            let mut descriptor = full(&layout);
+            while !descriptor.tags.is_empty() {
+                descriptor.serialize(&layout, &mut block);
+                assert!(layout.is_intact(&block));
+                assert_eq!(DescriptorBlock::parse(&block, &layout, AT).unwrap(), descriptor);
+                descriptor.tags.truncate(descriptor.tags.len() / 2);
+            }
+        }
+    }
+
+    #[test]
+    fn any_changed_bit_breaks_the_checksum() {
+        let layout = LogLayout::new(BlockSize::new(1024).unwrap(), TagFormat::ChecksumV3, [9; 16]);
+        let mut block = vec![0; 1024];
+        full(&layout).serialize(&layout, &mut block);
+        for at in 0..block.len() {
+            block[at] ^= 0x40;
+            assert!(!layout.is_intact(&block), "byte {at}");
+            block[at] ^= 0x40;
+        }
+        assert!(!LogLayout { seed: Seed::of_journal(&[8; 16]), ..layout }.is_intact(&block));
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic_or_invent_tags_without_end() {
+        let mut state = 1u64;
+        for layout in layouts() {
+            for _ in 0..200 {
+                let mut block = vec![0; layout.block_size.bytes()];
+                for byte in &mut block {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    // Mostly zeros, so that flags stay plausible and parsing gets far.
+                    *byte = if state >> 62 == 0 { (state >> 40) as u8 & 0x3f } else { 0 };
+                }
+                BlockHeader::put(BlockType::Descriptor, TransactionId(1), &mut block);
+                if let Ok(found) = DescriptorBlock::parse(&block, &layout, AT) {
+                    assert!(found.tags.len() <= block.len() / layout.tag_bytes());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use super::checksum::Seed;
+use super::error::FormatError;
+use super::field::{be32, put32};
+use units::{BlockSize, LogBlock};
+
+/// How the tags of a journal carry checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TagFormat {
+    /// None in tags (checksum v1, if any, sits in the commit block).
+    Plain,
+    /// 16 bits in the tag.
+    ChecksumV2,
+    /// 32 bits in the tag.
+    ChecksumV3,
+}
+
+/// All that decides how descriptors, revokes and commit blocks of a journal are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogLayout {
+    pub block_size: BlockSize,
+    pub tags: TagFormat,
+    /// Block numbers have 64 bits.
+    pub wide: bool,
+    /// Multiwrite tags may occur.
+    pub multiwrite: bool,
+    pub uuid: [u8; 16],
+    /// Of the UUID; computed once.
+    pub seed: Seed,
+}
+
+impl LogLayout {
+    pub fn new(block_size: BlockSize, tags: TagFormat, uuid: [u8; 16]) -> LogLayout {
+        LogLayout { block_size, tags, wide: false, multiwrite: false, uuid, seed: Seed::of_journal(&uuid) }
+    }
+    /// Bytes of a tag, without what may follow it (multiwrite range, UUID).
+    pub fn tag_bytes(&self) -> usize {
+        match (self.tags, self.wide) {
+            (TagFormat::ChecksumV3, _) => 16,
+            (TagFormat::ChecksumV2, true) => 14,
+            (TagFormat::ChecksumV2, false) => 10,
+            (TagFormat::Plain, true) => 12,
+            (TagFormat::Plain, false) => 8,
+        }
+    }
+    /// Bytes of the checksum at the end of descriptor and revoke blocks.
+    pub fn tail_bytes(&self) -> usize {
+        if self.has_checksums() { 4 } else { 0 }
+    }
+    /// Checksums v2 or v3.
+    pub fn has_checksums(&self) -> bool {
+        self.tags != TagFormat::Plain
+    }
+    /// Bytes of a block number in a revoke block.
+    pub fn revoke_bytes(&self) -> usize {
+        if self.wide { 8 } else { 4 }
+    }
+    /// The first byte behind tags and revokes.
+    pub(super) fn end(&self) -> usize {
+        self.block_size.bytes() - self.tail_bytes()
+    }
+    pub(super) fn check_size(
+        &self,
+        block: &[u8],
+        what: &'static str,
+        at: LogBlock,
+    ) -> Result<(), FormatError> {
+        if block.len() == self.block_size.bytes() {
+            return Ok(());
+        }
+        Err(FormatError::Block { at, what, why: format!("{} bytes instead of a block", block.len()) })
+    }
+
+    /// Sets the checksum at the end of a descriptor or revoke block, if this journal has one.
+    pub(super) fn seal(&self, block: &mut [u8]) {
+        if self.has_checksums() {
+            let sum = self.tail_checksum(block);
+            put32(block, self.end(), sum);
+        }
+    }
+    /// Whether the checksum at the end of a descriptor or revoke block is right. True without checksums.
+    pub fn is_intact(&self, block: &[u8]) -> bool {
+        !self.has_checksums() || be32(block, self.end()) == self.tail_checksum(block)
+    }
+    fn tail_checksum(&self, block: &[u8]) -> u32 {
+        self.seed.with(&block[..self.end()]).with(&[0; 4]).0
+    }
+}

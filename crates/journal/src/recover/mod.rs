@@ -1,0 +1,94 @@
+//! Recovery in three passes, none of which does I/O: each says which log block it wants and is given its bytes.
+//!
+//! `while let Some(at) = pass.wants() { pass.give(&read(at))?; }` (blocks are wanted in log order, so that the
+//! reader may read ahead); then `finish`. [`ScanPass`] -> [`Scanned`] -> [`RevokePass`] -> `RevokeTable` ->
+//! [`ReplayPass`] -> [`ReplayImages`] -> home.
+//!
+//! Invariants:
+//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say.
+//! 2. Nothing is written home before the scan has verified every checksum of every committed transaction.
+//! 3. Replaying again, after a crash within recovery, gives the same result: the log is left alone until all is home.
+//!
+//! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for what counts as the
+//! end of the log and what as damage.
+
+mod decide;
+mod images;
+mod replay;
+mod revoke_pass;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use images::{ReplayImage, ReplayImages};
+pub use replay::{ReplayAction, ReplayPass};
+pub use revoke_pass::RevokePass;
+pub use scan::{ScanPass, Scanned};
+
+use format::jbd2::FormatError;
+use std::ops::Range;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    #[error(
+        "{at}: {transaction} is committed, but {what}: the log is damaged; e2fsck -fy replays what can be replayed"
+    )]
+    Damaged { at: LogBlock, transaction: TransactionId, what: String },
+    #[error("{at}: a record of {transaction} is for {home}, {why}")]
+    ForbiddenHome { at: LogBlock, transaction: TransactionId, home: HomeBlock, why: &'static str },
+    #[error(
+        "the journal holds live fast commits of {transaction}, which okeanos does not replay; \
+         run e2fsck -fy, or mount and unmount the volume with the kernel"
+    )]
+    FastCommits { transaction: TransactionId },
+}
+
+/// Where replay may write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HomeBounds {
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks that no record may name: the journal's own, sorted. Empty for an external journal.
+    pub forbidden: Vec<Range<u64>>,
+}
+
+impl HomeBounds {
+    fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
+        if home.get() >= self.blocks {
+            return Some("which lies outside the volume");
+        }
+        let next = self.forbidden.partition_point(|range| range.end <= home.get());
+        let inside = self.forbidden.get(next).is_some_and(|range| range.contains(&home.get()));
+        inside.then_some("which belongs to the journal itself")
+    }
+}
+
+/// What one pass saw.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PassCounts {
+    pub log_blocks_read: u64,
+    /// Committed ones.
+    pub transactions: u64,
+    pub descriptors: u64,
+    pub multiwrite_blocks: u64,
+    pub regular_blocks: u64,
+    pub revoke_blocks: u64,
+    pub commit_blocks: u64,
+    /// Revoke pass: records in revoke blocks. Replay pass: tags hidden by a revoke.
+    pub revokes: u64,
+    /// Tags for whole blocks and for bytes: seen (scan), replayed (replay).
+    pub whole_records: u64,
+    pub fragment_records: u64,
+}
+
+/// A pass that is fed log blocks.
+pub trait Pass {
+    /// The log block to give next; `None` when the pass is over.
+    fn wants(&self) -> Option<LogBlock>;
+    /// `block`: the bytes of the wanted log block, one file-system block.
+    fn give(&mut self, block: &[u8]) -> Result<(), RecoverError>;
+    fn counts(&self) -> PassCounts;
+}

@@ -1,0 +1,317 @@
+use super::decide::{Decision, Facts, decide};
+use super::{Pass, PassCounts, RecoverError};
+use format::jbd2::{
+    BlockHeader, BlockType, CommitBlock, DescriptorBlock, FormatError, JournalSuperblock, LogLayout, Packing,
+    Seed, WholeTransaction, ancient_checksum, live_fast_commit,
+};
+use std::collections::VecDeque;
+use units::{LogBlock, Timestamp, TransactionId};
+
+/// How many commits may have been in flight when the power went. Those behind a lost one may be whole on disk;
+/// the ids they used must not be used again, or a later scan could take them for its own.
+const COMMITS_IN_FLIGHT_MAX: u32 = 16;
+
+/// First pass: finds the last committed transaction. Verifies every checksum there is.
+pub struct ScanPass {
+    log: LogArea,
+    layout: LogLayout,
+    has_ancient_checksum: bool,
+    fast_commits: Option<LogBlock>,
+    state: State,
+    at: LogBlock,
+    /// Blocks of the log not yet read: at most one turn round it.
+    unread: u32,
+    open: OpenTransaction,
+    last_commit_time: Option<Timestamp>,
+    scanned: Scanned,
+    counts: PassCounts,
+}
+
+/// What the scan found. Bounded by the log.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// The first transaction of the log and the first that is not committed.
+    pub first: TransactionId,
+    pub end: TransactionId,
+    /// The id that the next new transaction must have.
+    pub next: TransactionId,
+    pub(super) log: LogArea,
+    pub(super) layout: LogLayout,
+    pub(super) transactions: Vec<ScannedTransaction>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ScannedTransaction {
+    pub id: TransactionId,
+    pub descriptors: Vec<LogBlock>,
+    pub revokes: Vec<LogBlock>,
+}
+
+/// The ring of log blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LogArea {
+    first: LogBlock,
+    end: LogBlock,
+}
+
+impl LogArea {
+    pub fn after(self, at: LogBlock) -> LogBlock {
+        if at.plus(1) == self.end { self.first } else { at.plus(1) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Log,
+    FastCommits(LogBlock),
+    Over,
+}
+
+/// The transaction whose commit block has not been found yet.
+struct OpenTransaction {
+    found: ScannedTransaction,
+    whole: WholeTransaction,
+    ancient: u32,
+    /// The first thing that is not as its checksum says.
+    fault: Option<(LogBlock, String)>,
+    /// Of the logged blocks that follow: the first tag's checksum test.
+    logged: VecDeque<format::jbd2::BlockTag>,
+    counts: PassCounts,
+}
+
+impl OpenTransaction {
+    fn new(id: TransactionId, seed: Seed) -> OpenTransaction {
+        OpenTransaction {
+            found: ScannedTransaction { id, descriptors: Vec::new(), revokes: Vec::new() },
+            whole: WholeTransaction::new(seed, id),
+            ancient: !0,
+            fault: None,
+            logged: VecDeque::new(),
+            counts: PassCounts::default(),
+        }
+    }
+    fn fault(&mut self, at: LogBlock, what: &str) {
+        self.fault.get_or_insert_with(|| (at, what.to_owned()));
+    }
+}
+
+impl ScanPass {
+    /// Of a journal whose superblock is clean, nothing is read.
+    pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
+        let (log, layout) =
+            (LogArea { first: superblock.first, end: superblock.log_end() }, superblock.layout());
+        let (first, clean) = (superblock.sequence, superblock.is_clean());
+        let next = if clean { superblock.next_transaction() } else { first };
+        Ok(ScanPass {
+            log,
+            layout,
+            has_ancient_checksum: superblock.has_ancient_checksum(),
+            fast_commits: superblock.fast_commit_start(),
+            state: if clean { State::Over } else { State::Log },
+            at: superblock.start,
+            unread: log.end.get() - log.first.get(),
+            open: OpenTransaction::new(first, layout.seed),
+            last_commit_time: None,
+            scanned: Scanned { first, end: first, next, log, layout, transactions: Vec::new() },
+            counts: PassCounts::default(),
+        })
+    }
+
+    /// Call it when nothing is wanted any more.
+    pub fn finish(self) -> Scanned {
+        assert_eq!(self.state, State::Over, "the scan is not over");
+        self.scanned
+    }
+
+    fn advance(&mut self) {
+        self.at = self.log.after(self.at);
+        self.unread -= 1;
+        if self.unread == 0 {
+            // A whole turn: a log never is that full.
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if self.state != State::Log {
+            return;
+        }
+        let end = self.open.found.id;
+        self.scanned.end = end;
+        self.scanned.next = TransactionId(end.0.wrapping_add(1 + COMMITS_IN_FLIGHT_MAX));
+        self.state = self.fast_commits.map_or(State::Over, State::FastCommits);
+    }
+
+    fn give_logged(&mut self, tag: format::jbd2::BlockTag, block: &[u8]) {
+        let sum = self.layout.seed.of_logged_block(self.open.found.id, block);
+        if !tag.matches(sum, &self.layout) {
+            self.open.fault(self.at, &format!("the checksum of the copy of {} is wrong", tag.home));
+        }
+        self.sum(block);
+        if self.has_ancient_checksum {
+            self.open.ancient = ancient_checksum(self.open.ancient, block);
+        }
+        self.advance();
+    }
+
+    fn give_header(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let header = BlockHeader::parse(block);
+        let kind = header.and_then(|header| header.kind);
+        let commit = CommitBlock::parse(block, &self.layout);
+        let facts = self.facts(header, commit, block);
+        match decide(facts) {
+            Decision::End => self.end(),
+            Decision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(block),
+            Decision::GoOn => self.revoke(block),
+            Decision::Committed => {
+                self.last_commit_time = commit.map(|commit| commit.time);
+                self.committed();
+                self.advance();
+            }
+            Decision::Damaged => {
+                let (at, what) = self.open.fault.take().expect("what is wrong was noted");
+                return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn facts(&self, header: Option<BlockHeader>, commit: Option<CommitBlock>, block: &[u8]) -> Facts {
+        let kind = header.and_then(|header| header.kind);
+        let in_log = [BlockType::Descriptor, BlockType::Revoke, BlockType::Commit];
+        let is_commit = kind == Some(BlockType::Commit);
+        let whole = commit.and_then(|commit| commit.whole);
+        let ancient = !is_commit
+            || !self.has_ancient_checksum
+            || CommitBlock::matches_ancient(block, self.open.ancient);
+        Facts {
+            known: kind.is_some_and(|kind| in_log.contains(&kind)),
+            sequence: header.is_some_and(|header| header.transaction == self.open.found.id),
+            commit: is_commit,
+            commit_intact: commit.is_some(),
+            transaction_sum: ancient && whole.is_none_or(|sum| sum == self.open.whole.sum()),
+            body_intact: self.open.fault.is_none(),
+            time_goes_back: match (self.last_commit_time, commit) {
+                (Some(last), Some(commit)) => commit.time.seconds < last.seconds,
+                _ => false,
+            },
+        }
+    }
+
+    fn descriptor(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let intact = self.layout.is_intact(block);
+        if !intact {
+            self.open.fault(self.at, "the checksum of its descriptor block is wrong");
+        }
+        let descriptor = match DescriptorBlock::parse(block, &self.layout, self.at) {
+            Ok(descriptor) => descriptor,
+            // A block that is as it was written and that we do not understand is no torn one.
+            Err(error) if intact && self.layout.has_checksums() => return Err(error.into()),
+            Err(_) => {
+                self.end();
+                return Ok(());
+            }
+        };
+        let mut packing = Packing::new(self.layout.block_size);
+        let counts = &mut self.open.counts;
+        for tag in descriptor.tags {
+            let begins = packing.place(&tag).begins_block();
+            if begins {
+                self.open.logged.push_back(tag);
+            }
+            match tag.fragment {
+                Some(_) => {
+                    counts.fragment_records += 1;
+                    counts.multiwrite_blocks += u64::from(begins);
+                }
+                None => {
+                    (counts.whole_records, counts.regular_blocks) =
+                        (counts.whole_records + 1, counts.regular_blocks + 1)
+                }
+            }
+        }
+        counts.descriptors += 1;
+        self.open.found.descriptors.push(self.at);
+        self.sum(block);
+        if self.has_ancient_checksum {
+            self.open.ancient = ancient_checksum(self.open.ancient, block);
+        }
+        self.advance();
+        Ok(())
+    }
+
+    fn revoke(&mut self, block: &[u8]) {
+        if !self.layout.is_intact(block) {
+            self.open.fault(self.at, "the checksum of its revoke block is wrong");
+        }
+        self.open.counts.revoke_blocks += 1;
+        self.open.found.revokes.push(self.at);
+        self.sum(block);
+        self.advance();
+    }
+
+    fn sum(&mut self, block: &[u8]) {
+        if self.layout.multiwrite {
+            self.open.whole.add(block);
+        }
+    }
+
+    fn committed(&mut self) {
+        let next = OpenTransaction::new(self.open.found.id.next(), self.layout.seed);
+        let done = std::mem::replace(&mut self.open, next);
+        let counts = &mut self.counts;
+        counts.transactions += 1;
+        counts.commit_blocks += 1;
+        counts.descriptors += done.counts.descriptors;
+        counts.revoke_blocks += done.counts.revoke_blocks;
+        counts.multiwrite_blocks += done.counts.multiwrite_blocks;
+        counts.regular_blocks += done.counts.regular_blocks;
+        counts.whole_records += done.counts.whole_records;
+        counts.fragment_records += done.counts.fragment_records;
+        self.scanned.transactions.push(done.found);
+    }
+}
+
+impl Pass for ScanPass {
+    fn wants(&self) -> Option<LogBlock> {
+        match self.state {
+            State::Log => Some(self.at),
+            State::FastCommits(at) => Some(at),
+            State::Over => None,
+        }
+    }
+
+    fn give(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        check_size(block, &self.layout, self.at)?;
+        self.counts.log_blocks_read += 1;
+        match self.state {
+            State::Log => match self.open.logged.pop_front() {
+                Some(tag) => self.give_logged(tag, block),
+                None => self.give_header(block)?,
+            },
+            State::FastCommits(_) => {
+                self.state = State::Over;
+                if live_fast_commit(block, self.scanned.end) {
+                    return Err(RecoverError::FastCommits { transaction: self.scanned.end });
+                }
+            }
+            State::Over => panic!("no block was wanted"),
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> PassCounts {
+        self.counts
+    }
+}
+
+pub(super) fn check_size(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<(), FormatError> {
+    if block.len() == layout.block_size.bytes() {
+        return Ok(());
+    }
+    Err(FormatError::Block {
+        at,
+        what: "log block",
+        why: format!("{} bytes instead of a block", block.len()),
+    })
+}
