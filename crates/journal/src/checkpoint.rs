@@ -62,7 +62,7 @@ impl Checkpoint {
         });
         (self.next, self.head) = (id.next(), head);
         for block in &transaction.revoked {
-            self.forgotten(*block, id);
+            self.release_up_to(*block, id);
         }
         for (block, coverage) in &transaction.records {
             self.record(*block, *coverage, id);
@@ -83,6 +83,11 @@ impl Checkpoint {
 
     /// The content of `block` with all updates up to `as_of` has been written home (a barrier is still due).
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
+        self.release_up_to(block, as_of);
+        self.drop_unneeded();
+    }
+
+    fn release_up_to(&mut self, block: HomeBlock, as_of: TransactionId) {
         let Some(need) = self.needs.get(&block).copied() else { return };
         if need.oldest.is_after(as_of) {
             return;
@@ -92,7 +97,6 @@ impl Checkpoint {
             // Some record after `as_of` is needed still; which is the first was not kept, so: the next one.
             self.require(block, Need { oldest: as_of.next(), newest: need.newest });
         }
-        self.drop_unneeded();
     }
 
     /// Replay of `block` from transactions up to `by` is no longer needed: `by` revoked it and is committed.

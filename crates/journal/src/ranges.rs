@@ -50,6 +50,9 @@ impl RangeSet {
 
     /// Takes `range` away.
     pub fn remove(&mut self, range: BlockRange) {
+        if range.is_empty() {
+            return;
+        }
         let mut kept = Vec::with_capacity(self.ranges.len() + 1);
         for own in &self.ranges {
             let before = BlockRange { start: own.start, end: own.end.min(range.start) };
