@@ -1,10 +1,28 @@
-//! `okeanos inspect`: what is on a volume, told as a person would.
+//! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be damaged.
+
+mod directory;
+mod groups;
+mod inode;
+mod reader;
+mod superblock;
 
 use crate::error::CliError;
+use reader::Reader;
 use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos inspect super disk.img
+  okeanos inspect groups disk.img
+  okeanos inspect inode 12 disk.img              by number
+  okeanos inspect inode /mail/queue disk.img     by path
+  okeanos inspect dir / disk.img
+
+A mounted volume changes while it is read: what is told may then not fit together.";
 
 /// Tell what is on a volume, without changing it
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct InspectArguments {
     #[command(subcommand)]
     what: What,
@@ -12,12 +30,26 @@ pub struct InspectArguments {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The superblock
+    /// The superblock: sizes, features, state
     Super(Place),
-    /// Every block group
+    /// Every block group: where its parts are, and what is free
     Groups(Place),
-    /// Every record in the journal
-    Journal(Place),
+    /// An inode: its fields, where its content lies, its extended attributes
+    Inode {
+        /// A number, or a path from the volume's root
+        #[arg(value_name = "NUMBER|PATH")]
+        inode: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// The entries of a directory, as they stand in its blocks
+    Dir {
+        /// A number, or a path from the volume's root
+        #[arg(value_name = "NUMBER|PATH")]
+        inode: String,
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 #[derive(clap::Args)]
@@ -31,7 +63,28 @@ struct Place {
 }
 
 pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
-    let (What::Super(place) | What::Groups(place) | What::Journal(place)) = arguments.what;
-    let _ = place.json;
-    Err(CliError::new(format!("cannot inspect {} yet", place.source.display())))
+    match arguments.what {
+        What::Super(place) => place.print(&superblock::tell(&Reader::open(&place.source)?)),
+        What::Groups(place) => place.print(&groups::tell(&Reader::open(&place.source)?)?),
+        What::Inode { inode, place } => {
+            let reader = Reader::open(&place.source)?;
+            let number = reader.find(&inode)?;
+            place.print(&inode::tell(&reader, number)?)
+        }
+        What::Dir { inode, place } => {
+            let reader = Reader::open(&place.source)?;
+            let number = reader.find(&inode)?;
+            place.print(&directory::tell(&reader, number)?)
+        }
+    }
+}
+
+impl Place {
+    fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
+        match self.json {
+            true => println!("{}", serde_json::to_string_pretty(told).expect("plain data")),
+            false => print!("{told}"),
+        }
+        Ok(())
+    }
 }

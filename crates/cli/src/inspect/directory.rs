@@ -1,0 +1,84 @@
+use super::reader::Reader;
+use crate::error::CliError;
+use std::fmt;
+use units::InodeNumber;
+
+#[derive(serde::Serialize)]
+pub struct DirectoryStory {
+    inode: u32,
+    blocks: Vec<BlockStory>,
+}
+
+#[derive(serde::Serialize)]
+struct BlockStory {
+    file_block: u32,
+    block: u64,
+    entries: Vec<EntryStory>,
+    damage: Option<String>,
+}
+
+#[derive(serde::Serialize)]
+struct EntryStory {
+    /// Bytes from the block's start.
+    at: usize,
+    inode: u32,
+    kind: &'static str,
+    name: String,
+}
+
+pub fn tell(reader: &Reader, number: InodeNumber) -> Result<DirectoryStory, CliError> {
+    let inode = reader.inode(number)?;
+    let format = reader.directory_format(number, &inode);
+    let mut blocks = Vec::new();
+    for (file_block, home) in reader.directory_blocks(number, &inode)? {
+        let bytes = reader.block(home)?;
+        let mut story =
+            BlockStory { file_block: file_block.get(), block: home.get(), entries: Vec::new(), damage: None };
+        for entry in format.entries(&bytes) {
+            match entry {
+                Ok(entry) => story.entries.extend(entry.inode.map(|inode| EntryStory {
+                    at: entry.at,
+                    inode: inode.get(),
+                    kind: kind(entry.file_type),
+                    name: String::from_utf8_lossy(entry.name).into_owned(),
+                })),
+                Err(error) => story.damage = Some(format!("at byte {}: {}", error.at, error.why)),
+            }
+        }
+        blocks.push(story);
+    }
+    Ok(DirectoryStory { inode: number.get(), blocks })
+}
+
+fn kind(file_type: u8) -> &'static str {
+    const KINDS: [&str; 8] = [
+        "unknown",
+        "regular file",
+        "directory",
+        "character device",
+        "block device",
+        "fifo",
+        "socket",
+        "symbolic link",
+    ];
+    KINDS.get(usize::from(file_type)).copied().unwrap_or("invalid type")
+}
+
+impl fmt::Display for DirectoryStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for block in &self.blocks {
+            writeln!(f, "file block {}, block {}:", block.file_block, block.block)?;
+            for entry in &block.entries {
+                writeln!(
+                    f,
+                    "  byte {:>5}: inode {}, {}, {:?}",
+                    entry.at, entry.inode, entry.kind, entry.name
+                )?;
+            }
+            if let Some(damage) = &block.damage {
+                writeln!(f, "  damaged {damage}")?;
+            }
+        }
+        Ok(())
+    }
+}
