@@ -9,6 +9,16 @@ pub enum Error {
     /// A structure on the disk contradicts itself or its checksum.
     #[error("{what} is damaged: {why}; run e2fsck")]
     Corrupt { what: String, why: String },
+    /// The volume cannot be opened: its superblock, or features that are not supported.
+    #[error(transparent)]
+    Superblock(#[from] format::ext4::SuperblockError),
+    #[error("the image is truncated: the volume needs {needed} bytes, the disk has {found}")]
+    Truncated { needed: u64, found: u64 },
+    #[error("the volume can only be mounted read-only: it uses {}", names.join(", "))]
+    OnlyReadable { names: Vec<String> },
+    /// The journal is missing, or is not this volume's.
+    #[error("{0}")]
+    Journal(String),
     /// An operation that POSIX forbids; the errno says which rule.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Refused(i32),
@@ -26,6 +36,8 @@ impl Error {
             Error::Engine(EngineError::ReadOnly) => errno::EROFS,
             Error::Engine(_) => errno::EIO,
             Error::Corrupt { .. } => errno::EUCLEAN,
+            Error::Superblock(_) | Error::Truncated { .. } | Error::Journal(_) => errno::EINVAL,
+            Error::OnlyReadable { .. } => errno::EROFS,
             Error::Refused(code) => *code,
         }
     }

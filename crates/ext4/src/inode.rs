@@ -26,6 +26,21 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// An inode just read or made. `changed`: the transaction that changed it last, as far as known.
+    pub(crate) fn new(number: InodeNumber, fields: format::ext4::Inode, changed: TransactionId) -> Inode {
+        Inode {
+            number,
+            lock: Rc::default(),
+            fields: RefCell::new(fields),
+            last_change: Cell::new(changed),
+            last_data_change: Cell::new(changed),
+            opens: Cell::default(),
+            lookups: Cell::default(),
+            mapping_cache: Default::default(),
+            access_is_newer: Cell::default(),
+        }
+    }
+
     /// The type bits of the mode (`S_IFMT`).
     pub fn kind(&self) -> u16 {
         self.fields.borrow().mode & 0xf000

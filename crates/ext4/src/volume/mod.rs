@@ -1,68 +1,67 @@
 //! An open volume.
 
-use crate::{Caller, Inode, Result};
-use device::{Disk, World};
-use engine::Engine;
-use format::ext4::{Feature, Superblock};
-use std::cell::RefCell;
+mod close;
+mod journal;
+mod open;
+mod space;
+mod superblock;
+
+pub use open::{Access, OpenParts, VolumeOptions};
+pub use space::Statfs;
+
+use crate::allocate::Withheld;
+use crate::groups::{Groups, SystemZone};
+use crate::inode_table::InodeCache;
+use crate::orphan::Orphans;
+use crate::{Caller, Error, OrphanReport, Result};
+use device::Disk;
+use engine::{Block, Engine};
+use format::ext4::superblock::state;
+use format::ext4::{Feature, InodeLayout, Superblock, feature};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber, Timestamp};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    ReadOnly,
-    ReadWrite,
-}
-
-/// How to mount.
-#[derive(Clone, Debug)]
-pub struct VolumeOptions {
-    pub access: Access,
-    pub atime: crate::Atime,
-    /// Kept in the superblock as the last place of mounting.
-    pub mount_point: String,
-}
-
-/// What an open volume stands on.
-pub struct OpenParts {
-    pub world: Rc<dyn World>,
-    pub home: Rc<dyn Disk>,
-    /// The external journal, where the volume has one.
-    pub journal: Option<Rc<dyn Disk>>,
-    pub options: VolumeOptions,
-}
-
-/// As `statfs(2)`, in blocks and inodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Statfs {
-    pub block_size: u32,
-    pub blocks: u64,
-    pub blocks_free: u64,
-    /// Without those reserved for root.
-    pub blocks_available: u64,
-    pub inodes: u64,
-    pub inodes_free: u64,
-    pub name_length: u32,
-}
-
 /// An open ext4 volume.
 pub struct Volume {
-    engine: Rc<Engine>,
-    superblock: RefCell<Superblock>,
+    pub(crate) engine: Rc<Engine>,
+    home: Rc<dyn Disk>,
+    pub(crate) options: VolumeOptions,
+    pub(crate) superblock: RefCell<Superblock>,
+    /// Pinned, so that the superblock changes without await.
+    superblock_block: Block,
+    pub(crate) layout: InodeLayout,
+    pub(crate) groups: Groups,
+    pub(crate) zone: SystemZone,
+    pub(crate) withheld: RefCell<Withheld>,
+    pub(crate) inodes: RefCell<InodeCache>,
+    pub(crate) orphans: RefCell<Orphans>,
+    opened: RefCell<OpenReport>,
+    closed: Cell<bool>,
+}
+
+/// What opening the volume found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OpenReport {
+    /// The journal was replayed.
+    pub recovered: bool,
+    pub orphans: OrphanReport,
+    /// What whoever mounts should be told.
+    pub warnings: Vec<String>,
 }
 
 impl Volume {
-    /// Reads, recovers if need be, cleans up orphans.
-    pub async fn open(_parts: OpenParts) -> Result<Rc<Volume>> {
-        todo!()
-    }
-    /// Everything home, journal empty, superblock clean. Nothing may be under way.
-    pub async fn close(self: &Rc<Self>) -> Result<()> {
-        todo!()
-    }
-
     pub fn engine(&self) -> &Rc<Engine> {
         &self.engine
+    }
+    pub fn options(&self) -> &VolumeOptions {
+        &self.options
+    }
+    pub fn open_report(&self) -> OpenReport {
+        self.opened.borrow().clone()
+    }
+    pub fn is_read_only(&self) -> bool {
+        self.options.access == Access::ReadOnly
     }
     pub fn block_size(&self) -> BlockSize {
         self.engine.block_size()
@@ -73,9 +72,13 @@ impl Volume {
     pub fn has(&self, feature: Feature) -> bool {
         self.superblock.borrow().features.has(feature)
     }
+    /// Whether group descriptors have checksums, which is when their flags and unused counts are valid.
+    pub(crate) fn has_group_checksums(&self) -> bool {
+        self.has(feature::METADATA_CSUM) || self.has(feature::GDT_CSUM)
+    }
     /// Bytes of an inode in the table: 128 and more.
     pub fn inode_size(&self) -> u16 {
-        self.superblock.borrow().inode_size
+        self.layout.inode_size
     }
     /// A copy of the superblock as it is now.
     pub fn superblock(&self) -> Superblock {
@@ -86,21 +89,27 @@ impl Volume {
     }
     /// Where checksums of metadata begin; `None` without metadata_csum.
     pub fn checksum_seed(&self) -> Option<u32> {
-        let superblock = self.superblock.borrow();
-        superblock.features.has(format::ext4::feature::METADATA_CSUM).then_some(superblock.checksum_seed)
+        self.layout.checksum_seed
     }
     /// Where checksums of an inode's own blocks (extents, directories) begin; `None` without metadata_csum.
     pub fn inode_checksum_seed(&self, number: InodeNumber, generation: u32) -> Option<u32> {
         self.checksum_seed().map(|seed| format::ext4::checksum::inode_seed(seed, number, generation))
     }
     pub fn group_of_inode(&self, number: InodeNumber) -> GroupNumber {
-        GroupNumber((number.get() - 1) / self.superblock.borrow().inodes_per_group)
+        self.superblock.borrow().group_of_inode(number).0
     }
+
     /// Whether files may own these blocks: inside the volume and free of superblocks, descriptors, bitmaps,
     /// inode tables and the journal. An extent that points elsewhere is corruption.
-    pub fn block_is_usable(&self, _start: HomeBlock, _count: u64) -> bool {
-        todo!()
+    pub fn block_is_usable(&self, start: HomeBlock, count: u64) -> bool {
+        let superblock = self.superblock.borrow();
+        let inside = start.get() > u64::from(superblock.first_data_block)
+            && start.get() < superblock.blocks
+            && count > 0
+            && count <= superblock.blocks - start.get();
+        inside && !self.zone.overlaps(start.get()..start.get() + count)
     }
+
     /// Whether the caller may take the blocks reserved for root.
     pub fn may_use_reserve(&self, caller: &Caller) -> bool {
         let superblock = self.superblock.borrow();
@@ -108,11 +117,20 @@ impl Volume {
             || caller.uid == u32::from(superblock.reserved_uid)
             || superblock.reserved_gid != 0 && caller.gid == u32::from(superblock.reserved_gid)
     }
-    pub async fn statfs(&self) -> Result<Statfs> {
-        todo!()
+
+    /// Marks the volume as damaged (e2fsck will look) if the error says so, and gives the error back.
+    pub fn note_damage(&self, error: Error) -> Error {
+        if matches!(error, Error::Corrupt { .. }) {
+            let mut superblock = self.superblock.borrow_mut();
+            superblock.state |= state::ERROR;
+            superblock.error_count = superblock.error_count.saturating_add(1);
+        }
+        error
     }
+
     /// Makes everything done before the call durable: `sync`, `syncfs`.
     pub async fn sync(self: &Rc<Self>) -> Result<()> {
-        todo!()
+        self.store_access_times().await?;
+        Ok(self.engine.sync().await?)
     }
 }

@@ -1,0 +1,80 @@
+//! Giving blocks back.
+
+use super::bitmap_bytes;
+use crate::{Error, Result, Volume};
+use engine::{Contents, Handle};
+use format::ext4::bitmap;
+use units::{GroupNumber, HomeBlock};
+
+/// A full volume commits at most so often for one request before it says so.
+const ATTEMPTS: u32 = 3;
+
+impl Volume {
+    /// Gives `count` blocks back; they are forgotten by the engine (revoked) and not given out again until the
+    /// handle's transaction is committed. Corrupt if one is free already or not usable.
+    pub async fn free_blocks(
+        &self,
+        handle: &mut Handle,
+        start: HomeBlock,
+        count: u64,
+        contents: Contents,
+    ) -> Result<()> {
+        if !self.block_is_usable(start, count) {
+            let why = format!("a file gives back {count} blocks that no file can own");
+            return Err(self.note_damage(Error::corrupt_block("a block map", start, why)));
+        }
+        let mut at = start;
+        let end = start.plus(count);
+        while at < end {
+            let (group, first) = self.superblock.borrow().group_of_block(at);
+            let here = u64::from(self.superblock.borrow().blocks_in_group(group) - first).min(end.get() - at.get());
+            self.free_in_group(handle, group, first, here as u32).await?;
+            handle.forget(at, here, contents);
+            at = at.plus(here);
+        }
+        Ok(())
+    }
+
+    /// Credits: bitmap + descriptor block.
+    async fn free_in_group(
+        &self,
+        handle: &mut Handle,
+        group: GroupNumber,
+        first: u32,
+        count: u32,
+    ) -> Result<()> {
+        let bits = self.block_bitmap(group).await?;
+        let range = first..first + count;
+        let start = self.superblock.borrow().group_start(group).get();
+        let all_used = match &bits {
+            crate::groups::Bits::Stored(block) => bitmap::all_set(&block.bytes(), range.clone()),
+            crate::groups::Bits::Initial(_) => false,
+        };
+        if !all_used {
+            self.groups.mark_damaged(group);
+            let at = HomeBlock(start + u64::from(first));
+            let why = format!("of {count} blocks given back some are free already");
+            return Err(self.note_damage(Error::corrupt_block("the block bitmap", at, why)));
+        }
+        let block = self.take_block_bitmap(handle, group, bits);
+        handle.change(&block, bitmap_bytes(&range), |bits| bitmap::clear(bits, range.clone()));
+        let free = self.groups.descriptor(group).free_blocks + count;
+        self.block_bitmap_changed(handle, group, &block, free);
+        self.superblock.borrow_mut().free_blocks += u64::from(count);
+        let freed = start + u64::from(range.start)..start + u64::from(range.end);
+        self.withheld.borrow_mut().add_freed(handle.transaction(), freed);
+        self.groups.withhold(group, count);
+        Ok(())
+    }
+
+    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try again when
+    /// true; `attempt` counts from 0, and the third is the last.
+    pub async fn retry_allocation(&self, attempt: u32) -> Result<bool> {
+        let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
+        if attempt >= ATTEMPTS {
+            return Ok(false);
+        }
+        self.engine.commit(transaction).await?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,287 @@
+//! The block allocator: a run near the goal, and for file data a window behind it that later requests of the
+//! same file are served from, so that files appended in turn do not interleave block by block.
+
+mod free;
+mod search;
+mod withheld;
+
+pub(crate) use withheld::Withheld;
+
+use crate::error::errno;
+use crate::groups::Bits;
+use crate::{Error, Inode, Result, Volume};
+use engine::Handle;
+use format::ext4::bitmap;
+use std::ops::Range;
+use units::{FileBlock, GroupNumber, HomeBlock};
+
+/// Blocks of a file's first window; later ones grow with the file.
+const WINDOW_MIN: u32 = 8;
+/// 2 MiB in blocks of 4 KiB: as long as a disk needs to make up for a seek.
+const WINDOW_MAX: u32 = 512;
+/// After so many groups with something free the best run seen is good enough.
+const GROUPS_COMPARED: u32 = 16;
+
+/// What the blocks are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// File content: gets a preallocation window that grows with the file.
+    Data,
+    /// Extent-tree, indirect and extended-attribute blocks: near the inode, one at a time.
+    Metadata,
+    /// Directory blocks.
+    Directory,
+}
+
+/// A wish for `count` blocks for `inode`.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    pub inode: &'a Inode,
+    /// Where it would be best: after the block before `at` in the file. `None`: the allocator chooses.
+    pub goal: Option<HomeBlock>,
+    /// At least 1; fewer may be given.
+    pub count: u32,
+    /// Where in the file (0 for blocks that are no content).
+    pub at: FileBlock,
+    pub purpose: Purpose,
+    /// May take the blocks reserved for root ([`Volume::may_use_reserve`]).
+    pub use_reserve: bool,
+}
+
+/// Contiguous blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub start: HomeBlock,
+    pub count: u32,
+}
+
+/// Free blocks of one group, to be taken before the next await.
+struct Found {
+    group: GroupNumber,
+    bits: Bits,
+    run: Range<u32>,
+}
+
+impl Volume {
+    /// Takes 1 to `request.count` contiguous blocks. The caller accounts for `sectors` of the inode.
+    /// `ENOSPC`: the caller undoes or keeps what it has, stops its handle, and asks [`Volume::retry_allocation`].
+    /// Credits: [`Volume::credits_allocate`]`(1)`.
+    pub async fn allocate_blocks(&self, handle: &mut Handle, request: Request<'_>) -> Result<Run> {
+        assert!(request.count > 0);
+        self.release_committed();
+        let available = self.available_blocks(request.use_reserve);
+        if available == 0 {
+            return Err(Error::Refused(errno::ENOSPC));
+        }
+        let count = request.count.min(available.min(u64::from(u32::MAX)) as u32);
+        if request.purpose == Purpose::Data
+            && let Some(run) = self.allocate_from_window(handle, &request, count).await?
+        {
+            return Ok(run);
+        }
+        let window = match request.purpose {
+            Purpose::Data => self.window_size(request.at),
+            _ => 0,
+        };
+        let wanted = count.max(window);
+        let goal = request.goal.unwrap_or_else(|| self.default_goal(request.inode));
+        let found = match self.find(goal, wanted).await? {
+            Some(found) => found,
+            None => {
+                // What windows hold back is free for all before anyone is told that there is no space.
+                self.drop_all_windows();
+                self.find(goal, wanted).await?.ok_or(Error::Refused(errno::ENOSPC))?
+            }
+        };
+        let start = self.superblock.borrow().group_start(found.group).plus(found.run.start.into());
+        let length = found.run.len() as u32;
+        let run = Run { start, count: count.min(length) };
+        self.take(handle, found, run);
+        if window > 0 && length > run.count {
+            let rest = start.get() + u64::from(run.count)..start.get() + u64::from(length);
+            self.add_window(request.inode, rest);
+        }
+        Ok(run)
+    }
+
+    /// Gives back what was preallocated for the inode: last close, truncate.
+    pub fn drop_preallocation(&self, inode: &Inode) {
+        let range = self.withheld.borrow_mut().remove_window(inode.number);
+        range.into_iter().for_each(|range| self.give_back(range));
+    }
+
+    /// Blocks that a request may still take: free ones less those freed by open transactions, and less the
+    /// reserve. Windows count as free, they are given up when space is short.
+    fn available_blocks(&self, use_reserve: bool) -> u64 {
+        let superblock = self.superblock.borrow();
+        let reserve = if use_reserve { 0 } else { superblock.reserved_blocks };
+        superblock.free_blocks.saturating_sub(self.withheld.borrow().freed_blocks()).saturating_sub(reserve)
+    }
+
+    /// The window's size for a file whose block `at` is allocated: as long as the file, within bounds; small
+    /// when all windows together would take more than a part of the free space.
+    fn window_size(&self, at: FileBlock) -> u32 {
+        let windows = self.withheld.borrow().window_count() as u64;
+        let share = self.superblock.borrow().free_blocks / (4 * (windows + 4));
+        at.get().checked_next_power_of_two().unwrap_or(WINDOW_MAX).clamp(WINDOW_MIN, WINDOW_MAX).min(share as u32)
+    }
+
+    /// Near the inode: its group's first block.
+    fn default_goal(&self, inode: &Inode) -> HomeBlock {
+        let superblock = self.superblock.borrow();
+        superblock.group_start(superblock.group_of_inode(inode.number).0)
+    }
+
+    /// Serves the request from the inode's window if the goal lies in it. A window elsewhere is given up: the
+    /// file goes on at another place.
+    async fn allocate_from_window(
+        &self,
+        handle: &mut Handle,
+        request: &Request<'_>,
+        count: u32,
+    ) -> Result<Option<Run>> {
+        let Some(window) = self.withheld.borrow().window(request.inode.number) else { return Ok(None) };
+        let start = request.goal.map_or(window.start, HomeBlock::get);
+        if !window.contains(&start) {
+            self.drop_preallocation(request.inode);
+            return Ok(None);
+        }
+        let (group, first) = self.superblock.borrow().group_of_block(HomeBlock(start));
+        let bits = self.block_bitmap(group).await?;
+        // Somebody short of space may have taken the window during the await.
+        if self.withheld.borrow().window(request.inode.number) != Some(window.clone()) {
+            return Ok(None);
+        }
+        let run = Run { start: HomeBlock(start), count: count.min((window.end - start) as u32) };
+        self.drop_preallocation(request.inode);
+        let found = Found { group, bits, run: first..first + run.count };
+        if !bitmap::all_clear(&found.bits.to_vec(), found.run.clone()) {
+            self.groups.mark_damaged(group);
+            return Ok(None);
+        }
+        self.take(handle, found, run);
+        for rest in [window.start..start, start + u64::from(run.count)..window.end] {
+            // The longer part lives on: normally there is only the one behind.
+            if rest.start < rest.end && self.withheld.borrow().window(request.inode.number).is_none() {
+                self.add_window(request.inode, rest);
+            }
+        }
+        Ok(Some(run))
+    }
+
+    /// A run near `goal`: in its group, else in the groups behind it, around the volume.
+    async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<Found>> {
+        let groups = self.groups.count();
+        let (first, within) = {
+            let superblock = self.superblock.borrow();
+            let inside = goal.get() >= superblock.first_data_block.into() && goal.get() < superblock.blocks;
+            if inside { superblock.group_of_block(goal) } else { (GroupNumber(0), 0) }
+        };
+        let mut best: Option<(GroupNumber, usize)> = None;
+        let mut compared = 0;
+        for step in 0..groups {
+            let group = GroupNumber((first.get() + step) % groups);
+            let state = self.groups.state(group);
+            if state.damaged || state.descriptor.free_blocks <= state.withheld {
+                continue;
+            }
+            let goal = if step == 0 { within } else { 0 };
+            let Some(found) = self.find_in(group, goal, wanted).await? else { continue };
+            if found.run.len() >= wanted as usize || step == 0 && found.run.start == within {
+                return Ok(Some(found));
+            }
+            compared += 1;
+            if best.is_none_or(|(_, length)| found.run.len() > length) {
+                best = Some((group, found.run.len()));
+            }
+            if compared == GROUPS_COMPARED {
+                break;
+            }
+        }
+        let Some((group, _)) = best else { return Ok(None) };
+        let goal = if group == first { within } else { 0 };
+        match self.find_in(group, goal, wanted).await? {
+            Some(found) => Ok(Some(found)),
+            // Others were faster while bitmaps were read. Whatever is left will do.
+            None => self.find_any().await,
+        }
+    }
+
+    /// The first free blocks of all.
+    async fn find_any(&self) -> Result<Option<Found>> {
+        for group in (0..self.groups.count()).map(GroupNumber) {
+            let state = self.groups.state(group);
+            if !state.damaged
+                && state.descriptor.free_blocks > state.withheld
+                && let Some(found) = self.find_in(group, 0, 1).await?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Nothing is awaited after the bitmap, so what is found can be taken. A damaged group has nothing.
+    async fn find_in(&self, group: GroupNumber, goal: u32, wanted: u32) -> Result<Option<Found>> {
+        let bits = match self.block_bitmap(group).await {
+            Ok(bits) => bits,
+            Err(Error::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let superblock = self.superblock.borrow();
+        let start = superblock.group_start(group).get();
+        let count = superblock.blocks_in_group(group);
+        let mut taken = bits.to_vec();
+        for range in self.withheld.borrow().ranges(start..start + u64::from(count)) {
+            bitmap::set(&mut taken, (range.start - start) as u32..(range.end - start) as u32);
+        }
+        let run = search::find_run(&taken, count, goal, wanted);
+        Ok(run.map(|run| Found { group, bits, run }))
+    }
+
+    /// Marks the run used. Credits: bitmap + descriptor block.
+    fn take(&self, handle: &mut Handle, found: Found, run: Run) {
+        let first = found.run.start;
+        let range = first..first + run.count;
+        let block = self.take_block_bitmap(handle, found.group, found.bits);
+        handle.change(&block, bitmap_bytes(&range), |bits| {
+            assert!(bitmap::all_clear(bits, range.clone()));
+            bitmap::set(bits, range.clone());
+        });
+        let free = self.groups.descriptor(found.group).free_blocks - run.count;
+        self.block_bitmap_changed(handle, found.group, &block, free);
+        self.superblock.borrow_mut().free_blocks -= u64::from(run.count);
+    }
+
+    fn add_window(&self, inode: &Inode, range: Range<u64>) {
+        let group = self.superblock.borrow().group_of_block(HomeBlock(range.start)).0;
+        self.groups.withhold(group, (range.end - range.start) as u32);
+        let mut withheld = self.withheld.borrow_mut();
+        // The longer of two that raced would be as good; one is enough.
+        let other = withheld.remove_window(inode.number);
+        withheld.add_window(inode.number, range);
+        drop(withheld);
+        other.into_iter().for_each(|range| self.give_back(range));
+    }
+
+    fn drop_all_windows(&self) {
+        let ranges = self.withheld.borrow_mut().remove_all_windows();
+        ranges.into_iter().for_each(|range| self.give_back(range));
+    }
+
+    fn give_back(&self, range: Range<u64>) {
+        let group = self.superblock.borrow().group_of_block(HomeBlock(range.start)).0;
+        self.groups.give_back(group, (range.end - range.start) as u32);
+    }
+
+    /// Blocks freed by transactions that are committed by now can be had again.
+    fn release_committed(&self) {
+        let ranges = self.withheld.borrow_mut().take_committed(self.engine.committed());
+        ranges.into_iter().for_each(|range| self.give_back(range));
+    }
+}
+
+/// The bytes of a bitmap that hold the bits.
+pub(crate) fn bitmap_bytes(bits: &Range<u32>) -> units::BlockRange {
+    units::BlockRange::new(bits.start / 8, bits.end.div_ceil(8))
+}

@@ -1,0 +1,114 @@
+//! Block groups: descriptors, bitmaps, and the places that belong to the file system itself.
+//!
+//! Descriptor blocks stay pinned in the cache, so that a bitmap, its descriptor (with both checksums) and the
+//! counts in memory change in one stretch without await.
+
+mod bitmaps;
+mod zone;
+
+pub(crate) use bitmaps::Bits;
+pub(crate) use zone::SystemZone;
+
+use crate::{Error, Result, Volume};
+use engine::{Block, Engine, Handle};
+use format::ext4::{GroupDescriptor, Superblock};
+use std::cell::RefCell;
+use units::{BlockRange, GroupNumber};
+
+/// A group in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupState {
+    pub descriptor: GroupDescriptor,
+    /// Blocks that are free on the disk but not to be had now: preallocated for some file, or freed by a
+    /// transaction that is not committed yet.
+    pub withheld: u32,
+    /// A bitmap is damaged: nothing is allocated here any more.
+    pub damaged: bool,
+}
+
+pub(crate) struct Groups {
+    pub states: RefCell<Vec<GroupState>>,
+    descriptor_blocks: Vec<Block>,
+}
+
+impl Groups {
+    /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before recovery, counts
+    /// and checksums may be torn.
+    pub async fn load(engine: &Engine, superblock: &Superblock, trust: Trust) -> Result<Groups> {
+        let mut descriptor_blocks = Vec::new();
+        let mut states = Vec::new();
+        for index in 0..superblock.descriptor_blocks() {
+            let at = superblock.descriptor_block(index);
+            if at.get() >= superblock.blocks {
+                return Err(Error::corrupt_block("the group descriptor table", at, "beyond the volume's end"));
+            }
+            let block = engine.metadata(at).await?;
+            let bytes = block.bytes();
+            let size = usize::from(superblock.descriptor_size());
+            for raw in bytes.chunks_exact(size).take(superblock.groups() as usize - states.len()) {
+                let group = GroupNumber(states.len() as u32);
+                let descriptor = GroupDescriptor::parse(raw);
+                let checked = match trust {
+                    Trust::Places => descriptor.check_places(group, superblock),
+                    Trust::All => descriptor.check(raw, group, superblock),
+                };
+                checked.map_err(|why| Error::Corrupt {
+                    what: format!("the descriptor of {group}"),
+                    why: why.to_string(),
+                })?;
+                states.push(GroupState { descriptor, ..GroupState::default() });
+            }
+            descriptor_blocks.push(block);
+        }
+        Ok(Groups { states: RefCell::new(states), descriptor_blocks })
+    }
+
+    pub fn count(&self) -> u32 {
+        self.states.borrow().len() as u32
+    }
+    pub fn state(&self, group: GroupNumber) -> GroupState {
+        self.states.borrow()[group.get() as usize]
+    }
+    pub fn descriptor(&self, group: GroupNumber) -> GroupDescriptor {
+        self.state(group).descriptor
+    }
+    pub fn mark_damaged(&self, group: GroupNumber) {
+        self.states.borrow_mut()[group.get() as usize].damaged = true;
+    }
+    /// Withholds `count` blocks of a group, or gives them back.
+    pub fn withhold(&self, group: GroupNumber, count: u32) {
+        self.states.borrow_mut()[group.get() as usize].withheld += count;
+    }
+    pub fn give_back(&self, group: GroupNumber, count: u32) {
+        self.states.borrow_mut()[group.get() as usize].withheld -= count;
+    }
+}
+
+/// How far descriptors can be trusted when they are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Trust {
+    Places,
+    All,
+}
+
+impl Volume {
+    /// Changes a descriptor in memory and in its block. Credits: 1.
+    pub(crate) fn change_descriptor(
+        &self,
+        handle: &mut Handle,
+        group: GroupNumber,
+        change: impl FnOnce(&mut GroupDescriptor),
+    ) {
+        let mut states = self.groups.states.borrow_mut();
+        let descriptor = &mut states[group.get() as usize].descriptor;
+        change(descriptor);
+        let superblock = self.superblock.borrow();
+        let size = u32::from(superblock.descriptor_size());
+        let start = group.get() % superblock.descriptors_per_block() * size;
+        let block = &self.groups.descriptor_blocks[(group.get() / superblock.descriptors_per_block()) as usize];
+        let range = BlockRange::new(start, start + size);
+        handle.change(block, range, |bytes| {
+            descriptor.serialize(&mut bytes[range.as_usize()], group, &superblock);
+        });
+    }
+}

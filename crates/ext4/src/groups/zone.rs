@@ -1,0 +1,76 @@
+//! Which blocks belong to the file system itself: superblocks, descriptors, bitmaps, inode tables, journal.
+//! No file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
+
+use super::Groups;
+use format::ext4::Superblock;
+use std::ops::Range;
+use units::{GroupNumber, HomeBlock};
+
+/// Sorted ranges that neither overlap nor touch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SystemZone {
+    ranges: Vec<Range<u64>>,
+}
+
+impl SystemZone {
+    /// `journal`: start and length of each run of the hidden journal inode.
+    pub fn new(superblock: &Superblock, groups: &Groups, journal: &[(HomeBlock, u64)]) -> SystemZone {
+        let table = u64::from(superblock.inode_table_blocks());
+        let mut ranges: Vec<Range<u64>> = vec![0..u64::from(superblock.first_data_block) + 1];
+        for index in 0..groups.count() {
+            let group = GroupNumber(index);
+            let start = superblock.group_start(group).get();
+            ranges.push(start..start + u64::from(superblock.superblock_and_descriptors(group)));
+            let descriptor = groups.descriptor(group);
+            let places =
+                [(descriptor.block_bitmap, 1), (descriptor.inode_bitmap, 1), (descriptor.inode_table, table)];
+            ranges.extend(places.iter().map(|(start, count)| start.get()..start.get() + count));
+        }
+        ranges.extend(journal.iter().map(|(start, count)| start.get()..start.get() + count));
+        SystemZone { ranges: merge(ranges) }
+    }
+
+    pub fn overlaps(&self, range: Range<u64>) -> bool {
+        let first = self.ranges.partition_point(|zone| zone.end <= range.start);
+        self.ranges.get(first).is_some_and(|zone| zone.start < range.end)
+    }
+
+    /// The parts of the zone within `range`.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.ranges.partition_point(|zone| zone.end <= range.start);
+        let cut = move |zone: &Range<u64>| zone.start.max(range.start)..zone.end.min(range.end);
+        self.ranges[first..].iter().map(cut).take_while(|zone| zone.start < zone.end)
+    }
+}
+
+fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_zone_is_exact_to_the_block() {
+        let zone = SystemZone { ranges: merge(vec![8..9, 0..3, 9..12, 20..21, 2..4]) };
+        assert_eq!(zone.ranges, [0..4, 8..12, 20..21]);
+        for start in 0..25u64 {
+            for end in start + 1..25 {
+                let inside = (start..end).any(|at| [0..4, 8..12, 20..21].iter().any(|zone| zone.contains(&at)));
+                assert_eq!(zone.overlaps(start..end), inside, "{start}..{end}");
+            }
+        }
+        assert_eq!(zone.within(3..9).collect::<Vec<_>>(), [3..4, 8..9]);
+        assert_eq!(zone.within(12..20).count(), 0);
+    }
+}

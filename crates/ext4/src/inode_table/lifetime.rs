@@ -1,0 +1,116 @@
+//! How long an inode stays in memory, and the end of one without links.
+
+use crate::{Inode, Result, Volume};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{InodeNumber, TransactionId};
+
+/// Inodes that nobody refers to are kept until there are so many more than after the last sweep.
+const SWEEP_STEP: usize = 4096;
+
+/// At most one [`Inode`] per number.
+#[derive(Default)]
+pub(crate) struct InodeCache {
+    inodes: BTreeMap<InodeNumber, Rc<Inode>>,
+    /// Sweep when there are more than this.
+    limit: usize,
+}
+
+impl InodeCache {
+    pub fn get(&self, number: InodeNumber) -> Option<Rc<Inode>> {
+        self.inodes.get(&number).cloned()
+    }
+    /// The inode that is in the cache now: another task may have put it there first.
+    pub fn insert(&mut self, inode: Rc<Inode>, committed: TransactionId) -> Rc<Inode> {
+        if self.inodes.len() >= self.limit {
+            self.sweep(committed);
+        }
+        self.inodes.entry(inode.number).or_insert(inode).clone()
+    }
+    pub fn remove(&mut self, number: InodeNumber) {
+        self.inodes.remove(&number);
+    }
+    pub fn all(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Rc<Inode>> {
+        self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
+    }
+
+    /// Drops what can be read again: nobody refers to it, and its last change is committed (an fsync of an
+    /// inode read anew would not know which transaction to wait for).
+    fn sweep(&mut self, committed: TransactionId) {
+        self.inodes.retain(|_, inode| {
+            Rc::strong_count(inode) > 1
+                || inode.is_referred_to()
+                || inode.access_is_newer.get()
+                || inode.last_change.get().is_after(committed)
+                || inode.last_data_change.get().is_after(committed)
+        });
+        self.limit = self.inodes.len() + SWEEP_STEP;
+    }
+}
+
+impl Inode {
+    pub(crate) fn is_referred_to(&self) -> bool {
+        self.lookups.get() > 0 || self.opens.get() > 0
+    }
+    fn is_to_be_freed(&self) -> bool {
+        self.fields.borrow().links == 0 && !self.is_referred_to()
+    }
+}
+
+impl Volume {
+    /// The kernel got a reference (each LOOKUP, CREATE... answered). Call it under the directory's lock, so that
+    /// no unlink comes between.
+    pub fn remember(&self, inode: &Inode) {
+        inode.lookups.set(inode.lookups.get() + 1);
+    }
+    /// The kernel dropped `count` references. The last one of an inode without links frees it.
+    pub async fn forget(self: &Rc<Self>, number: InodeNumber, count: u64) -> Result<()> {
+        let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
+        inode.lookups.set(inode.lookups.get().saturating_sub(count));
+        self.free_if_unused(&inode).await
+    }
+    /// A door opened a descriptor.
+    pub fn opened(&self, inode: &Inode) {
+        inode.opens.set(inode.opens.get() + 1);
+    }
+    /// A door closed a descriptor. The last one gives back preallocated blocks, and frees an inode without links.
+    pub async fn closed(self: &Rc<Self>, number: InodeNumber) -> Result<()> {
+        let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
+        inode.opens.set(inode.opens.get().saturating_sub(1));
+        if inode.opens.get() == 0 {
+            self.drop_preallocation(&inode);
+        }
+        self.free_if_unused(&inode).await
+    }
+
+    /// Frees the inode if no link, descriptor or kernel reference is left. Whoever takes the last link away
+    /// calls it when its handle is stopped and its locks are released. The inode is among the orphans.
+    pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
+        if !inode.is_to_be_freed() || self.is_read_only() {
+            return Ok(());
+        }
+        let _guard = inode.lock.write().await;
+        // A link may have come back (O_TMPFILE), or another task may have freed it meanwhile.
+        if !inode.is_to_be_freed() || !self.is_cached(inode) {
+            return Ok(());
+        }
+        self.free_locked(inode).await
+    }
+
+    /// Frees content, attributes and the inode itself, which is among the orphans.
+    pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
+        self.truncate_all_locked(inode).await?;
+        let credits = self.credits_drop_xattrs() + self.credits_orphan() + self.credits_free_inode();
+        let mut handle = self.engine.start(credits).await?;
+        self.drop_xattrs(&mut handle, inode).await?;
+        self.orphan_remove(&mut handle, inode).await?;
+        self.free_inode(&mut handle, inode).await?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Whether it is still the one inode of its number.
+    pub(crate) fn is_cached(&self, inode: &Rc<Inode>) -> bool {
+        self.inodes.borrow().get(inode.number).is_some_and(|cached| Rc::ptr_eq(&cached, inode))
+    }
+}

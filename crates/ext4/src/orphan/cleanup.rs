@@ -1,0 +1,95 @@
+//! What a crash left behind: orphans without links are freed, truncates are finished.
+
+use super::list::OrphanList;
+use crate::{Error, Result, Volume};
+use format::ext4::superblock::state;
+use std::rc::Rc;
+use units::InodeNumber;
+
+/// What was found when the volume was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OrphanReport {
+    pub freed: u32,
+    pub truncated: u32,
+    /// Entries that lead to no inode, or whose inode is damaged.
+    pub damaged: u32,
+}
+
+impl Volume {
+    /// Damaged entries are dropped and noted: e2fsck finds their space.
+    pub(crate) async fn clean_up_orphans(self: &Rc<Self>) -> Result<OrphanReport> {
+        let mut report = OrphanReport::default();
+        let mut numbers = Vec::new();
+        if self.superblock.borrow().state & state::ERROR != 0 {
+            // Where errors were found the list cannot be trusted: freeing by it might free what is in use.
+            self.forget_orphan_list().await?;
+        } else {
+            match self.read_orphan_list().await {
+                Ok(list) => numbers = list,
+                Err(Error::Corrupt { .. }) => {
+                    report.damaged += 1;
+                    self.forget_orphan_list().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.orphans.borrow_mut().list = OrphanList::from_disk(&numbers);
+        match self.read_orphan_file().await {
+            Ok(Some((file, found))) => {
+                let mut orphans = self.orphans.borrow_mut();
+                orphans.file = Some(file);
+                orphans.in_file.extend(found.iter().copied());
+                numbers.extend(found.iter().map(|(number, _)| *number));
+            }
+            Ok(None) => {}
+            Err(Error::Corrupt { .. }) => report.damaged += 1,
+            Err(error) => return Err(error),
+        }
+        for number in numbers {
+            self.clean_up_orphan(number, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    async fn clean_up_orphan(self: &Rc<Self>, number: InodeNumber, report: &mut OrphanReport) -> Result<()> {
+        let inode = match self.inode(number).await {
+            Ok(inode) => inode,
+            Err(Error::Corrupt { .. } | Error::Refused(_)) => {
+                report.damaged += 1;
+                let mut handle = self.engine.start(self.credits_orphan()).await?;
+                self.remove_from_orphan_file(&mut handle, number);
+                handle.stop();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let _guard = inode.lock.write().await;
+        let has_links = inode.fields.borrow().links > 0;
+        let done = match has_links {
+            true => self.finish_truncate_locked(&inode).await,
+            false => self.free_locked(&inode).await,
+        };
+        match done {
+            Ok(()) if has_links => report.truncated += 1,
+            Ok(()) => report.freed += 1,
+            Err(Error::Corrupt { .. }) => {
+                report.damaged += 1;
+                let mut handle = self.engine.start(self.credits_orphan()).await?;
+                let removed = self.orphan_remove(&mut handle, &inode).await;
+                handle.stop();
+                removed?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn forget_orphan_list(self: &Rc<Self>) -> Result<()> {
+        if self.superblock.borrow().last_orphan != 0 {
+            let mut handle = self.engine.start(self.credits_orphan()).await?;
+            self.set_first_orphan(&mut handle, None);
+            handle.stop();
+        }
+        Ok(())
+    }
+}

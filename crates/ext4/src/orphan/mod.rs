@@ -1,0 +1,57 @@
+//! Orphans: inodes that a crash must not leave behind (no links but open, or a truncate under way).
+//!
+//! On the disk they stand in the orphan file (feature orphan_file) while it has room, else in a list that
+//! begins in the superblock and goes on through the inodes' deletion times. Both are mirrored in memory, so
+//! that adding and removing take a constant number of steps.
+
+mod cleanup;
+mod file;
+mod list;
+
+pub use cleanup::OrphanReport;
+
+use crate::{Inode, Result, Volume};
+use engine::Handle;
+use file::OrphanFile;
+use list::OrphanList;
+use std::collections::BTreeMap;
+use units::InodeNumber;
+
+#[derive(Default)]
+pub(crate) struct Orphans {
+    list: OrphanList,
+    file: Option<OrphanFile>,
+    in_file: BTreeMap<InodeNumber, file::Slot>,
+}
+
+impl Volume {
+    /// Puts the inode among the orphans; nothing happens when it is one. Stores its deletion time, nothing
+    /// else. Credits: [`Volume::credits_orphan`].
+    pub async fn orphan_add(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        if self.is_orphan(inode.number) {
+            return Ok(());
+        }
+        if self.add_to_orphan_file(handle, inode.number) {
+            return Ok(());
+        }
+        self.add_to_orphan_list(handle, inode).await
+    }
+
+    /// Takes it off; nothing happens when it is none. Credits: [`Volume::credits_orphan`].
+    pub async fn orphan_remove(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        if self.remove_from_orphan_file(handle, inode.number) {
+            return Ok(());
+        }
+        self.remove_from_orphan_list(handle, inode).await
+    }
+
+    pub(crate) fn is_orphan(&self, number: InodeNumber) -> bool {
+        let orphans = self.orphans.borrow();
+        orphans.in_file.contains_key(&number) || orphans.list.contains(number)
+    }
+
+    pub(crate) fn has_orphans(&self) -> bool {
+        let orphans = self.orphans.borrow();
+        !orphans.in_file.is_empty() || !orphans.list.is_empty()
+    }
+}

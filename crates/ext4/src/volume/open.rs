@@ -1,0 +1,152 @@
+//! Opening a volume: superblock, features, journal, descriptors, orphans.
+
+use super::{OpenReport, Volume, journal, superblock};
+use crate::groups::{Groups, SystemZone, Trust};
+use crate::inode_table::InodeCache;
+use crate::{Error, Result};
+use device::{Disk, World};
+use engine::Engine;
+use format::ext4::superblock::state;
+use format::ext4::{InodeLayout, Superblock, SuperblockError, feature};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::HomeBlock;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    ReadOnly,
+    #[default]
+    ReadWrite,
+}
+
+/// How to mount.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeOptions {
+    pub access: Access,
+    pub atime: crate::Atime,
+    /// Kept in the superblock as the last place of mounting.
+    pub mount_point: String,
+}
+
+/// What an open volume stands on.
+#[derive(Clone)]
+pub struct OpenParts {
+    pub world: Rc<dyn World>,
+    pub home: Rc<dyn Disk>,
+    /// The external journal, where the volume has one.
+    pub journal: Option<Rc<dyn Disk>>,
+    pub options: VolumeOptions,
+}
+
+impl Volume {
+    /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks the volume as
+    /// in use, and cleans up orphans. Read-only: nothing is written but what the journal's replay writes.
+    pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
+        let first = superblock::read(&*parts.home).await?;
+        check_features(&first, parts.options.access)?;
+        let opened = journal::open_engine(&parts, &first).await?;
+        // The journal may have held a newer one.
+        let mut fresh = superblock::read(&*parts.home).await?;
+        check_features(&fresh, parts.options.access)?;
+        let mut report = OpenReport { recovered: opened.recovered, ..OpenReport::default() };
+        warn_of_state(&fresh, &mut report);
+        if parts.options.access == Access::ReadWrite {
+            mark_in_use(&mut fresh, &parts);
+            superblock::write(&*parts.home, &fresh).await?;
+        }
+        let volume = Volume::assemble(&parts, opened.engine, fresh, &opened.journal, Trust::All).await?;
+        if parts.options.access == Access::ReadWrite {
+            report.orphans = volume.clean_up_orphans().await?;
+        }
+        *volume.opened.borrow_mut() = report;
+        Ok(volume)
+    }
+
+    /// A volume over an engine. `journal`: the runs of the hidden journal inode, as far as they are known.
+    pub(super) async fn assemble(
+        parts: &OpenParts,
+        engine: Rc<Engine>,
+        mut superblock: Superblock,
+        journal: &[(HomeBlock, u64)],
+        trust: Trust,
+    ) -> Result<Rc<Volume>> {
+        let superblock_block = engine.metadata(superblock::place(superblock.block_size).0).await?;
+        let groups = Groups::load(&engine, &superblock, trust).await?;
+        let zone = SystemZone::new(&superblock, &groups, journal);
+        // The superblock's counts are only as new as the last unmount; the descriptors know.
+        let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {
+            (blocks + u64::from(state.descriptor.free_blocks), inodes + u64::from(state.descriptor.free_inodes))
+        });
+        (superblock.free_blocks, superblock.free_inodes) = (totals.0, totals.1 as u32);
+        let checksums = superblock.features.has(feature::METADATA_CSUM);
+        let layout = InodeLayout {
+            inode_size: superblock.inode_size,
+            block_size: superblock.block_size,
+            huge_file: superblock.features.has(feature::HUGE_FILE),
+            checksum_seed: checksums.then_some(superblock.checksum_seed),
+        };
+        Ok(Rc::new(Volume {
+            engine,
+            home: parts.home.clone(),
+            options: parts.options.clone(),
+            superblock: RefCell::new(superblock),
+            superblock_block,
+            layout,
+            groups,
+            zone,
+            withheld: RefCell::default(),
+            inodes: RefCell::new(InodeCache::default()),
+            orphans: RefCell::default(),
+            opened: RefCell::default(),
+            closed: Cell::new(false),
+        }))
+    }
+
+    pub(super) fn home_disk(&self) -> &Rc<dyn Disk> {
+        &self.home
+    }
+}
+
+/// Refuses by name.
+fn check_features(superblock: &Superblock, access: Access) -> Result<()> {
+    let names = superblock.features.refused();
+    if !names.is_empty() {
+        return Err(SuperblockError::Features { names }.into());
+    }
+    let names = superblock.features.read_only();
+    if access == Access::ReadWrite && !names.is_empty() {
+        return Err(Error::OnlyReadable { names });
+    }
+    Ok(())
+}
+
+fn warn_of_state(superblock: &Superblock, report: &mut OpenReport) {
+    if superblock.state & state::ERROR != 0 {
+        report.warnings.push("errors were found on this volume earlier; run e2fsck".into());
+    } else if superblock.state & state::VALID == 0 {
+        report.warnings.push("the volume was not unmounted cleanly and has no journal; run e2fsck".into());
+    }
+}
+
+/// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash leaves.
+fn mark_in_use(superblock: &mut Superblock, parts: &OpenParts) {
+    let now = parts.world.wall_clock();
+    superblock::stamp(superblock, now);
+    superblock.mount_time = now.seconds as u32;
+    superblock.mount_time_high = (now.seconds >> 32) as u8;
+    superblock.mount_count = superblock.mount_count.wrapping_add(1);
+    if !parts.options.mount_point.is_empty() {
+        let name = parts.options.mount_point.as_bytes();
+        let length = name.len().min(superblock.last_mounted.len());
+        superblock.last_mounted = [0; 64];
+        superblock.last_mounted[..length].copy_from_slice(&name[..length]);
+    }
+    if superblock.features.has(feature::HAS_JOURNAL) {
+        superblock.features.set(feature::RECOVER);
+    } else {
+        superblock.state &= !state::VALID;
+    }
+    if superblock.features.has(feature::ORPHAN_FILE) {
+        superblock.features.set(feature::ORPHAN_PRESENT);
+    }
+}

@@ -1,0 +1,67 @@
+//! The superblock on the disk: read before there is an engine, changed through handles, and written directly at
+//! the two moments when it must not wait for the journal (before the first commit, and after the last).
+
+use super::Volume;
+use crate::{Error, Result};
+use device::{Buffer, Disk, Durability};
+use engine::{EngineError, Handle};
+use format::ext4::Superblock;
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use std::rc::Rc;
+use units::{BlockRange, BlockSize, HomeBlock, Timestamp};
+
+/// The superblock's block, and its bytes there.
+pub(super) fn place(block_size: BlockSize) -> (HomeBlock, BlockRange) {
+    let start = SUPERBLOCK_OFFSET as u32 % block_size.bytes() as u32;
+    let block = HomeBlock(SUPERBLOCK_OFFSET >> block_size.shift());
+    (block, BlockRange::new(start, start + SUPERBLOCK_SIZE as u32))
+}
+
+/// Reads and checks the superblock, and that the disk is as large as it says.
+pub(super) async fn read(disk: &dyn Disk) -> Result<Superblock> {
+    let size = disk.geometry().size;
+    if size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        return Err(Error::Truncated { needed: SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64, found: size });
+    }
+    let (_, bytes, within) = read_surroundings(disk).await?;
+    let superblock = Superblock::parse(&bytes[within..within + SUPERBLOCK_SIZE])?;
+    let needed = superblock.blocks << superblock.block_size.shift();
+    if size < needed {
+        return Err(Error::Truncated { needed, found: size });
+    }
+    Ok(superblock)
+}
+
+/// Writes it to its home at once, durably.
+pub(super) async fn write(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+    let (at, mut bytes, within) = read_surroundings(disk).await?;
+    bytes[within..within + SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
+    let written = disk.write(at, vec![Rc::new(bytes)], Durability::Durable).await;
+    Ok(written.map_err(EngineError::from)?)
+}
+
+/// The sectors that hold the superblock: their address, content, and where in them it begins.
+async fn read_surroundings(disk: &dyn Disk) -> Result<(u64, Buffer, usize)> {
+    let sector = u64::from(disk.geometry().logical_sector).max(1);
+    let at = SUPERBLOCK_OFFSET / sector * sector;
+    let end = (SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64).next_multiple_of(sector);
+    let bytes = disk.read(at, (end - at) as usize).await.map_err(EngineError::from)?;
+    Ok((at, bytes, (SUPERBLOCK_OFFSET - at) as usize))
+}
+
+/// Sets the time of writing, 40 bits of seconds.
+pub(super) fn stamp(superblock: &mut Superblock, now: Timestamp) {
+    superblock.write_time = now.seconds as u32;
+    superblock.write_time_high = (now.seconds >> 32) as u8;
+}
+
+impl Volume {
+    /// The superblock as it is in memory goes into its block. Credits: 1.
+    pub(crate) fn change_superblock(&self, handle: &mut Handle) {
+        let bytes = self.superblock.borrow().serialize();
+        let (_, range) = place(self.block_size());
+        handle.change(&self.superblock_block, range, |block| {
+            block[range.as_usize()].copy_from_slice(&bytes);
+        });
+    }
+}
