@@ -6,6 +6,7 @@ mod caller;
 mod credits;
 mod error;
 mod file;
+mod groups;
 mod inode;
 mod inode_table;
 mod mapping;
@@ -24,7 +25,8 @@ pub use inode::Inode;
 pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
-pub use volume::{Access, OpenParts, Statfs, Volume, VolumeOptions};
+pub use orphan::OrphanReport;
+pub use volume::{Access, OpenParts, OpenReport, Statfs, Volume, VolumeOptions};
 pub use xattr::{Existence, SetXattr};
 
 pub type Result<T> = std::result::Result<T, Error>;

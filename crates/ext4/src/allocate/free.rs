@@ -27,7 +27,8 @@ impl Volume {
         let end = start.plus(count);
         while at < end {
             let (group, first) = self.superblock.borrow().group_of_block(at);
-            let here = u64::from(self.superblock.borrow().blocks_in_group(group) - first).min(end.get() - at.get());
+            let here =
+                u64::from(self.superblock.borrow().blocks_in_group(group) - first).min(end.get() - at.get());
             self.free_in_group(handle, group, first, here as u32).await?;
             handle.forget(at, here, contents);
             at = at.plus(here);

@@ -123,7 +123,11 @@ impl Volume {
     fn window_size(&self, at: FileBlock) -> u32 {
         let windows = self.withheld.borrow().window_count() as u64;
         let share = self.superblock.borrow().free_blocks / (4 * (windows + 4));
-        at.get().checked_next_power_of_two().unwrap_or(WINDOW_MAX).clamp(WINDOW_MIN, WINDOW_MAX).min(share as u32)
+        at.get()
+            .checked_next_power_of_two()
+            .unwrap_or(WINDOW_MAX)
+            .clamp(WINDOW_MIN, WINDOW_MAX)
+            .min(share as u32)
     }
 
     /// Near the inode: its group's first block.

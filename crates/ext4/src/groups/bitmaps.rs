@@ -166,12 +166,7 @@ impl Volume {
         Ok(())
     }
 
-    fn own_blocks_are_set(
-        &self,
-        group: GroupNumber,
-        bits: &[u8],
-        superblock: &Superblock,
-    ) -> bool {
+    fn own_blocks_are_set(&self, group: GroupNumber, bits: &[u8], superblock: &Superblock) -> bool {
         let start = superblock.group_start(group).get();
         let count = superblock.blocks_in_group(group);
         let mut own = self.zone.within(start..start + u64::from(count));

@@ -40,7 +40,11 @@ impl Groups {
         for index in 0..superblock.descriptor_blocks() {
             let at = superblock.descriptor_block(index);
             if at.get() >= superblock.blocks {
-                return Err(Error::corrupt_block("the group descriptor table", at, "beyond the volume's end"));
+                return Err(Error::corrupt_block(
+                    "the group descriptor table",
+                    at,
+                    "beyond the volume's end",
+                ));
             }
             let block = engine.metadata(at).await?;
             let bytes = block.bytes();
@@ -105,7 +109,8 @@ impl Volume {
         let superblock = self.superblock.borrow();
         let size = u32::from(superblock.descriptor_size());
         let start = group.get() % superblock.descriptors_per_block() * size;
-        let block = &self.groups.descriptor_blocks[(group.get() / superblock.descriptors_per_block()) as usize];
+        let block =
+            &self.groups.descriptor_blocks[(group.get() / superblock.descriptors_per_block()) as usize];
         let range = BlockRange::new(start, start + size);
         handle.change(block, range, |bytes| {
             descriptor.serialize(&mut bytes[range.as_usize()], group, &superblock);

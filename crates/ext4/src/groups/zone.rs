@@ -66,7 +66,8 @@ mod tests {
         assert_eq!(zone.ranges, [0..4, 8..12, 20..21]);
         for start in 0..25u64 {
             for end in start + 1..25 {
-                let inside = (start..end).any(|at| [0..4, 8..12, 20..21].iter().any(|zone| zone.contains(&at)));
+                let inside =
+                    (start..end).any(|at| [0..4, 8..12, 20..21].iter().any(|zone| zone.contains(&at)));
                 assert_eq!(zone.overlaps(start..end), inside, "{start}..{end}");
             }
         }

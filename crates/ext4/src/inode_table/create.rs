@@ -72,7 +72,9 @@ impl Volume {
         let is_used = matches!(&bits, Bits::Stored(block) if bitmap::is_set(&block.bytes(), index));
         if !is_used {
             self.groups.mark_damaged(group);
-            return Err(self.note_damage(Error::corrupt_inode(number, "it is to be freed but is free already")));
+            return Err(
+                self.note_damage(Error::corrupt_inode(number, "it is to be freed but is free already"))
+            );
         }
         let now = self.now();
         let directory = inode.is_directory();
@@ -84,7 +86,8 @@ impl Volume {
             fields.deletion_time = (now.seconds as u32).max(1);
         }
         let block = self.take_inode_bitmap(handle, group, bits);
-        handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| bitmap::clear(bits, index..index + 1));
+        handle
+            .change(&block, bitmap_bytes(&(index..index + 1)), |bits| bitmap::clear(bits, index..index + 1));
         self.inode_bitmap_changed(handle, group, &block, |descriptor| {
             descriptor.free_inodes += 1;
             descriptor.directories = descriptor.directories.saturating_sub(directory.into());
@@ -143,7 +146,8 @@ impl Volume {
     fn is_table_block_unused(&self, group: GroupNumber, index: u32) -> bool {
         let superblock = self.superblock.borrow();
         let used = superblock.inodes_per_group - self.groups.descriptor(group).unused_inodes;
-        self.has_group_checksums() && index / superblock.inodes_per_block() * superblock.inodes_per_block() >= used
+        self.has_group_checksums()
+            && index / superblock.inodes_per_block() * superblock.inodes_per_block() >= used
     }
 
     fn mark_inode(&self, handle: &mut Handle, group: GroupNumber, index: u32, bits: Bits, directory: bool) {
@@ -210,15 +214,19 @@ impl Volume {
         let home = self.superblock.borrow().group_of_inode(parent.number).0.get();
         let is_top = parent.number == ROOT || parent.has_flag(flags::TOP_DIRECTORY);
         let first = match directory {
-            true if is_top => self.least_crowded_group((self.engine.world().random() % u64::from(groups)) as u32),
+            true if is_top => {
+                self.least_crowded_group((self.engine.world().random() % u64::from(groups)) as u32)
+            }
             true => self.first_roomy_group(home),
             false => home,
         };
         // Powers of two first, so that the files of crowded directories do not all crowd the next group.
         let hash = (home + parent.number.get()) % groups;
-        let jumps = (0..u32::BITS).map(move |bit| 1u64 << bit).take_while(move |step| *step < u64::from(groups));
+        let jumps =
+            (0..u32::BITS).map(move |bit| 1u64 << bit).take_while(move |step| *step < u64::from(groups));
         let jumped = jumps.map(move |step| ((u64::from(hash) + step) % u64::from(groups)) as u32);
-        let rest = (0..groups).map(move |step| ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32);
+        let rest =
+            (0..groups).map(move |step| ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32);
         let jumped = jumped.filter(move |_| !directory);
         std::iter::once(first).chain(jumped).chain(rest).map(GroupNumber)
     }
@@ -244,7 +252,8 @@ impl Volume {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
-        let mut order = (0..count).map(|step| ((u64::from(home) + u64::from(step)) % u64::from(count)) as u32);
+        let mut order =
+            (0..count).map(|step| ((u64::from(home) + u64::from(step)) % u64::from(count)) as u32);
         let roomy = order.find(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > free_inodes / 4 && descriptor.free_blocks > free_blocks / 4

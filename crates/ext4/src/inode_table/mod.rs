@@ -91,6 +91,7 @@ impl Volume {
         let superblock = self.superblock.borrow();
         let own = [superblock.journal_inode, superblock.orphan_file_inode, superblock.user_quota_inode];
         let own = own.into_iter().chain([superblock.group_quota_inode, superblock.project_quota_inode]);
-        number != ROOT && (number.get() < superblock.first_inode || own.into_iter().any(|own| own == number.get()))
+        number != ROOT
+            && (number.get() < superblock.first_inode || own.into_iter().any(|own| own == number.get()))
     }
 }

@@ -75,7 +75,10 @@ impl Volume {
         let zone = SystemZone::new(&superblock, &groups, journal);
         // The superblock's counts are only as new as the last unmount; the descriptors know.
         let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {
-            (blocks + u64::from(state.descriptor.free_blocks), inodes + u64::from(state.descriptor.free_inodes))
+            (
+                blocks + u64::from(state.descriptor.free_blocks),
+                inodes + u64::from(state.descriptor.free_inodes),
+            )
         });
         (superblock.free_blocks, superblock.free_inodes) = (totals.0, totals.1 as u32);
         let checksums = superblock.features.has(feature::METADATA_CSUM);
