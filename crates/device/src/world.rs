@@ -12,7 +12,7 @@ pub trait World {
     /// Runs `task` beside all others on the one thread until it ends by itself.
     fn spawn(&self, task: LocalFuture<()>);
     fn random(&self) -> u64;
-    /// A hint that an answer is due within microseconds, so that waiting awake beats sleeping. Virtual
-    /// worlds ignore it.
+    /// A hint that an answer is due within microseconds, so that waiting awake beats sleeping: a flag, the
+    /// last call holds. Virtual worlds ignore it.
     fn expect_soon(&self, _soon: bool) {}
 }

@@ -251,8 +251,8 @@ fn termination_signals_are_awaited() {
 
 #[test]
 fn an_interrupted_wait_goes_on() {
-    // SAFETY: the handler does nothing; the signal is sent to this thread alone.
     extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing; the signal is sent to this thread alone.
     let thread = unsafe {
         libc::signal(libc::SIGUSR1, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t);
         libc::pthread_self()

@@ -105,6 +105,16 @@ impl Cache {
         });
     }
 
+    /// The flush failed: what it covers may be gone, sector by sector, and no later flush brings it back.
+    pub fn fail_flush(&mut self, Mark(mark): Mark, mut lost: impl FnMut() -> bool) {
+        self.volatile.retain(|_, contents| {
+            if lost() {
+                contents.retain(|(order, _)| *order > mark);
+            }
+            !contents.is_empty()
+        });
+    }
+
     /// The range is without worth from now on; reading it gives 0xDD, so that nobody relies on what it held.
     pub fn discard(&mut self, at: u64, length: u64) {
         let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;

@@ -20,8 +20,8 @@ pub enum Times {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fails with this errno after the usual time. Of a write each sector has reached the cache or not; a failed flush
-    /// makes nothing durable.
+    /// Fails with this errno after the usual time. Of a write each sector has reached the cache or not; of what a
+    /// flush covers each sector is lost or still volatile.
     Fail(i32),
     /// Never completes.
     Hang,

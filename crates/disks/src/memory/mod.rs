@@ -298,9 +298,13 @@ impl MemoryDisk {
         self.hang_if_off().await;
         let mark = self.0.cache.borrow().start_flush();
         self.see(logged);
-        self.perform(&logged).await?;
-        self.0.cache.borrow_mut().complete_flush(mark);
-        Ok(())
+        let result = self.perform(&logged).await;
+        let mut cache = self.0.cache.borrow_mut();
+        match result {
+            Ok(()) => cache.complete_flush(mark),
+            Err(_) => cache.fail_flush(mark, || self.0.world.random().is_multiple_of(2)),
+        }
+        result
     }
 
     async fn discard_now(self, logged: Logged) -> Result<(), DeviceError> {
