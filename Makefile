@@ -1,0 +1,57 @@
+# The doors of the repository. `make demo` and `make test` need root (they mount file systems in a mount
+# namespace of their own) and install from Debian what they miss.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+PREFIX ?= /usr/local
+OKEANOS := target/release/okeanos
+
+.PHONY: all build deps deps-bench demo test lint bench bench-peers man install uninstall clean help
+
+all: build
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+deps: ## install the Debian packages that are missing
+	@scripts/install-packages.sh e2fsprogs fuse3 attr acl mount util-linux
+deps-bench: deps
+	@scripts/install-packages.sh xfsprogs btrfs-progs
+
+build: ## the program, optimised: target/release/okeanos
+	$(CARGO) build --release --package cli
+
+demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
+	$(OKEANOS) bench demo
+
+lint: ## format, clippy, dependencies between floors
+	scripts/check-floors.sh
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+test: deps lint ## everything that proves the code right
+	$(CARGO) test --workspace
+
+bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
+	$(OKEANOS) bench compare
+
+bench-peers: deps-bench build ## the same, beside more of the kernel's file systems
+	$(OKEANOS) bench compare --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
+
+man: build ## man pages, in target/man
+	$(OKEANOS) man target/man
+
+install: man ## the program, its man pages, and the helper of mount(8), below PREFIX and /sbin
+	install -D -m 755 $(OKEANOS) $(DESTDIR)$(PREFIX)/bin/okeanos
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/sbin
+	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 target/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos
+	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
+
+uninstall: ## what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.okeanos
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/okeanos.1 $(DESTDIR)$(PREFIX)/share/man/man[18]/okeanos-*
+
+clean: ## what was built
+	$(CARGO) clean
