@@ -17,8 +17,6 @@ mod images;
 mod replay;
 mod revoke_pass;
 mod scan;
-#[cfg(test)]
-mod tests;
 
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
