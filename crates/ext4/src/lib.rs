@@ -4,6 +4,7 @@
 mod allocate;
 mod caller;
 mod credits;
+mod directory;
 mod error;
 mod file;
 mod groups;

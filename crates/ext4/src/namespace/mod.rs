@@ -3,122 +3,114 @@
 //! Every function here takes the inode locks it needs (order: [`crate::Inode`]) and starts its own handle. One
 //! that changes the volume also returns the transaction that holds the change: `Volume::fsync` of the
 //! directory, or a commit of that transaction, makes it durable.
+//!
+//! Within a handle all that can fail for want of space comes first, then the names change without a chance to
+//! fail. So ENOSPC leaves at most a directory with room to spare, and an inode that is an orphan at once.
 
+mod create;
+mod link;
+mod links;
+mod read;
+mod rename;
 mod types;
 
 pub use types::{DirectoryEntry, FileType, RenameMode, Stamped};
 
+use crate::directory::{Directory, Found};
 use crate::error::errno;
-use crate::{Caller, Error, Inode, Volume};
+use crate::{Error, Inode, Result, Volume};
+use engine::{Credits, Handle};
+use format::ext4::directory::NAME_LENGTH_MAX;
+use format::ext4::inode::flags;
 use std::rc::Rc;
+use units::InodeNumber;
 
-const UNSUPPORTED: Error = Error::Refused(errno::EOPNOTSUPP);
+fn refused<T>(code: i32) -> Result<T> {
+    Err(Error::Refused(code))
+}
+
+/// A name that may be given or taken: neither `.` nor `..`.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_LENGTH_MAX {
+        return refused(errno::ENAMETOOLONG);
+    }
+    let impossible = name.is_empty() || name == b"." || name == b"..";
+    if impossible || name.iter().any(|&byte| byte == b'/' || byte == 0) {
+        return refused(errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// What is to be done to a directory's names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Intent {
+    Add,
+    Remove,
+}
 
 impl Volume {
-    /// The inode that `name` in `parent` stands for; `.` and `..` included. ENOENT, ENOTDIR, ENAMETOOLONG.
-    pub async fn lookup(self: &Rc<Self>, _parent: &Rc<Inode>, _name: &[u8]) -> Result<Rc<Inode>, Error> {
-        Err(UNSUPPORTED)
+    /// A directory whose names the caller may change. ENOENT when it was removed, EPERM by its flags.
+    fn changeable<'a>(self: &'a Rc<Self>, inode: &'a Inode, intent: Intent) -> Result<Directory<'a>> {
+        let directory = Directory::of(self, inode)?;
+        if inode.fields.borrow().links == 0 {
+            return refused(errno::ENOENT);
+        }
+        let append = if intent == Intent::Remove { flags::APPEND } else { 0 };
+        if inode.has_flag(flags::IMMUTABLE | append) {
+            return refused(errno::EPERM);
+        }
+        Ok(directory)
     }
 
-    /// Makes a regular file, fifo, socket or device: `mode` is final (umask applied) and carries the type;
-    /// `rdev` is the device number in the kernel's 32-bit encoding (as FUSE sends it), 0 for all others.
-    pub async fn mknod(
-        self: &Rc<Self>,
-        _parent: &Rc<Inode>,
-        _name: &[u8],
-        _caller: &Caller,
-        _mode: u16,
-        _rdev: u32,
-    ) -> Result<Stamped<Rc<Inode>>, Error> {
-        Err(UNSUPPORTED)
+    /// The inode that an entry leads to. The directory's lock is held, so it cannot be freed meanwhile.
+    async fn entry_inode(&self, directory: &Inode, number: InodeNumber) -> Result<Rc<Inode>> {
+        let wrong = |why: &str| {
+            self.note_damage(Error::corrupt_inode(directory.number, format!("it names {number}, {why}")))
+        };
+        if number == directory.number {
+            return Err(wrong("which is itself"));
+        }
+        let inode = self.inode(number).await.map_err(|error| match error {
+            Error::Refused(errno::ESTALE) => wrong("which is free"),
+            error => error,
+        })?;
+        if inode.fields.borrow().links == 0 {
+            return Err(wrong("which has no links"));
+        }
+        Ok(inode)
     }
 
-    /// Makes a directory; `mode` holds the permission bits.
-    pub async fn mkdir(
-        self: &Rc<Self>,
-        _parent: &Rc<Inode>,
-        _name: &[u8],
-        _caller: &Caller,
-        _mode: u16,
-    ) -> Result<Stamped<Rc<Inode>>, Error> {
-        Err(UNSUPPORTED)
+    /// The entry `name` and its inode. ENOENT.
+    async fn existing(
+        &self,
+        directory: &Directory<'_>,
+        of: &Inode,
+        name: &[u8],
+    ) -> Result<(Found, Rc<Inode>)> {
+        let Some(found) = directory.find(name).await? else { return refused(errno::ENOENT) };
+        let inode = self.entry_inode(of, found.inode).await?;
+        Ok((found, inode))
     }
 
-    /// Makes a symbolic link that leads to `target` (1 byte up to a block less one).
-    pub async fn symlink(
-        self: &Rc<Self>,
-        _parent: &Rc<Inode>,
-        _name: &[u8],
-        _caller: &Caller,
-        _target: &[u8],
-    ) -> Result<Stamped<Rc<Inode>>, Error> {
-        Err(UNSUPPORTED)
+    /// An inode lost a link: it becomes an orphan with its last. Credits: [`Volume::credits_unlink`].
+    async fn drop_link(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        {
+            let mut fields = inode.fields.borrow_mut();
+            // A directory's other link is its own `.`.
+            fields.links = if inode_is_directory(fields.mode) { 0 } else { fields.links.saturating_sub(1) };
+        }
+        self.note_change(inode);
+        if inode.fields.borrow().links == 0 {
+            self.orphan_add(handle, inode).await?;
+        }
+        self.store(handle, inode).await
     }
+    /// The inode and its place among the orphans.
+    fn credits_unlink(&self) -> Credits {
+        self.credits_inode() + self.credits_orphan()
+    }
+}
 
-    /// Where a symbolic link leads.
-    pub async fn readlink(self: &Rc<Self>, _inode: &Rc<Inode>) -> Result<Vec<u8>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// One more name for `inode`, which may be one that [`Volume::tmpfile`] made.
-    pub async fn link(
-        self: &Rc<Self>,
-        _inode: &Rc<Inode>,
-        _parent: &Rc<Inode>,
-        _name: &[u8],
-    ) -> Result<Stamped<()>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// Removes a name. An inode without names lives on while it is open or the kernel refers to it.
-    pub async fn unlink(self: &Rc<Self>, _parent: &Rc<Inode>, _name: &[u8]) -> Result<Stamped<()>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// Removes an empty directory.
-    pub async fn rmdir(self: &Rc<Self>, _parent: &Rc<Inode>, _name: &[u8]) -> Result<Stamped<()>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// Gives the file `from` the name `to`, at one stroke.
-    pub async fn rename(
-        self: &Rc<Self>,
-        _from: (&Rc<Inode>, &[u8]),
-        _to: (&Rc<Inode>, &[u8]),
-        _caller: &Caller,
-        _mode: RenameMode,
-    ) -> Result<Stamped<()>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// Makes a regular file without a name (O_TMPFILE). It is an orphan until [`Volume::link`] names it.
-    pub async fn tmpfile(
-        self: &Rc<Self>,
-        _parent: &Rc<Inode>,
-        _caller: &Caller,
-        _mode: u16,
-    ) -> Result<Stamped<Rc<Inode>>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// The entries after `cookie` (0: from the start), at least one unless there are none left, about `count` at
-    /// most. An entry that is there all the while is seen exactly once, whatever others do to the directory.
-    pub async fn readdir(
-        self: &Rc<Self>,
-        _directory: &Rc<Inode>,
-        _cookie: u64,
-        _count: usize,
-    ) -> Result<Vec<DirectoryEntry>, Error> {
-        Err(UNSUPPORTED)
-    }
-
-    /// As [`Volume::readdir`], with the inodes (`None` for `.` and `..`, which FUSE must not count as lookups).
-    pub async fn readdirplus(
-        self: &Rc<Self>,
-        _directory: &Rc<Inode>,
-        _cookie: u64,
-        _count: usize,
-    ) -> Result<Vec<(DirectoryEntry, Option<Rc<Inode>>)>, Error> {
-        Err(UNSUPPORTED)
-    }
+fn inode_is_directory(mode: u16) -> bool {
+    mode & 0xf000 == 0x4000
 }

@@ -36,6 +36,9 @@ pub struct Volume {
     pub(crate) withheld: RefCell<Withheld>,
     pub(crate) inodes: RefCell<InodeCache>,
     pub(crate) orphans: RefCell<Orphans>,
+    /// Held for writing by every rename from one directory to another, before any inode's lock: so the tree of
+    /// directories stands still while it looks who is above whom.
+    pub(crate) renames: Rc<runtime::sync::RwLock>,
     opened: RefCell<OpenReport>,
     closed: Cell<bool>,
 }

@@ -100,6 +100,7 @@ impl Volume {
             withheld: RefCell::default(),
             inodes: RefCell::new(InodeCache::default()),
             orphans: RefCell::default(),
+            renames: Rc::default(),
             opened: RefCell::default(),
             closed: Cell::new(false),
         }))

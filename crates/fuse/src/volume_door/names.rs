@@ -60,7 +60,7 @@ impl VolumeDoor {
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
         let (inode, parent) = (self.inode(node).await?, self.inode(header.nodeid).await?);
-        let made = self.volume.link(&inode, &parent, name).await?;
+        let made = self.volume.link(&inode, &parent, name, &caller(header, 0)).await?;
         self.settle(made.transaction).await?;
         Ok(Answer::of(&self.entry(&inode)))
     }

@@ -1,0 +1,212 @@
+//! Room for a new name: in a block that has some, or made by growing the directory.
+//!
+//! Growth goes step by step, and each step leaves a directory that is whole: one block is allocated, then
+//! filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
+
+use super::path::{Level, Path};
+use super::{Directory, Kind, LEVELS_MAX};
+use crate::error::errno;
+use crate::{Caller, Error, Result};
+use engine::{Block, Credits, Handle};
+use format::ext4::directory::{Entry, Room};
+use format::ext4::hash::NameHasher;
+use format::ext4::htree;
+use format::ext4::inode::flags;
+use units::{FileBlock, InodeNumber};
+
+/// Where a name will go. Valid until the directory is changed otherwise.
+pub(crate) struct Spot {
+    block: Block,
+    room: Room,
+}
+
+/// The most steps of growth that one name needs: an index or a further level or a node, then a leaf.
+const STEPS_MAX: u32 = 2;
+
+impl Directory<'_> {
+    /// Finds or makes room for a name that is not there yet. Credits: [`Directory::insert_credits`].
+    pub async fn make_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Spot> {
+        for _ in 0..=STEPS_MAX {
+            let room = match self.is_indexed() {
+                true => self.indexed_room(handle, caller, name).await?,
+                false => self.linear_room(handle, caller, name).await?,
+            };
+            if let Some(spot) = room {
+                return Ok(spot);
+            }
+        }
+        Err(self.corrupt("splitting its blocks makes no room"))
+    }
+
+    /// [`Directory::make_room`] and [`Directory::put`]: root + node + leaf + per step a new block, its mapping and
+    /// the inode.
+    pub fn insert_credits(&self) -> Credits {
+        Credits(1 + 1 + 1) + self.append_credits() * STEPS_MAX
+    }
+
+    /// Writes the name where room was made. The caller stores the directory's inode.
+    pub fn put(
+        &self,
+        handle: &mut Handle,
+        spot: Spot,
+        inode: InodeNumber,
+        file_type: u8,
+        name: &[u8],
+    ) -> Result<()> {
+        let range = self.format.put_range(spot.room, name.len());
+        self.change(handle, &spot.block, Kind::Leaf, range, |bytes| {
+            self.format.put(bytes, spot.room, inode, file_type, name)
+        })
+    }
+
+    fn room_in(&self, block: Block, name: &[u8]) -> Result<Option<Spot>> {
+        let room = self.format.room(&block.bytes(), name.len());
+        Ok(room.map_err(|error| self.damaged(&block, error))?.map(|room| Spot { block, room }))
+    }
+
+    /// `None` after a step that may have made room.
+    async fn linear_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Option<Spot>> {
+        let blocks = self.blocks()?;
+        for at in 0..blocks {
+            let block = self.block(FileBlock(at), Kind::Leaf).await?;
+            if let Some(spot) = self.room_in(block, name)? {
+                return Ok(Some(spot));
+            }
+        }
+        if let (1, Some(hasher)) = (blocks, self.default_hasher()) {
+            self.make_index(handle, caller, hasher).await?;
+            return Ok(None);
+        }
+        // A volume without dir_index may hold directories that were indexed once; now the index grows stale.
+        self.inode.fields.borrow_mut().flags &= !flags::INDEX;
+        let (_, block) = self.append(handle, caller).await?;
+        self.change(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
+        self.room_in(block, name)
+    }
+
+    /// The names of a directory's one block go to a new leaf, and the block becomes the root of an index.
+    async fn make_index(&self, handle: &mut Handle, caller: &Caller, hasher: NameHasher) -> Result<()> {
+        let first = self.block(FileBlock(0), Kind::Leaf).await?;
+        let old = first.bytes();
+        let entries = self.names_of(&first, &old)?;
+        let [dot, dotdot] = self.format.dots(&old).map_err(|error| self.damaged(&first, error))?;
+        let Some(parent) = dotdot.inode.filter(|_| dot.record_length == 12) else {
+            return Err(self.corrupt("the entries . and .. are not where they belong"));
+        };
+        let (leaf_at, leaf) = self.append(handle, caller).await?;
+        self.change(handle, &leaf, Kind::Leaf, self.whole(), |bytes| {
+            self.format.fill(bytes, entries.iter().skip(2).map(stored))
+        })?;
+        let (file_type, version) = (dotdot.file_type, hasher.version);
+        self.change(handle, &first, Kind::Root, self.whole(), |bytes| {
+            htree::make_root(&self.format, bytes, parent, file_type, version, leaf_at);
+        })?;
+        self.inode.fields.borrow_mut().flags |= flags::INDEX;
+        self.volume.store(handle, self.inode).await
+    }
+
+    /// `None` after a step that made room here or higher up.
+    async fn indexed_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Option<Spot>> {
+        let path = self.probe(name).await?;
+        let (_, leaf) = self.leaf(&path).await?;
+        if let Some(spot) = self.room_in(leaf.clone(), name)? {
+            return Ok(Some(spot));
+        }
+        let lowest = path.levels.last().expect("a path has a root");
+        if !lowest.table.is_full() {
+            self.split_leaf(handle, caller, path, &leaf).await?;
+        } else if path.levels.len() <= usize::from(LEVELS_MAX) {
+            self.grow_root(handle, caller, path).await?;
+        } else if !path.levels[path.levels.len() - 2].table.is_full() {
+            self.split_node(handle, caller, path).await?;
+        } else {
+            return Err(Error::Refused(errno::ENOSPC));
+        }
+        Ok(None)
+    }
+
+    /// All places of the root go to a new node below it.
+    async fn grow_root(&self, handle: &mut Handle, caller: &Caller, mut path: Path) -> Result<()> {
+        let (node_at, node) = self.append(handle, caller).await?;
+        let Level { block: root, table, .. } = &mut path.levels[0];
+        let old = root.bytes();
+        self.change(handle, &node, Kind::Node, self.whole(), |bytes| {
+            table.copy_to_node(&old, 0, &self.format, bytes);
+        })?;
+        self.change(handle, root, Kind::Root, self.whole(), |bytes| table.grow_root(bytes, node_at))
+    }
+
+    /// The upper half of a node's places goes to a new node beside it.
+    async fn split_node(&self, handle: &mut Handle, caller: &Caller, mut path: Path) -> Result<()> {
+        let (new_at, new) = self.append(handle, caller).await?;
+        let Level { block: node, mut table, .. } = path.levels.pop().expect("a node");
+        let old = node.bytes();
+        let half = table.count() / 2;
+        let lowest = table.hash(&old, half);
+        self.change(handle, &new, Kind::Node, self.whole(), |bytes| {
+            table.copy_to_node(&old, half, &self.format, bytes);
+        })?;
+        self.change(handle, &node, Kind::Node, table.range(), |bytes| table.shorten(bytes, half))?;
+        self.tie_in(handle, path, lowest, new_at)
+    }
+
+    /// The names with the higher hashes go to a new leaf.
+    async fn split_leaf(&self, handle: &mut Handle, caller: &Caller, path: Path, leaf: &Block) -> Result<()> {
+        let old = leaf.bytes();
+        let mut entries: Vec<(u32, Entry<'_>)> = self
+            .names_of(leaf, &old)?
+            .into_iter()
+            .map(|entry| (path.hasher.hash(entry.name).major, entry))
+            .collect();
+        entries.sort_by_key(|(hash, _)| *hash);
+        let split = half_by_size(&entries, old.len());
+        let (Some(upper), Some(lower)) = (entries.get(split), split.checked_sub(1).map(|last| entries[last]))
+        else {
+            // With two names of at most 264 bytes in a block of 1024 there is room for a third.
+            return Err(self.corrupt("a leaf with fewer than two names has no room"));
+        };
+        // Bit 0 tells that the hash is in both leaves.
+        let lowest = upper.0 | u32::from(upper.0 == lower.0);
+        let (new_at, new) = self.append(handle, caller).await?;
+        for (block, part) in [(&new, &entries[split..]), (leaf, &entries[..split])] {
+            self.change(handle, block, Kind::Leaf, self.whole(), |bytes| {
+                self.format.fill(bytes, part.iter().map(|(_, entry)| stored(entry)))
+            })?;
+        }
+        self.tie_in(handle, path, lowest, new_at)
+    }
+
+    /// Enters a new child in the lowest table of the path, behind the place that the path goes through.
+    fn tie_in(&self, handle: &mut Handle, mut path: Path, lowest: u32, child: FileBlock) -> Result<()> {
+        let Level { block, kind, mut table, index } = path.levels.pop().expect("a path has a root");
+        self.change(handle, &block, kind, table.range(), |bytes| table.insert(bytes, index, lowest, child))
+    }
+
+    /// The entries in use, `.` and `..` included where the block has them.
+    fn names_of<'b>(&self, block: &Block, bytes: &'b [u8]) -> Result<Vec<Entry<'b>>> {
+        let mut names = Vec::new();
+        for entry in self.format.entries(bytes) {
+            let entry = entry.map_err(|error| self.damaged(block, error))?;
+            if entry.inode.is_some() {
+                names.push(entry);
+            }
+        }
+        Ok(names)
+    }
+}
+
+fn stored<'a>(entry: &Entry<'a>) -> (InodeNumber, u8, &'a [u8]) {
+    (entry.inode.expect("an entry in use"), entry.file_type, entry.name)
+}
+
+/// The first entry of the upper half, so that neither half fills much more than half a block.
+fn half_by_size(entries: &[(u32, Entry<'_>)], block_size: usize) -> usize {
+    let mut size = 0;
+    for (index, (_, entry)) in entries.iter().enumerate().rev() {
+        if size + entry.used() / 2 > block_size / 2 {
+            return index + 1;
+        }
+        size += entry.used();
+    }
+    entries.len() / 2
+}

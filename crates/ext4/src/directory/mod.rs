@@ -1,0 +1,289 @@
+//! One directory's names: looked up, put in, taken out, listed. Linear, or indexed by hash (htree).
+//!
+//! Whoever calls holds the directory's lock: for writing where a handle is asked for, else for reading. Nothing
+//! read from the disk is trusted: checksums are verified, every walk is bounded by the directory's size, and a
+//! contradiction ends in [`Error::Corrupt`].
+
+mod insert;
+mod path;
+mod read;
+
+use crate::error::errno;
+use crate::mapping::MappingState;
+use crate::{Caller, Error, Inode, Result, Volume};
+use engine::{Block, Credits, Handle};
+use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type};
+use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
+use format::ext4::htree::{LEVELS_MAX, Table};
+use format::ext4::inode::flags;
+use format::ext4::{Superblock, feature};
+use std::rc::Rc;
+use units::{BlockRange, FileBlock, InodeNumber};
+
+/// Directories end below 2 GiB (without large_dir).
+const SIZE_MAX: u64 = 1 << 31;
+
+/// A directory, for the length of one operation.
+pub(crate) struct Directory<'a> {
+    volume: &'a Rc<Volume>,
+    inode: &'a Inode,
+    format: DirectoryFormat,
+    superblock: Superblock,
+}
+
+/// A name that is there.
+pub(crate) struct Found {
+    pub inode: InodeNumber,
+    block: Block,
+}
+
+/// What a block of a directory is for, which decides where its checksum is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Leaf,
+    Root,
+    Node,
+}
+
+impl<'a> Directory<'a> {
+    /// ENOTDIR.
+    pub fn of(volume: &'a Rc<Volume>, inode: &'a Inode) -> Result<Directory<'a>> {
+        if !inode.is_directory() {
+            return Err(Error::Refused(errno::ENOTDIR));
+        }
+        let superblock = volume.superblock();
+        if superblock.block_size.bytes() > 1 << 15 {
+            // Record lengths of 64 KiB are written in a special way.
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        let generation = inode.fields.borrow().generation;
+        let format = DirectoryFormat {
+            file_types: superblock.features.has(feature::FILETYPE),
+            seed: volume.inode_checksum_seed(inode.number, generation),
+            inodes: superblock.inodes,
+        };
+        Ok(Directory { volume, inode, format, superblock })
+    }
+
+    /// Where `name` (not `.` or `..`) leads.
+    pub async fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+        if self.is_indexed() {
+            return self.find_indexed(name).await;
+        }
+        for at in 0..self.blocks()? {
+            let block = self.block(FileBlock(at), Kind::Leaf).await?;
+            if let Some(found) = self.find_in(&block, name)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn find_indexed(&self, name: &[u8]) -> Result<Option<Found>> {
+        let mut path = self.probe(name).await?;
+        loop {
+            let (_, leaf) = self.leaf(&path).await?;
+            if let Some(found) = self.find_in(&leaf, name)? {
+                return Ok(Some(found));
+            }
+            // Names of one hash may go on in the next leaf.
+            match self.advance(&mut path).await? {
+                Some(lowest) if lowest & !1 == path.hash => {}
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn find_in(&self, block: &Block, name: &[u8]) -> Result<Option<Found>> {
+        let bytes = block.bytes();
+        let found = self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))?;
+        Ok(found.and_then(|(entry, _)| Some(Found { inode: entry.inode?, block: block.clone() })))
+    }
+
+    /// Where `..` leads.
+    pub async fn parent(&self) -> Result<InodeNumber> {
+        let first = self.first_block().await?;
+        let bytes = first.bytes();
+        let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(&first, error))?;
+        dotdot.inode.ok_or_else(|| self.corrupt("it has no parent"))
+    }
+
+    /// The block with `.` and `..`, for [`Directory::set_parent`].
+    pub async fn first_block(&self) -> Result<Block> {
+        self.block(FileBlock(0), if self.is_indexed() { Kind::Root } else { Kind::Leaf }).await
+    }
+
+    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block.
+    pub fn set_parent(&self, handle: &mut Handle, first: &Block, parent: InodeNumber) -> Result<()> {
+        let bytes = first.bytes();
+        let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(first, error))?;
+        let at = dotdot.at;
+        let kind = if self.is_indexed() { Kind::Root } else { Kind::Leaf };
+        drop(bytes);
+        self.change(handle, first, kind, entry_header(at), |bytes| {
+            directory::retarget(&self.format, bytes, at, parent, entry_type::DIRECTORY)
+        })
+    }
+
+    /// Takes the name out. Credits: 1, its block. The caller stores the directory's inode.
+    pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
+        let (at, length, previous) = self.locate(found, name)?;
+        self.change(handle, &found.block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
+            directory::erase(bytes, at, length, previous)
+        })
+    }
+
+    /// Makes the name stand for another inode. Credits: 1, its block. The caller stores the directory's inode.
+    pub fn replace(
+        &self,
+        handle: &mut Handle,
+        found: &Found,
+        name: &[u8],
+        inode: InodeNumber,
+        file_type: u8,
+    ) -> Result<()> {
+        let (at, ..) = self.locate(found, name)?;
+        self.change(handle, &found.block, Kind::Leaf, entry_header(at), |bytes| {
+            directory::retarget(&self.format, bytes, at, inode, file_type)
+        })
+    }
+
+    /// Offset and length of the entry, and the offset of the one before it. Others may have come into its block
+    /// since it was found; it is still there.
+    fn locate(&self, found: &Found, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
+        let bytes = found.block.bytes();
+        match self.format.find(&bytes, name).map_err(|error| self.damaged(&found.block, error))? {
+            Some((entry, previous)) => Ok((entry.at, entry.record_length, previous)),
+            None => Err(self.corrupt("a name has vanished from its block")),
+        }
+    }
+
+    /// Makes the first block of a directory that is being made. Credits: [`Directory::append_credits`].
+    pub async fn initialize(&self, handle: &mut Handle, caller: &Caller, parent: InodeNumber) -> Result<()> {
+        assert_eq!(self.inode.fields.borrow().size, 0);
+        let (_, block) = self.append(handle, caller).await?;
+        let dots = [(self.inode.number, &b"."[..]), (parent, b"..")];
+        self.change(handle, &block, Kind::Leaf, self.whole(), |bytes| {
+            self.format
+                .fill(bytes, dots.into_iter().map(|(inode, name)| (inode, entry_type::DIRECTORY, name)))
+        })
+    }
+
+    /// The next block of the directory, all zeros; size and mapping are stored.
+    async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
+        let size = self.inode.fields.borrow().size;
+        let next = size + self.superblock.block_size.bytes() as u64;
+        if next >= SIZE_MAX {
+            return Err(Error::Refused(errno::ENOSPC));
+        }
+        let at = FileBlock((size >> self.superblock.block_size.shift()) as u32);
+        let how = crate::Allocate::Directory;
+        let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how).await?;
+        let home = allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
+        let block = handle.create(home);
+        self.inode.fields.borrow_mut().size = next;
+        self.volume.store(handle, self.inode).await?;
+        self.inode.last_data_change.set(handle.transaction());
+        Ok((at, block))
+    }
+
+    /// [`Directory::append`]: the block, its mapping with the inode.
+    pub fn append_credits(&self) -> Credits {
+        Credits(1) + self.volume.credits_map(self.inode)
+    }
+
+    /// Whether names are found by hash.
+    fn is_indexed(&self) -> bool {
+        self.superblock.features.has(feature::DIR_INDEX) && self.inode.has_flag(flags::INDEX)
+    }
+
+    /// What names are ordered by in an index that is yet to be made.
+    fn default_hasher(&self) -> Option<NameHasher> {
+        let version = HashVersion::new(self.superblock.default_hash_version)?;
+        self.superblock.features.has(feature::DIR_INDEX).then(|| self.hasher(version))
+    }
+    fn hasher(&self, version: HashVersion) -> NameHasher {
+        let bytes = HashBytes::new(self.superblock.flags);
+        NameHasher { version, bytes, seed: self.superblock.hash_seed }
+    }
+
+    /// Blocks of the directory, at least 1.
+    fn blocks(&self) -> Result<u32> {
+        let size = self.inode.fields.borrow().size;
+        let block_size = self.superblock.block_size.bytes() as u64;
+        let blocks = size / block_size;
+        if blocks == 0
+            || !size.is_multiple_of(block_size)
+            || size >= SIZE_MAX
+            || blocks > self.superblock.blocks
+        {
+            return Err(self.corrupt(format!("a directory cannot have {size} bytes")));
+        }
+        Ok(blocks as u32)
+    }
+
+    async fn block(&self, at: FileBlock, kind: Kind) -> Result<Block> {
+        if at.get() >= self.blocks()? {
+            return Err(self.corrupt(format!("its index leads to {at}, behind its end")));
+        }
+        let MappingState::Written(home) = self.volume.map(self.inode, at, 1).await?.state else {
+            return Err(self.corrupt(format!("{at} is a hole")));
+        };
+        let block = self.volume.engine().metadata(home).await?;
+        if !block.is_verified() {
+            let bytes = block.bytes();
+            let right = match kind {
+                Kind::Leaf => self.format.checksum_is_right(&bytes),
+                Kind::Root | Kind::Node => self.table(&block, kind)?.checksum_is_right(&bytes),
+            };
+            if !right {
+                return Err(self.corrupt(format!("{at} ({home}) has a wrong checksum")));
+            }
+            block.set_verified();
+        }
+        Ok(block)
+    }
+
+    fn table(&self, block: &Block, kind: Kind) -> Result<Table> {
+        let bytes = block.bytes();
+        let table = match kind {
+            Kind::Root => Table::of_root(&self.format, &bytes).map(|(table, _)| table),
+            _ => Table::of_node(&self.format, &bytes),
+        };
+        table.map_err(|error| self.damaged(block, error))
+    }
+
+    /// Changes bytes of a block, and its checksum.
+    fn change(
+        &self,
+        handle: &mut Handle,
+        block: &Block,
+        kind: Kind,
+        range: BlockRange,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        handle.change(block, range, change);
+        if kind != Kind::Leaf {
+            let table = self.table(block, kind)?;
+            handle.change(block, table.range(), |bytes| table.set_checksum(bytes));
+        } else if let Some(range) = self.format.checksum_range(self.superblock.block_size.bytes()) {
+            handle.change(block, range, |bytes| self.format.set_checksum(bytes));
+        }
+        Ok(())
+    }
+
+    fn whole(&self) -> BlockRange {
+        self.superblock.block_size.whole()
+    }
+    fn damaged(&self, block: &Block, error: DirectoryError) -> Error {
+        self.corrupt(format!("directory {}: {error}", block.number()))
+    }
+    fn corrupt(&self, why: impl Into<String>) -> Error {
+        self.volume.note_damage(Error::corrupt_inode(self.inode.number, why))
+    }
+}
+
+/// Inode, lengths and type of an entry.
+fn entry_header(at: usize) -> BlockRange {
+    BlockRange::new(at as u32, (at + directory::HEADER_LENGTH) as u32)
+}

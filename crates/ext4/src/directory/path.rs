@@ -1,0 +1,84 @@
+//! The way through an index from its root to a leaf.
+
+use super::{Directory, Kind};
+use crate::Result;
+use engine::Block;
+use format::ext4::hash::NameHasher;
+use format::ext4::htree::Table;
+use units::FileBlock;
+
+/// An index block, and the place in its table that the way goes through.
+pub(super) struct Level {
+    pub block: Block,
+    pub kind: Kind,
+    pub table: Table,
+    pub index: usize,
+}
+
+impl Level {
+    fn child(&self) -> FileBlock {
+        self.table.block(&self.block.bytes(), self.index)
+    }
+}
+
+/// The way to a leaf; never empty.
+pub(super) struct Path {
+    pub hasher: NameHasher,
+    /// The major hash that was looked for.
+    pub hash: u32,
+    /// Root first.
+    pub levels: Vec<Level>,
+}
+
+impl Directory<'_> {
+    /// The way to the first leaf that may hold the name.
+    pub(super) async fn probe(&self, name: &[u8]) -> Result<Path> {
+        self.probe_by(|hasher| hasher.hash(name).major).await
+    }
+
+    /// The way to the first leaf that may hold names of a hash.
+    pub(super) async fn probe_by(&self, hash: impl FnOnce(&NameHasher) -> u32) -> Result<Path> {
+        let root = self.block(FileBlock(0), Kind::Root).await?;
+        let parsed = Table::of_root(&self.format, &root.bytes());
+        let (table, information) = parsed.map_err(|error| self.damaged(&root, error))?;
+        let hasher = self.hasher(information.hash_version);
+        let hash = hash(&hasher);
+        let index = table.find(&root.bytes(), hash);
+        let root = Level { block: root, kind: Kind::Root, table, index };
+        let mut levels = Vec::with_capacity(1 + usize::from(information.levels));
+        levels.push(root);
+        for level in 0..usize::from(information.levels) {
+            let next = self.node(levels[level].child(), |table, bytes| table.find(bytes, hash)).await?;
+            levels.push(next);
+        }
+        Ok(Path { hasher, hash, levels })
+    }
+
+    async fn node(&self, at: FileBlock, index: impl FnOnce(&Table, &[u8]) -> usize) -> Result<Level> {
+        let block = self.block(at, Kind::Node).await?;
+        let table = self.table(&block, Kind::Node)?;
+        let index = index(&table, &block.bytes());
+        Ok(Level { block, kind: Kind::Node, table, index })
+    }
+
+    pub(super) async fn leaf(&self, path: &Path) -> Result<(FileBlock, Block)> {
+        let at = path.levels.last().expect("a path has a root").child();
+        if at == FileBlock(0) {
+            return Err(self.corrupt("its index leads from the root to the root"));
+        }
+        Ok((at, self.block(at, Kind::Leaf).await?))
+    }
+
+    /// Goes on to the next leaf; the answer is its lowest hash (bit 0: names of that hash are also in the leaf
+    /// before), `None` behind the last one. Each place of each table is passed once.
+    pub(super) async fn advance(&self, path: &mut Path) -> Result<Option<u32>> {
+        let more = |level: &Level| level.index + 1 < level.table.count();
+        let Some(turn) = path.levels.iter().rposition(more) else { return Ok(None) };
+        path.levels[turn].index += 1;
+        let lowest = path.levels[turn].table.hash(&path.levels[turn].block.bytes(), path.levels[turn].index);
+        for below in turn + 1..path.levels.len() {
+            path.levels[below] = self.node(path.levels[below - 1].child(), |_, _| 0).await?;
+        }
+        Ok(Some(lowest))
+    }
+}

@@ -1,0 +1,187 @@
+//! Listing a directory in chunks, while others change it.
+//!
+//! A cookie tells where a chunk ended. In a linear directory it is a byte offset: names stay where they are.
+//! In an indexed directory, and in one of a single block that may become one, names move when leaves are split,
+//! so the order is that of their hashes, and the cookie is the hash of the last name: 31 bits major, 32 bits
+//! minor. (The legacy hash has no minor part; a checksum of the name stands in for it.)
+
+use super::{Directory, Kind};
+use crate::{DirectoryEntry, FileType, Result};
+use format::ext4::checksum::crc32c;
+use format::ext4::directory::{Entry, entry_type};
+use format::ext4::hash::{END_OF_DIRECTORY, HashVersion, NameHasher};
+use units::{FileBlock, InodeNumber};
+
+/// Cookies of a listing by hash: 0 the start, 1 behind `.`, 2 behind `..`, then `position + 3` behind a name.
+const AFTER_DOT: u64 = 1;
+const AFTER_DOTDOT: u64 = 2;
+
+/// Names with one and the same position, so many that a listing must not stop between them. (Two of 2^63 are the same only
+/// in damaged directories, or by an enemy's work; then names may be left out rather than be repeated for ever.)
+const TWINS_MAX: usize = 8;
+
+impl Directory<'_> {
+    /// The entries behind `cookie` (0: all), `count` or a few more; none only at the end.
+    pub async fn read(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {
+        let single = self.blocks()? == 1;
+        match self.default_hasher() {
+            _ if self.is_indexed() => self.read_by_hash(cookie, count, None).await,
+            Some(hasher) if single => self.read_by_hash(cookie, count, Some(hasher)).await,
+            _ => self.read_linear(cookie, count).await,
+        }
+    }
+
+    /// Whether there are no names but `.` and `..`.
+    pub async fn is_empty(&self) -> Result<bool> {
+        let mut cookie = 0;
+        loop {
+            let entries = self.read(cookie, 16).await?;
+            let Some(last) = entries.last() else { return Ok(true) };
+            if entries.iter().any(|entry| !is_dots(&entry.name)) {
+                return Ok(false);
+            }
+            cookie = last.cookie;
+        }
+    }
+
+    async fn read_linear(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {
+        let shift = self.superblock.block_size.shift();
+        let mut listed = Vec::new();
+        for at in u32::try_from(cookie >> shift).unwrap_or(u32::MAX)..self.blocks()? {
+            let block = self.block(FileBlock(at), Kind::Leaf).await?;
+            let start = u64::from(at) << shift;
+            for entry in self.format.entries(&block.bytes()) {
+                let entry = entry.map_err(|error| self.damaged(&block, error))?;
+                let Some(inode) = entry.inode else { continue };
+                // A cookie may point into an entry that has taken over the room of others.
+                if start + entry.at as u64 >= cookie {
+                    listed.push(self.entry(&entry, inode, start + entry.end() as u64));
+                }
+            }
+            if listed.len() >= count {
+                break;
+            }
+        }
+        listed.truncate(count.max(1));
+        Ok(listed)
+    }
+
+    async fn read_by_hash(
+        &self,
+        cookie: u64,
+        count: usize,
+        single: Option<NameHasher>,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let mut listed = Vec::new();
+        let dot = |name: &[u8], inode, cookie| DirectoryEntry {
+            inode,
+            file_type: FileType::Directory,
+            name: name.to_vec(),
+            cookie,
+        };
+        if cookie < AFTER_DOT {
+            listed.push(dot(b".", self.inode.number, AFTER_DOT));
+        }
+        if cookie < AFTER_DOTDOT {
+            listed.push(dot(b"..", self.parent().await?, AFTER_DOTDOT));
+        }
+        let from = cookie.saturating_sub(AFTER_DOTDOT);
+        if from >> 31 >= u64::from(END_OF_DIRECTORY) {
+            return Ok(listed);
+        }
+        if let Some(hasher) = single {
+            let mut found = Vec::new();
+            self.collect(FileBlock(0), &hasher, from, &mut found).await?;
+            deliver(&mut found, &mut listed);
+        } else {
+            self.read_index(from, count, &mut listed).await?;
+        }
+        listed.truncate(count.max(1));
+        Ok(listed)
+    }
+
+    async fn read_index(&self, from: u64, count: usize, listed: &mut Vec<DirectoryEntry>) -> Result<()> {
+        let mut path = self.probe_by(|_| (from >> 32 << 1) as u32).await?;
+        let mut found = Vec::new();
+        loop {
+            let (leaf, _) = self.leaf(&path).await?;
+            self.collect(leaf, &path.hasher, from, &mut found).await?;
+            let next = self.advance(&mut path).await?;
+            if next.is_some_and(|lowest| lowest & 1 != 0) {
+                // Names of the last hash go on in the next leaf, and their order is not known before.
+                // What exceeds the chunk is read again for the next one.
+                found.sort_by_key(|(position, _)| *position);
+                found.truncate(count + TWINS_MAX);
+                continue;
+            }
+            deliver(&mut found, listed);
+            if next.is_none() || listed.len() >= count {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds the names of a leaf whose positions are `from` or later.
+    async fn collect(
+        &self,
+        at: FileBlock,
+        hasher: &NameHasher,
+        from: u64,
+        found: &mut Vec<(u64, DirectoryEntry)>,
+    ) -> Result<()> {
+        let block = self.block(at, Kind::Leaf).await?;
+        for entry in self.format.entries(&block.bytes()) {
+            let entry = entry.map_err(|error| self.damaged(&block, error))?;
+            let Some(inode) = entry.inode.filter(|_| !is_dots(entry.name)) else { continue };
+            let position = position(hasher, entry.name);
+            if position >= from {
+                found.push((position, self.entry(&entry, inode, position + AFTER_DOTDOT + 1)));
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, entry: &Entry<'_>, inode: InodeNumber, cookie: u64) -> DirectoryEntry {
+        let known = self.format.file_types;
+        let file_type = if known { file_type(entry.file_type) } else { FileType::Unknown };
+        DirectoryEntry { inode, file_type, name: entry.name.to_vec(), cookie }
+    }
+}
+
+/// Moves what was found to the list, in order. Of several names in one position all but the last carry a cookie
+/// that comes back to the first.
+fn deliver(found: &mut Vec<(u64, DirectoryEntry)>, listed: &mut Vec<DirectoryEntry>) {
+    found.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
+    let mut twins = 0;
+    for index in 1..found.len() {
+        twins = if found[index - 1].0 == found[index].0 { twins + 1 } else { 0 };
+        if (1..TWINS_MAX).contains(&twins) {
+            found[index - 1].1.cookie -= 1;
+        }
+    }
+    listed.extend(found.drain(..).map(|(_, entry)| entry));
+}
+
+/// Where a name stands in the order of hashes; below 2^63 - 3.
+fn position(hasher: &NameHasher, name: &[u8]) -> u64 {
+    let hash = hasher.hash(name);
+    let minor = if hasher.version == HashVersion::Legacy { crc32c(0, name) } else { hash.minor };
+    u64::from(hash.major >> 1) << 32 | u64::from(minor)
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+fn file_type(stored: u8) -> FileType {
+    match stored {
+        entry_type::REGULAR => FileType::Regular,
+        entry_type::DIRECTORY => FileType::Directory,
+        entry_type::CHARACTER_DEVICE => FileType::CharacterDevice,
+        entry_type::BLOCK_DEVICE => FileType::BlockDevice,
+        entry_type::FIFO => FileType::Fifo,
+        entry_type::SOCKET => FileType::Socket,
+        entry_type::SYMLINK => FileType::Symlink,
+        _ => FileType::Unknown,
+    }
+}

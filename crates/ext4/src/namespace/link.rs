@@ -1,0 +1,159 @@
+//! Further names, and fewer.
+
+use super::links::{LINKS_MAX, remove_subdirectory};
+use super::{Intent, Stamped, check_name, refused};
+use crate::directory::{Directory, Found};
+use crate::error::errno;
+use crate::{Caller, Error, Inode, Result, Volume};
+use engine::{Credits, Handle};
+use format::ext4::directory::entry_type;
+use format::ext4::inode::flags;
+use std::rc::Rc;
+
+impl Volume {
+    /// One more name for `inode`, which may be one that [`Volume::tmpfile`] made.
+    pub async fn link(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        parent: &Rc<Inode>,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<Stamped<()>> {
+        check_name(name)?;
+        if inode.is_directory() {
+            return refused(errno::EPERM);
+        }
+        let _parent_lock = parent.lock.write().await;
+        let _lock = inode.lock.write().await;
+        let directory = self.changeable(parent, Intent::Add)?;
+        if inode.has_flag(flags::IMMUTABLE | flags::APPEND) {
+            return refused(errno::EPERM);
+        }
+        if directory.find(name).await?.is_some() {
+            return refused(errno::EEXIST);
+        }
+        match inode.fields.borrow().links {
+            // Whoever may give a nameless file a name has it open; all else is gone.
+            0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => return refused(errno::ENOENT),
+            LINKS_MAX.. => return refused(errno::EMLINK),
+            _ => {}
+        }
+        for attempt in 0.. {
+            // Directory + both inodes + the orphans.
+            let credits = directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
+            let mut handle = self.engine().start(credits).await?;
+            let linked = self.link_within(&mut handle, &directory, parent, inode, name, caller).await;
+            let transaction = handle.stop();
+            match linked {
+                Ok(()) => return Ok(Stamped { value: (), transaction }),
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("attempts have an end")
+    }
+
+    async fn link_within(
+        &self,
+        handle: &mut Handle,
+        directory: &Directory<'_>,
+        parent: &Inode,
+        inode: &Inode,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<()> {
+        let spot = directory.make_room(handle, caller, name).await?;
+        if inode.fields.borrow().links == 0 {
+            self.orphan_remove(handle, inode).await?;
+        }
+        inode.fields.borrow_mut().links += 1;
+        let file_type = entry_type::of_mode(inode.fields.borrow().mode);
+        directory.put(handle, spot, inode.number, file_type, name)?;
+        self.note_change(inode);
+        self.store(handle, inode).await?;
+        self.store_names_changed(handle, parent).await
+    }
+
+    /// Removes a name. An inode without names lives on while it is open or the kernel refers to it.
+    pub async fn unlink(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Stamped<()>> {
+        self.remove(parent, name, Removal::File).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Stamped<()>> {
+        match name {
+            b"." => refused(errno::EINVAL),
+            b".." => refused(errno::ENOTEMPTY),
+            _ => self.remove(parent, name, Removal::Directory).await,
+        }
+    }
+
+    async fn remove(
+        self: &Rc<Self>,
+        parent: &Rc<Inode>,
+        name: &[u8],
+        removal: Removal,
+    ) -> Result<Stamped<()>> {
+        check_name(name)?;
+        let parent_lock = parent.lock.write().await;
+        let directory = self.changeable(parent, Intent::Remove)?;
+        let (found, victim) = self.existing(&directory, parent, name).await?;
+        let lock = victim.lock.write().await;
+        self.check_victim(&victim, removal).await?;
+        // The name's block + the parent + the victim.
+        let credits = Credits(1) + self.credits_inode() + self.credits_unlink();
+        let mut handle = self.engine().start(credits).await?;
+        let removed = self.remove_within(&mut handle, &directory, parent, &found, name, &victim).await;
+        let transaction = handle.stop();
+        drop((lock, parent_lock));
+        removed?;
+        self.free_if_unused(&victim).await?;
+        Ok(Stamped { value: (), transaction })
+    }
+
+    /// Whether the inode may lose a name. Its directory is empty, if it is one.
+    pub(super) async fn check_victim(self: &Rc<Self>, victim: &Inode, removal: Removal) -> Result<()> {
+        if victim.has_flag(flags::IMMUTABLE | flags::APPEND) {
+            return refused(errno::EPERM);
+        }
+        match (removal, victim.is_directory()) {
+            (Removal::File, true) => refused(errno::EISDIR),
+            (Removal::Directory, false) => refused(errno::ENOTDIR),
+            (Removal::Directory, true) if !Directory::of(self, victim)?.is_empty().await? => {
+                refused(errno::ENOTEMPTY)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn remove_within(
+        &self,
+        handle: &mut Handle,
+        directory: &Directory<'_>,
+        parent: &Inode,
+        found: &Found,
+        name: &[u8],
+        victim: &Inode,
+    ) -> Result<()> {
+        directory.remove(handle, found, name)?;
+        if victim.is_directory() {
+            remove_subdirectory(parent);
+        }
+        self.store_names_changed(handle, parent).await?;
+        self.drop_link(handle, victim).await
+    }
+
+    /// Names of the directory have changed.
+    pub(super) async fn store_names_changed(&self, handle: &mut Handle, directory: &Inode) -> Result<()> {
+        self.note_modification(directory);
+        directory.last_data_change.set(handle.transaction());
+        self.store(handle, directory).await
+    }
+}
+
+/// What kind of file a name is taken from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removal {
+    File,
+    Directory,
+}

@@ -1,0 +1,104 @@
+//! Looking, without changing anything.
+
+use super::refused;
+use crate::directory::Directory;
+use crate::error::errno;
+use crate::inode_table::ROOT;
+use crate::mapping::MappingState;
+use crate::{DirectoryEntry, Error, Inode, Result, Volume};
+use format::ext4::directory::NAME_LENGTH_MAX;
+use std::rc::Rc;
+use units::FileBlock;
+
+impl Volume {
+    /// The inode that `name` in `parent` stands for; `.` and `..` included. ENOENT, ENOTDIR, ENAMETOOLONG.
+    pub async fn lookup(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Rc<Inode>> {
+        if name.len() > NAME_LENGTH_MAX {
+            return refused(errno::ENAMETOOLONG);
+        }
+        let directory = Directory::of(self, parent)?;
+        let _lock = parent.lock.read().await;
+        match name {
+            _ if parent.fields.borrow().links == 0 => refused(errno::ENOENT),
+            b"." => Ok(parent.clone()),
+            b".." if parent.number == ROOT => Ok(parent.clone()),
+            b".." => self.entry_inode(parent, directory.parent().await?).await,
+            _ => Ok(self.existing(&directory, parent, name).await?.1),
+        }
+    }
+
+    /// The entries after `cookie` (0: from the start), at least one unless there are none left, about `count` at
+    /// most. An entry that is there all the while is seen exactly once, whatever others do to the directory.
+    pub async fn readdir(
+        self: &Rc<Self>,
+        directory: &Rc<Inode>,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let _lock = directory.lock.read().await;
+        self.list(directory, cookie, count).await
+    }
+
+    /// As [`Volume::readdir`], with the inodes: `None` for `.` and `..`, which FUSE must not count as lookups, and
+    /// for those that cannot be read, so that one damaged inode does not hide the others.
+    pub async fn readdirplus(
+        self: &Rc<Self>,
+        directory: &Rc<Inode>,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Option<Rc<Inode>>)>> {
+        let _lock = directory.lock.read().await;
+        let mut listed = Vec::new();
+        for entry in self.list(directory, cookie, count).await? {
+            let inode = match &entry.name[..] {
+                b"." | b".." => None,
+                _ => self.entry_inode(directory, entry.inode).await.ok(),
+            };
+            listed.push((entry, inode));
+        }
+        Ok(listed)
+    }
+
+    async fn list(
+        self: &Rc<Self>,
+        directory: &Rc<Inode>,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let names = Directory::of(self, directory)?;
+        if directory.fields.borrow().links == 0 {
+            return Ok(Vec::new());
+        }
+        self.note_access(directory);
+        names.read(cookie, count).await
+    }
+
+    /// Where a symbolic link leads. EINVAL when it is none.
+    pub async fn readlink(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<Vec<u8>> {
+        let _lock = inode.lock.read().await;
+        if !inode.is_symlink() {
+            return refused(errno::EINVAL);
+        }
+        self.note_access(inode);
+        let (size, is_fast) = {
+            let fields = inode.fields.borrow();
+            let for_xattrs =
+                if fields.xattr_block.get() == 0 { 0 } else { self.block_size().bytes() as u64 / 512 };
+            (fields.size, fields.sectors <= for_xattrs)
+        };
+        let limit = if is_fast { inode.fields.borrow().block.len() } else { self.block_size().bytes() };
+        if size == 0 || size >= limit as u64 {
+            return Err(Error::corrupt_inode(inode.number, format!("a symbolic link of {size} bytes")));
+        }
+        let mut target = if is_fast {
+            inode.fields.borrow().block[..size as usize].to_vec()
+        } else {
+            let MappingState::Written(home) = self.map(inode, FileBlock(0), 1).await?.state else {
+                return Err(Error::corrupt_inode(inode.number, "a symbolic link without its block"));
+            };
+            self.engine().metadata(home).await?.bytes()[..size as usize].to_vec()
+        };
+        target.truncate(target.iter().position(|&byte| byte == 0).unwrap_or(target.len()));
+        Ok(target)
+    }
+}

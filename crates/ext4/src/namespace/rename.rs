@@ -1,0 +1,340 @@
+//! Moving names.
+//!
+//! Locks, in this order: the volume's `renames` when two directories take part, the directories (the one above
+//! first), what is moved, what is replaced. While `renames` is held no directory changes its place, so who is
+//! above whom is known before the locks are taken.
+
+use super::link::Removal;
+use super::links::{add_subdirectory, remove_subdirectory};
+use super::{Intent, RenameMode, Stamped, check_name, refused};
+use crate::directory::{Directory, Found};
+use crate::error::errno;
+use crate::inode_table::ROOT;
+use crate::{Caller, Error, Inode, NewInode, Result, Volume};
+use engine::{Credits, Handle};
+use format::ext4::directory::entry_type;
+use format::ext4::inode::flags;
+use runtime::sync::WriteGuard;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use units::InodeNumber;
+
+const CHARACTER_DEVICE: u16 = 0x2000;
+
+/// One of the two places of a rename, its directory locked.
+struct Place<'a> {
+    parent: &'a Rc<Inode>,
+    directory: Directory<'a>,
+    name: &'a [u8],
+}
+
+/// What a rename is about to do.
+struct Move<'a> {
+    from: Place<'a>,
+    to: Place<'a>,
+    source: Rc<Inode>,
+    target: Option<Rc<Inode>>,
+    caller: &'a Caller,
+    mode: RenameMode,
+}
+
+impl Volume {
+    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is made.
+    pub async fn rename(
+        self: &Rc<Self>,
+        from: (&Rc<Inode>, &[u8]),
+        to: (&Rc<Inode>, &[u8]),
+        caller: &Caller,
+        mode: RenameMode,
+    ) -> Result<Stamped<()>> {
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let crossing = from.0.number != to.0.number;
+        let (renames, above) = match crossing {
+            true => {
+                let renames = self.renames.write().await;
+                (Some(renames), (self.ancestors(from.0).await?, self.ancestors(to.0).await?))
+            }
+            false => (None, Default::default()),
+        };
+        let directories = lock_directories(from.0, to.0, &above).await;
+        let place = |(parent, name), intent| {
+            Ok::<_, Error>(Place { parent, name, directory: self.changeable(parent, intent)? })
+        };
+        let from = place(from, Intent::Remove)?;
+        let to = place(to, if mode == RenameMode::Exchange { Intent::Remove } else { Intent::Add })?;
+        let (_, source) = self.existing(&from.directory, from.parent, from.name).await?;
+        let target = match to.directory.find(to.name).await? {
+            Some(found) => Some(self.entry_inode(to.parent, found.inode).await?),
+            None => None,
+        };
+        match (&target, mode) {
+            (Some(_), RenameMode::NoReplace) => return refused(errno::EEXIST),
+            (None, RenameMode::Exchange) => return refused(errno::ENOENT),
+            (Some(target), _) if target.number == source.number => {
+                return Ok(Stamped { value: (), transaction: source.last_change.get() });
+            }
+            (Some(_), _) if to.parent.has_flag(flags::APPEND) => return refused(errno::EPERM),
+            _ => {}
+        }
+        // A directory must not come to lie within itself, nor take the place of one that it lies in.
+        if above.1.contains(&source.number) {
+            return refused(errno::EINVAL);
+        }
+        if target.as_ref().is_some_and(|target| above.0.contains(&target.number)) {
+            return refused(if mode == RenameMode::Exchange { errno::EINVAL } else { errno::ENOTEMPTY });
+        }
+        let locks = lock_children(&source, target.as_ref()).await;
+        let moving = Move { from, to, source, target, caller, mode };
+        let transaction = self.rename_locked(&moving).await?;
+        let replaced = moving.target.filter(|_| mode != RenameMode::Exchange);
+        drop((locks, directories, renames));
+        if let Some(victim) = replaced {
+            self.free_if_unused(&victim).await?;
+        }
+        Ok(Stamped { value: (), transaction })
+    }
+
+    /// The directory itself and all above it. `renames` is held.
+    async fn ancestors(self: &Rc<Self>, directory: &Rc<Inode>) -> Result<BTreeSet<InodeNumber>> {
+        let mut above = BTreeSet::from([directory.number]);
+        let mut at = directory.clone();
+        while at.number != ROOT {
+            let parent = {
+                let _lock = at.lock.read().await;
+                if at.fields.borrow().links == 0 {
+                    return refused(errno::ENOENT);
+                }
+                Directory::of(self, &at)?.parent().await?
+            };
+            if !above.insert(parent) {
+                return Err(Error::corrupt_inode(parent, "a directory lies within itself"));
+            }
+            at = self.entry_inode(&at, parent).await?;
+        }
+        Ok(above)
+    }
+
+    async fn rename_locked(self: &Rc<Self>, moving: &Move<'_>) -> Result<units::TransactionId> {
+        self.check_move(moving).await?;
+        for attempt in 0.. {
+            let mut handle = self.engine().start(self.rename_credits(moving)).await?;
+            let mut abandoned = None;
+            let done = self.rename_within(&mut handle, moving, &mut abandoned).await;
+            let transaction = handle.stop();
+            if let Some(inode) = abandoned {
+                self.free_if_unused(&inode).await?;
+            }
+            match done {
+                Ok(()) => return Ok(transaction),
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("attempts have an end")
+    }
+
+    async fn check_move(self: &Rc<Self>, moving: &Move<'_>) -> Result<()> {
+        let Move { source, target, mode, .. } = moving;
+        if source.has_flag(flags::IMMUTABLE | flags::APPEND) {
+            return refused(errno::EPERM);
+        }
+        match target {
+            Some(target) if *mode == RenameMode::Exchange => {
+                let kept = target.has_flag(flags::IMMUTABLE | flags::APPEND);
+                return if kept { refused(errno::EPERM) } else { self.check_subdirectories(moving) };
+            }
+            Some(target) => {
+                let removal = if source.is_directory() { Removal::Directory } else { Removal::File };
+                self.check_victim(target, removal).await?;
+            }
+            None => {}
+        }
+        self.check_subdirectories(moving)
+    }
+
+    /// EMLINK when a directory would get one subdirectory too many.
+    fn check_subdirectories(&self, moving: &Move<'_>) -> Result<()> {
+        let Move { from, to, source, target, mode, .. } = moving;
+        let gains = |place: &Place<'_>, comes: &Inode, goes: Option<&Rc<Inode>>| {
+            comes.is_directory()
+                && !goes.is_some_and(|inode| inode.is_directory())
+                && !self.takes_subdirectory(place.parent)
+        };
+        let crossing = from.parent.number != to.parent.number;
+        let full = gains(to, source, target.as_ref())
+            || *mode == RenameMode::Exchange
+                && target.as_ref().is_some_and(|it| gains(from, it, Some(source)));
+        if crossing && full {
+            return refused(errno::EMLINK);
+        }
+        Ok(())
+    }
+
+    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` + the four inodes
+    /// + the orphans + a whiteout that may have to become an orphan.
+    fn rename_credits(&self, moving: &Move<'_>) -> Credits {
+        moving.to.directory.insert_credits()
+            + Credits(1 + 2)
+            + self.credits_inode() * 4
+            + self.credits_orphan()
+            + self.credits_create_inode()
+            + self.credits_inode()
+            + self.credits_orphan()
+    }
+
+    async fn rename_within(
+        self: &Rc<Self>,
+        handle: &mut Handle,
+        moving: &Move<'_>,
+        abandoned: &mut Option<Rc<Inode>>,
+    ) -> Result<()> {
+        let Move { from, to, source, target, mode, .. } = moving;
+        // All that may fail.
+        let spot = match target {
+            Some(_) => None,
+            None => Some(to.directory.make_room(handle, moving.caller, to.name).await?),
+        };
+        let whiteout = match mode {
+            RenameMode::Whiteout => Some(self.make_whiteout(handle, moving).await?),
+            _ => None,
+        };
+        let prepared = self.prepare(moving).await;
+        let (old, new) = match prepared {
+            Ok(found) => found,
+            Err(error) => {
+                if let Some(whiteout) = whiteout {
+                    self.abandon_whiteout(handle, &whiteout).await?;
+                    *abandoned = Some(whiteout);
+                }
+                return Err(error);
+            }
+        };
+        // Names.
+        let source_type = type_of(source);
+        match (spot, &new) {
+            (Some(spot), _) => to.directory.put(handle, spot, source.number, source_type, to.name)?,
+            (None, Some(new)) => to.directory.replace(handle, new, to.name, source.number, source_type)?,
+            (None, None) => unreachable!("a place was found or made"),
+        }
+        let takes_old_name = match mode {
+            RenameMode::Exchange => target.as_ref(),
+            _ => whiteout.as_ref(),
+        };
+        match takes_old_name {
+            Some(inode) => {
+                from.directory.replace(handle, &old, from.name, inode.number, type_of(inode))?;
+            }
+            None => from.directory.remove(handle, &old, from.name)?,
+        }
+        self.adopt(handle, moving).await?;
+        self.settle(handle, moving).await
+    }
+
+    /// Both entries, and the blocks that will be changed are in memory.
+    async fn prepare(self: &Rc<Self>, moving: &Move<'_>) -> Result<(Found, Option<Found>)> {
+        let vanished = || Error::corrupt_inode(moving.from.parent.number, "a name has vanished");
+        let old = moving.from.directory.find(moving.from.name).await?.ok_or_else(vanished)?;
+        let new = match moving.target {
+            Some(_) => Some(moving.to.directory.find(moving.to.name).await?.ok_or_else(vanished)?),
+            None => None,
+        };
+        Ok((old, new))
+    }
+
+    async fn make_whiteout(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<Rc<Inode>> {
+        let Caller { uid, gid, .. } = *moving.caller;
+        let parent: &Inode = moving.from.parent;
+        self.create_inode(handle, NewInode { parent, mode: CHARACTER_DEVICE, uid, gid, rdev: 0 }).await
+    }
+
+    async fn abandon_whiteout(&self, handle: &mut Handle, whiteout: &Inode) -> Result<()> {
+        whiteout.fields.borrow_mut().links = 0;
+        self.orphan_add(handle, whiteout).await?;
+        self.store(handle, whiteout).await
+    }
+
+    /// Directories that come under another one: their `..`, and the links that these stand for.
+    async fn adopt(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<()> {
+        let Move { from, to, source, target, mode, .. } = moving;
+        let crossing = from.parent.number != to.parent.number;
+        if source.is_directory() && crossing {
+            self.change_parent(handle, source, to.parent.number).await?;
+            remove_subdirectory(from.parent);
+            add_subdirectory(to.parent);
+        }
+        let Some(target) = target.as_ref().filter(|target| target.is_directory()) else { return Ok(()) };
+        if *mode != RenameMode::Exchange {
+            remove_subdirectory(to.parent);
+        } else if crossing {
+            self.change_parent(handle, target, from.parent.number).await?;
+            remove_subdirectory(to.parent);
+            add_subdirectory(from.parent);
+        }
+        Ok(())
+    }
+
+    async fn change_parent(
+        self: &Rc<Self>,
+        handle: &mut Handle,
+        directory: &Inode,
+        parent: InodeNumber,
+    ) -> Result<()> {
+        let names = Directory::of(self, directory)?;
+        let first = names.first_block().await?;
+        names.set_parent(handle, &first, parent)
+    }
+
+    /// Times, link counts and orphans of all that took part.
+    async fn settle(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<()> {
+        let Move { from, to, source, target, mode, .. } = moving;
+        self.note_change(source);
+        self.store(handle, source).await?;
+        self.store_names_changed(handle, from.parent).await?;
+        if from.parent.number != to.parent.number {
+            self.store_names_changed(handle, to.parent).await?;
+        }
+        match target {
+            Some(target) if *mode == RenameMode::Exchange => {
+                self.note_change(target);
+                self.store(handle, target).await
+            }
+            Some(victim) => self.drop_link(handle, victim).await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn type_of(inode: &Inode) -> u8 {
+    entry_type::of_mode(inode.fields.borrow().mode)
+}
+
+type Above = (BTreeSet<InodeNumber>, BTreeSet<InodeNumber>);
+
+/// The one above first; of two that are unrelated, the lower number.
+async fn lock_directories(
+    from: &Rc<Inode>,
+    to: &Rc<Inode>,
+    above: &Above,
+) -> (WriteGuard, Option<WriteGuard>) {
+    if from.number == to.number {
+        return (from.lock.write().await, None);
+    }
+    let from_is_above = above.1.contains(&from.number);
+    let to_is_above = above.0.contains(&to.number);
+    let from_first = from_is_above || !to_is_above && from.number < to.number;
+    let (first, second) = if from_first { (from, to) } else { (to, from) };
+    let guard = first.lock.write().await;
+    (guard, Some(second.lock.write().await))
+}
+
+/// Directories before files, else the lower number first. Neither lies within the other.
+async fn lock_children(source: &Rc<Inode>, target: Option<&Rc<Inode>>) -> Vec<WriteGuard> {
+    let mut children: Vec<&Rc<Inode>> = std::iter::once(source).chain(target).collect();
+    children.sort_by_key(|inode| (!inode.is_directory(), inode.number));
+    let mut guards = Vec::with_capacity(children.len());
+    for inode in children {
+        guards.push(inode.lock.write().await);
+    }
+    guards
+}
