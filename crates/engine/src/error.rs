@@ -11,4 +11,16 @@ pub enum EngineError {
     ReadOnly,
     #[error("{at} lies outside the volume of {blocks} blocks")]
     OutOfRange { at: units::HomeBlock, blocks: u64 },
+    /// The journal superblock or the log cannot be used as it is.
+    #[error("the journal cannot be used: {why}")]
+    BadJournal { why: String },
+    /// The log is damaged, or is not ours to replay.
+    #[error(transparent)]
+    Recover(#[from] journal::RecoverError),
+    /// The log holds transactions that must be replayed first.
+    #[error("the journal needs recovery")]
+    NeedsRecovery,
+    /// A handle asked for more log blocks than any transaction may take.
+    #[error("a change of {needed} log blocks does not fit into a transaction of at most {limit}")]
+    HandleTooLarge { needed: u32, limit: u32 },
 }

@@ -1,6 +1,6 @@
 //! One value from one task to another, and waiting for several futures at once.
 
-use device::{LocalFuture, World};
+use device::World;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -71,8 +71,8 @@ pub fn spawn_with_result<T: 'static>(
 
 /// Runs all `futures` at once on the calling task and gives their results in the order given. Each wake-up
 /// looks at all that are not done: meant for up to some hundred futures.
-pub async fn join_all<T>(futures: Vec<LocalFuture<T>>) -> Vec<T> {
-    let mut running: Vec<Option<LocalFuture<T>>> = futures.into_iter().map(Some).collect();
+pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {
+    let mut running: Vec<Option<_>> = futures.into_iter().map(Some).collect();
     let mut results: Vec<Option<T>> = running.iter().map(|_| None).collect();
     let mut left = running.len();
     poll_fn(|context| {
@@ -125,6 +125,7 @@ pub async fn yield_now() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::LocalFuture;
     use crate::VirtualWorld;
     use units::Instant;
 

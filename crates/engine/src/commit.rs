@@ -1,0 +1,327 @@
+//! Group commit: one transaction runs, one commits. All who ask while a commit is under way share the next.
+//!
+//! Order: wait until open handles have stopped; take the images; plan; carry out; then, and only then, the
+//! transaction counts as committed and its waiters are woken, in the order they came.
+
+use crate::cache::CachedBlock;
+use crate::completion::Completion;
+use crate::engine::{Engine, Running};
+use crate::error::EngineError;
+use journal::{
+    Address, Barrier, BlockKind, CommittingTransaction, LockedTransaction, LogSpace, Plan, plan_commit,
+};
+use runtime::race;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{HomeBlock, InodeNumber, TransactionId};
+
+/// With at most this many writers about, a commit is worth waiting for: awake while it is under way, and for
+/// those just answered before the next one begins.
+const FEW_WRITERS: usize = 32;
+/// How long a commit is held for writers on their way back.
+const HOLD: Duration = Duration::from_micros(100);
+
+/// A transaction on its way to the disk, and the blocks that wait for the outcome.
+struct Commit {
+    transaction: CommittingTransaction,
+    completion: Rc<Completion>,
+    freed: Vec<(HomeBlock, u64)>,
+    /// Blocks whose image is in the log: from then on it may go home.
+    logged: Vec<Rc<CachedBlock>>,
+    /// Blocks that go home in the commit itself.
+    home: Vec<Rc<CachedBlock>>,
+    plan: Plan,
+    handles: u64,
+    payload: u64,
+}
+
+impl Engine {
+    /// Waits until `transaction` and all before it are durable, starting a commit if need be.
+    pub async fn commit(&self, transaction: TransactionId) -> Result<(), EngineError> {
+        let asked = self.world.now();
+        self.check()?;
+        self.away.set(self.away.get().saturating_sub(1));
+        if let Some(completion) = self.completion_of(transaction) {
+            completion.wait().await?;
+        }
+        let latency = self.world.now().since(asked);
+        self.runner.counters.borrow_mut().synced(latency);
+        Ok(())
+    }
+
+    /// Makes the data of one file durable as well as `transaction`, its latest change: `fsync`. Modes that log
+    /// data, or send it home before each commit, need no more than the commit; `writeback` sends it home now.
+    pub async fn sync_file(&self, inode: InodeNumber, transaction: TransactionId) -> Result<(), EngineError> {
+        let lazy: Vec<_> = {
+            let all = self.lazy.borrow();
+            all.range((inode, HomeBlock(0))..=(inode, HomeBlock(u64::MAX))).copied().collect()
+        };
+        if lazy.is_empty() {
+            return self.commit(transaction).await;
+        }
+        self.order_lazy(lazy);
+        self.commit(self.running_id()).await
+    }
+
+    /// Makes all that was done before the call durable: `sync`, `syncfs`.
+    pub async fn sync(&self) -> Result<(), EngineError> {
+        let lazy: Vec<_> = self.lazy.borrow().iter().copied().collect();
+        self.order_lazy(lazy);
+        self.commit(self.running_id()).await
+    }
+
+    /// Data that no commit waited for goes home with the running transaction, and so shares its barrier.
+    fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) {
+        let mut running = self.running.borrow_mut();
+        for (inode, at) in blocks {
+            self.lazy.borrow_mut().remove(&(inode, at));
+            if let Some(block) = self.cache.borrow().peek(at) {
+                block.lazy.set(None);
+                block.running.set(true);
+                running.transaction.add_home_data(inode, at, 0);
+            }
+        }
+    }
+
+    /// What to wait for, after asking for it; `None` if `transaction` and all before it are durable.
+    fn completion_of(&self, transaction: TransactionId) -> Option<Rc<Completion>> {
+        if self.committed.get().is_at_or_after(transaction) {
+            return None;
+        }
+        let committing = self.committing.borrow();
+        if let Some((id, completion)) = &*committing
+            && id.is_at_or_after(transaction)
+        {
+            return Some(completion.clone());
+        }
+        let running = self.running.borrow();
+        let id = running.transaction.id();
+        if running.transaction.is_empty() && running.transaction.open_handles() == 0 {
+            return committing.as_ref().map(|(_, completion)| completion.clone());
+        }
+        self.request_commit(id);
+        Some(running.completion.clone())
+    }
+
+    pub(crate) fn request_commit(&self, transaction: TransactionId) {
+        if transaction.is_after(self.wanted.get()) {
+            self.wanted.set(transaction);
+        }
+        self.commit_work.notify();
+    }
+
+    /// Commits whenever someone has asked for it.
+    pub(crate) async fn commit_task(self: Rc<Self>) {
+        loop {
+            let wanted =
+                || (self.is_over() || self.wanted.get().is_at_or_after(self.running_id())).then_some(());
+            self.commit_work.until(wanted).await;
+            if self.is_over() {
+                return;
+            }
+            self.hold().await;
+            self.locking.set(true);
+            let stopped = || {
+                let open = self.running.borrow().transaction.open_handles();
+                (self.is_over() || open == 0).then_some(())
+            };
+            self.commit_work.until(stopped).await;
+            if self.is_over() {
+                return;
+            }
+            if let Err(error) = self.commit_running().await {
+                self.abort(&error);
+                return;
+            }
+        }
+    }
+
+    /// With few writers, those answered by the last commit are worth a short wait: they share this one.
+    async fn hold(&self) {
+        let waiting = self.running.borrow().completion.waiters();
+        let away = self.away.get();
+        if waiting == 0 || away == 0 || waiting + away > FEW_WRITERS {
+            return;
+        }
+        let until = self.answered.get().plus(HOLD);
+        if self.world.now() < until {
+            self.world.expect_soon(true);
+            let back = self.commit_work.until(|| (self.is_over() || self.away.get() == 0).then_some(()));
+            race(back, self.world.sleep_until(until)).await;
+            self.world.expect_soon(false);
+        }
+        self.away.set(0);
+    }
+
+    /// From lock to answer. No handle is open.
+    async fn commit_running(&self) -> Result<(), EngineError> {
+        let commit = self.lock()?;
+        let few = commit.completion.waiters() <= FEW_WRITERS;
+        if few {
+            self.world.expect_soon(true);
+        }
+        let result = self.carry_out(commit).await;
+        if few {
+            self.world.expect_soon(false);
+        }
+        result
+    }
+
+    /// Takes the running transaction and puts a new one in its place. One stretch without waiting, so that the
+    /// images are those of this moment.
+    fn lock(&self) -> Result<Commit, EngineError> {
+        let mut running = self.running.borrow_mut();
+        let next = Running::new(running.transaction.id().next(), self.world.now(), self.block_size);
+        let taken = std::mem::replace(&mut *running, next);
+        drop(running);
+        let locked = taken.transaction.lock();
+        *self.committing.borrow_mut() = Some((locked.id(), taken.completion.clone()));
+        let (logged, home) = self.take_images(&locked);
+        let (plan, transaction) = self.plan(locked)?;
+        self.locking.set(false);
+        self.gate.wake_first();
+        self.commit_work.notify();
+        let Planned { plan, handles, payload } = plan;
+        Ok(Commit {
+            transaction,
+            completion: taken.completion,
+            freed: taken.freed,
+            logged,
+            home,
+            plan,
+            handles,
+            payload,
+        })
+    }
+
+    fn take_images(&self, locked: &LockedTransaction) -> (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>) {
+        let cache = self.cache.borrow();
+        let take = |at: HomeBlock| {
+            let block = cache.peek(at).expect("a block in a transaction stays in the cache");
+            block.running.set(false);
+            *block.committing.borrow_mut() = Some(block.current.borrow().clone());
+            block.clone()
+        };
+        let logged: Vec<_> = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take).collect();
+        let home: Vec<_> = locked.home_data().map(|(_, at)| take(at)).collect();
+        if self.log.is_some() {
+            (logged, home)
+        } else {
+            (Vec::new(), logged.into_iter().chain(home).collect())
+        }
+    }
+
+    fn plan(&self, locked: LockedTransaction) -> Result<(Planned, CommittingTransaction), EngineError> {
+        let cache = self.cache.borrow();
+        let image = |at: HomeBlock| {
+            let block = cache.peek(at).expect("a block in a transaction stays in the cache");
+            block.current.borrow().bytes.clone()
+        };
+        let (handles, payload) = (locked.handles(), locked.payload());
+        let Some(log) = &self.log else {
+            let mut plan = Plan::default();
+            let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, image(at))]);
+            locked.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
+            locked.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
+            plan.barrier(Barrier::CommitBeforeReply);
+            return Ok((Planned { plan, handles, payload }, locked.start_commit(Default::default())));
+        };
+        let log = &mut *log.borrow_mut();
+        let mut prefix = Plan::default();
+        if !log.started {
+            // Until now the superblock on disk said that there is nothing to recover.
+            log.started = true;
+            log.superblock.set_tail(locked.id(), log.space.head());
+            let image = vec![(BlockKind::JournalSuperblock, log.superblock_image())];
+            prefix.write(Address::Log(log.superblock_at), image);
+            prefix.barrier(Barrier::TailBeforeReuse);
+        }
+        log.format.commit_time = self.world.wall_clock();
+        let mut planned = plan_commit(&locked, &image, &mut log.space, &log.format)
+            .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
+        prefix.steps.append(&mut planned.plan.steps);
+        let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
+        log.live.add(locked.id(), records);
+        Ok((Planned { plan: prefix, handles, payload }, locked.start_commit(planned.runs)))
+    }
+
+    async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
+        self.runner.run(std::mem::take(&mut commit.plan)).await?;
+        self.check()?;
+        self.finish(commit);
+        Ok(())
+    }
+
+    /// The commit block is durable: what was logged may go home, what was freed may be used again.
+    fn finish(&self, commit: Commit) {
+        let committed = commit.transaction.committed();
+        for block in &commit.logged {
+            let image = block.committing.take().expect("an image since the lock");
+            *block.committed.borrow_mut() = Some((image, committed.id));
+        }
+        for block in &commit.home {
+            *block.committing.borrow_mut() = None;
+            self.wash(block);
+        }
+        if let Some(log) = &self.log {
+            let log = &mut *log.borrow_mut();
+            log.checkpoint.committed(&committed, log.space.head());
+        }
+        self.drop_freed(&commit.freed);
+        self.committed.set(committed.id);
+        *self.committing.borrow_mut() = None;
+        self.runner.counters.borrow_mut().committed(commit.handles, commit.payload);
+        self.away.set(commit.completion.waiters());
+        self.answered.set(self.world.now());
+        commit.completion.complete(Ok(()));
+        self.gate.wake_first();
+        if self.log_is_short() || self.dirty_count.get() > self.cache.borrow().limit() / 2 {
+            self.kick_home();
+        }
+    }
+
+    /// The transaction that freed these blocks is committed: nothing of them goes home any more.
+    fn drop_freed(&self, freed: &[(HomeBlock, u64)]) {
+        let mut cache = self.cache.borrow_mut();
+        for (at, count) in freed {
+            for number in (0..*count).map(|index| at.plus(index)) {
+                let Some(block) = cache.remove(number) else { continue };
+                *block.committed.borrow_mut() = None;
+                if block.dirty_since.take().is_some() {
+                    self.dirty_count.set(self.dirty_count.get() - 1);
+                }
+            }
+        }
+    }
+
+    /// Asks for the commit of transactions that have become old.
+    pub(crate) async fn commit_timer_task(self: Rc<Self>) {
+        loop {
+            let begun = || (self.is_over() || self.running.borrow().since.is_some()).then_some(());
+            self.commit_work.until(begun).await;
+            if self.is_over() {
+                return;
+            }
+            let (id, since) = {
+                let running = self.running.borrow();
+                (running.transaction.id(), running.since)
+            };
+            let due = since.unwrap_or(self.world.now()).plus(self.options.commit);
+            let replaced = || (self.is_over() || self.running_id() != id).then_some(());
+            let _ = race(self.commit_work.until(replaced), self.world.sleep_until(due)).await;
+            if self.is_over() {
+                return;
+            }
+            if self.running_id() == id {
+                self.request_commit(id);
+                self.commit_work.until(replaced).await;
+            }
+        }
+    }
+}
+
+struct Planned {
+    plan: Plan,
+    handles: u64,
+    payload: u64,
+}

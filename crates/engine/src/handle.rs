@@ -1,0 +1,334 @@
+//! Handles: atomic changes, how they are admitted, and what they do to blocks.
+//!
+//! A handle reserves log space before it starts and never waits for any while open, so a full log cannot
+//! deadlock: the transaction it is in can always commit, and a committed one can always be checkpointed.
+
+use crate::cache::{CachedBlock, Temperature};
+use crate::engine::{Block, Engine};
+use crate::error::EngineError;
+use crate::update::{Base, Contents, Credits, FileUpdate};
+use device::Buffer;
+use journal::{Decision, LogSpace, Update, UpdateSequence};
+use std::rc::Rc;
+use units::{BlockRange, HomeBlock, TransactionId};
+
+/// File data that one handle may always write, in bytes, if a transaction can be that large.
+const DATA_PER_HANDLE: usize = 1 << 20;
+
+/// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
+pub struct Handle {
+    engine: Rc<Engine>,
+    transaction: TransactionId,
+    /// Metadata blocks that it may still add.
+    credits: u32,
+    /// Logged data updates that it may still make without asking whether there is room.
+    data_credits: u32,
+}
+
+impl Engine {
+    /// Joins the running transaction. Waits while it is being locked or the log is short of space.
+    /// Call it after taking inode locks, never while holding another handle.
+    pub async fn start(self: &Rc<Self>, credits: Credits) -> Result<Handle, EngineError> {
+        let data_credits = self.data_blocks_per_handle();
+        let needed = credits.0.saturating_add(data_credits);
+        if let Some(limit) = self.transaction_limit()
+            && needed > limit / 4 * 3
+        {
+            return Err(EngineError::HandleTooLarge { needed, limit: limit / 4 * 3 });
+        }
+        let admit = || self.admit(needed).transpose();
+        self.gate.pass(admit).await?;
+        Ok(Handle { engine: self.clone(), transaction: self.running_id(), credits: credits.0, data_credits })
+    }
+
+    /// How many blocks of file data one handle may always change. A longer write takes several handles.
+    pub fn data_blocks_per_handle(&self) -> u32 {
+        let logged = matches!(
+            self.options.data,
+            journal::DataMode::Journal | journal::DataMode::Wasteless | journal::DataMode::Selective
+        );
+        match self.transaction_limit() {
+            Some(limit) if logged => ((DATA_PER_HANDLE >> self.block_size.shift()) as u32 + 2).min(limit / 4),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn running_id(&self) -> TransactionId {
+        self.running.borrow().transaction.id()
+    }
+
+    fn transaction_limit(&self) -> Option<u32> {
+        Some(self.log.as_ref()?.borrow().transaction_limit())
+    }
+
+    /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
+    fn admit(&self, needed: u32) -> Result<Option<()>, EngineError> {
+        self.check()?;
+        if self.closed.get() {
+            return Err(EngineError::ReadOnly);
+        }
+        if self.locking.get() || !self.has_log_space(needed) || !self.has_memory() {
+            return Ok(None);
+        }
+        let mut running = self.running.borrow_mut();
+        running.transaction.open_handle(needed);
+        if running.since.is_none() {
+            running.since = Some(self.world.now());
+            drop(running);
+            self.commit_work.notify();
+        }
+        Ok(Some(()))
+    }
+
+    fn has_log_space(&self, needed: u32) -> bool {
+        let Some(log) = &self.log else { return true };
+        let log = log.borrow();
+        let running = self.running.borrow();
+        let bound = running.transaction.log_blocks_bound_with(needed, 0, 0);
+        let used = running.transaction.handles() > 0;
+        let id = running.transaction.id();
+        drop(running);
+        if bound > log.transaction_limit() && used {
+            self.request_commit(id);
+            return false;
+        }
+        if bound <= log.space.free() {
+            return true;
+        }
+        // The oldest transactions must go home; if there are none, this one has to become one.
+        if log.checkpoint.is_empty() && used {
+            self.request_commit(id);
+        }
+        self.kick_home();
+        false
+    }
+
+    /// Dirty blocks cannot be evicted: beyond half of the cache they go home early, beyond three quarters
+    /// nobody may make more of them.
+    fn has_memory(&self) -> bool {
+        let (dirty, limit) = (self.dirty_count.get(), self.cache.borrow().limit());
+        if dirty > limit / 2 {
+            self.kick_home();
+        }
+        dirty <= limit / 4 * 3
+    }
+
+    /// `block` is about to become newer than home.
+    pub(crate) fn soil(&self, block: &CachedBlock) {
+        if block.dirty_since.get().is_some() {
+            return;
+        }
+        let now = self.world.now();
+        block.dirty_since.set(Some(now));
+        self.dirty.borrow_mut().push_back((now, block.number));
+        self.dirty_count.set(self.dirty_count.get() + 1);
+        if self.dirty_count.get() == 1 {
+            self.kick_home();
+        }
+    }
+
+    /// Notes that `block` is home, if it is.
+    pub(crate) fn wash(&self, block: &CachedBlock) {
+        if block.is_home() && block.dirty_since.take().is_some() {
+            self.dirty_count.set(self.dirty_count.get() - 1);
+        }
+    }
+
+    fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
+        let (true, Some(log)) = (self.options.data == journal::DataMode::Selective, &self.log) else {
+            return UpdateSequence::None;
+        };
+        let state = self.sequences.borrow().get(&block.number).copied().unwrap_or_default();
+        state.current(block.dirty_since.get().is_none(), log.borrow().disk_tail)
+    }
+
+    fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
+        if self.log.is_none() {
+            return (Decision::HomeBeforeCommit, UpdateSequence::None);
+        }
+        let sequence = self.sequence(block);
+        let decision = self.policy.decide(&Update {
+            range: update.range,
+            block_size: self.block_size,
+            request: update.request,
+            sequential: update.sequential,
+            sequence,
+        });
+        (decision, sequence)
+    }
+}
+
+impl Handle {
+    pub fn engine(&self) -> &Rc<Engine> {
+        &self.engine
+    }
+    pub fn transaction(&self) -> TransactionId {
+        self.transaction
+    }
+
+    /// Changes a metadata block: `change` gets the whole block and writes only within `range`.
+    /// (get_write_access, change and dirty_metadata of JBD2 in one, so that no order can be wrong.)
+    pub fn change<T>(&mut self, block: &Block, range: BlockRange, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        let engine = &self.engine;
+        assert!(!range.is_empty() && range.end as usize <= engine.block_size.bytes());
+        let block = &block.0;
+        debug_assert!(block.is_cached(), "{} was freed", block.number);
+        let transaction = &mut engine.running.borrow_mut().transaction;
+        if transaction.add_metadata(block.number, range) && self.credits > 0 {
+            self.credits -= 1;
+            transaction.use_credits(1);
+        }
+        engine.soil(block);
+        block.running.set(true);
+        block.contents.set(Contents::Metadata);
+        change(Rc::<Buffer>::make_mut(&mut block.current.borrow_mut().bytes))
+    }
+
+    /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.
+    pub fn create(&mut self, at: HomeBlock) -> Block {
+        let block = Block(self.engine.cache.borrow_mut().get_or_insert(at, Temperature::Warm));
+        {
+            let mut current = block.0.current.borrow_mut();
+            current.bytes = Rc::new(Buffer::zeroed(self.engine.block_size.bytes()));
+            current.valid = None;
+        }
+        self.change(&block, self.engine.block_size.whole(), |_| ());
+        block.set_verified();
+        block
+    }
+
+    /// Writes within one block of file data. The policy of the mount decides what is logged; it may have to
+    /// read the rest of the block first.
+    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<(), EngineError> {
+        let engine = self.engine.clone();
+        assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
+        assert_eq!(update.range.len(), update.bytes.len());
+        engine.check_range(update.home, 1)?;
+        let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
+        let overwrites = update.base == Base::Zero || update.range == engine.block_size.whole();
+        let (mut decision, mut sequence) = engine.decide(&block, &update);
+        while decision != Decision::LogBytes && !overwrites && !block.is_whole() {
+            engine.load(&block).await?;
+            (decision, sequence) = engine.decide(&block, &update);
+        }
+        if decision.is_logged() {
+            self.use_data_credit()?;
+        }
+        if engine.options.data == journal::DataMode::Selective {
+            let after = sequence.after(decision, self.transaction);
+            engine.sequences.borrow_mut().insert(update.home, after);
+        }
+        self.note_data(&block, &update, decision);
+        self.write_data(&block, &update, overwrites);
+        Ok(())
+    }
+
+    /// Every logged update takes at most one log block, so each costs one credit.
+    fn use_data_credit(&mut self) -> Result<(), EngineError> {
+        let mut running = self.engine.running.borrow_mut();
+        if self.data_credits > 0 {
+            self.data_credits -= 1;
+            running.transaction.use_credits(1);
+            return Ok(());
+        }
+        let Some(log) = &self.engine.log else { return Ok(()) };
+        let log = log.borrow();
+        let needed = running.transaction.log_blocks_bound_with(1, 0, 0);
+        let limit = log.transaction_limit().min(log.space.free());
+        if needed > limit {
+            return Err(EngineError::HandleTooLarge { needed, limit });
+        }
+        Ok(())
+    }
+
+    fn note_data(&self, block: &Rc<CachedBlock>, update: &FileUpdate<'_>, decision: Decision) {
+        let engine = &self.engine;
+        let (at, bytes) = (update.home, update.range.len() as u64);
+        let mut running = engine.running.borrow_mut();
+        let transaction = &mut running.transaction;
+        match decision {
+            Decision::LogBytes => transaction.add_data_bytes(at, update.range, update.base == Base::Zero),
+            Decision::LogBlock => transaction.add_data_block(at, bytes),
+            Decision::HomeBeforeCommit => transaction.add_home_data(update.inode, at, bytes),
+            Decision::HomeWhenever => {
+                block.lazy.set(Some(update.inode));
+                engine.lazy.borrow_mut().insert((update.inode, at));
+            }
+        }
+        drop(running);
+        engine.soil(block);
+        block.contents.set(Contents::Data);
+        if decision != Decision::HomeWhenever {
+            block.running.set(true);
+        }
+    }
+
+    fn write_data(&self, block: &CachedBlock, update: &FileUpdate<'_>, overwrites: bool) {
+        let size = self.engine.block_size;
+        let mut current = block.current.borrow_mut();
+        if overwrites {
+            let mut buffer = Buffer::zeroed(size.bytes());
+            buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+            current.bytes = Rc::new(buffer);
+            current.valid = None;
+        } else {
+            let bytes = Rc::<Buffer>::make_mut(&mut current.bytes);
+            bytes[update.range.as_usize()].copy_from_slice(update.bytes);
+            current.note_written(update.range, size);
+        }
+    }
+
+    /// The blocks `at .. at + count` are free from this transaction on: their content is worthless, must not
+    /// be written home any more, and old log records of them must not be replayed (revoke).
+    pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
+        let engine = &self.engine;
+        let mut running = engine.running.borrow_mut();
+        running.freed.push((at, count));
+        let cache = engine.cache.borrow();
+        for number in (0..count).map(|index| at.plus(index)) {
+            let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live.contains(number));
+            running.transaction.free(number, logged);
+            engine.sequences.borrow_mut().remove(&number);
+            // Images of committed transactions stay: until this transaction commits, the block is not free.
+            if let Some(block) = cache.peek(number) {
+                block.running.set(false);
+                if let Some(inode) = block.lazy.take() {
+                    engine.lazy.borrow_mut().remove(&(inode, number));
+                }
+            }
+        }
+    }
+
+    /// Makes room for `credits` more in the same transaction; false when it is too full, and the caller must
+    /// bring the volume into a consistent state, stop, and start anew (truncate of a large file).
+    #[must_use]
+    pub fn extend(&mut self, credits: Credits) -> bool {
+        let transaction = &mut self.engine.running.borrow_mut().transaction;
+        if let Some(log) = &self.engine.log {
+            let log = log.borrow();
+            let bound = transaction.log_blocks_bound_with(credits.0, 0, 0);
+            if bound > log.transaction_limit() || bound > log.space.free() {
+                return false;
+            }
+        }
+        transaction.extend_handle(credits.0);
+        self.credits += credits.0;
+        true
+    }
+
+    /// Ends the change. What it did is durable once [`Engine::commit`] of the returned transaction is done.
+    pub fn stop(self) -> TransactionId {
+        self.transaction
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let unused = self.credits + self.data_credits;
+        self.engine.running.borrow_mut().transaction.close_handle(unused);
+        if self.engine.locking.get() {
+            self.engine.commit_work.notify();
+        }
+        self.engine.gate.wake_first();
+    }
+}

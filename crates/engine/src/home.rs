@@ -1,0 +1,306 @@
+//! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
+//!
+//! Three reasons: age (`writeback=`, `expire=`), a short log (the oldest transactions first), and memory. Only
+//! the image of the latest committed transaction goes home, and always whole.
+
+use crate::cache::{CachedBlock, Image};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::update::Contents;
+use device::Buffer;
+use journal::{BlockKind, LogSpace, UpdateSequence, plan_tail_update};
+use runtime::{join_all, race};
+use std::pin::Pin;
+use std::rc::Rc;
+use units::{HomeBlock, TransactionId};
+
+/// Most blocks of one home write.
+const RUN_BLOCKS_MAX: usize = 256;
+/// Most home writes under way at once.
+const RUNS_IN_FLIGHT_MAX: usize = 16;
+/// Most blocks taken on at once: bounds the memory for bases and images.
+const BATCH_BLOCKS_MAX: usize = 2048;
+
+type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<usize, EngineError>> + 'a>>;
+
+/// What was written of a block.
+struct Sent {
+    block: Rc<CachedBlock>,
+    bytes: Rc<Buffer>,
+    /// The committed transaction whose image it was; `None` for data of no transaction.
+    as_of: Option<TransactionId>,
+}
+
+impl Engine {
+    /// Someone waits for blocks to go home, or there are dirty blocks now.
+    pub(crate) fn kick_home(&self) {
+        self.home_kicks.set(self.home_kicks.get() + 1);
+        self.home_work.notify();
+    }
+
+    pub(crate) fn log_is_short(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.borrow().is_short())
+    }
+
+    /// Sends blocks home when there is a reason to.
+    pub(crate) async fn home_task(self: Rc<Self>) {
+        let mut seen = 0;
+        let mut round_at = self.world.now().plus(self.options.writeback);
+        loop {
+            let kicked = || (self.is_over() || self.home_kicks.get() != seen).then_some(());
+            if self.dirty_count.get() == 0 {
+                self.home_work.until(kicked).await;
+            } else {
+                let _ = race(self.home_work.until(kicked), self.world.sleep_until(round_at)).await;
+            }
+            seen = self.home_kicks.get();
+            if self.is_over() {
+                return;
+            }
+            if let Err(error) = self.home_round(&mut round_at).await {
+                self.abort(&error);
+                return;
+            }
+        }
+    }
+
+    async fn home_round(&self, round_at: &mut units::Instant) -> Result<(), EngineError> {
+        let _turn = self.home_turn.write().await;
+        if self.is_over() {
+            return Ok(());
+        }
+        self.relieve_log().await?;
+        self.relieve_memory().await?;
+        let now = self.world.now();
+        if *round_at <= now {
+            *round_at = now.plus(self.options.writeback);
+            self.write_expired().await?;
+            self.advance_tail().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes home what the oldest transactions need, until half of the log is free.
+    async fn relieve_log(&self) -> Result<(), EngineError> {
+        if !self.log_is_short() {
+            return Ok(());
+        }
+        self.runner.counters.borrow_mut().checkpoints += 1;
+        while let Some(blocks) = self.checkpoint_batch() {
+            if self.write_home(blocks).await? == 0 {
+                break;
+            }
+        }
+        self.advance_tail().await
+    }
+
+    /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
+    fn checkpoint_batch(&self) -> Option<Vec<HomeBlock>> {
+        let log = self.log.as_ref()?.borrow();
+        let capacity = log.space.capacity();
+        // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
+        let needed = log.checkpoint.blocks_needed();
+        let excess = needed.saturating_sub(capacity / 2);
+        let blocks = log.checkpoint.blocks_to_write(excess, BATCH_BLOCKS_MAX);
+        (excess > 0 && !blocks.is_empty()).then_some(blocks)
+    }
+
+    /// When dirty blocks fill half of the cache: the oldest go home until a quarter is left.
+    async fn relieve_memory(&self) -> Result<(), EngineError> {
+        let limit = self.cache.borrow().limit();
+        if self.dirty_count.get() <= limit / 2 {
+            return Ok(());
+        }
+        while self.dirty_count.get() > limit / 4 {
+            let blocks = self.dirty_blocks(|_| true);
+            if blocks.is_empty() || self.write_home(blocks).await? == 0 {
+                // The rest is in transactions that are not committed yet.
+                self.request_commit(self.running_id());
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_expired(&self) -> Result<(), EngineError> {
+        let now = self.world.now();
+        loop {
+            let blocks = self.dirty_blocks(|since| since.plus(self.options.expire) <= now);
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            self.write_home(blocks).await?;
+        }
+    }
+
+    /// The oldest blocks that may go home, as long as `is_due` says so of the time when they became dirty. Those
+    /// that may not, because they are in the running or committing transaction alone, count as dirty from now on.
+    fn dirty_blocks(&self, is_due: impl Fn(units::Instant) -> bool) -> Vec<HomeBlock> {
+        let now = self.world.now();
+        let cache = self.cache.borrow();
+        let mut dirty = self.dirty.borrow_mut();
+        let mut found = Vec::new();
+        for _ in 0..dirty.len() {
+            let Some((since, number)) = dirty.front().copied().filter(|(since, _)| is_due(*since)) else {
+                break;
+            };
+            dirty.pop_front();
+            let Some(block) = cache.peek(number).filter(|block| block.dirty_since.get() == Some(since))
+            else {
+                continue;
+            };
+            block.dirty_since.set(Some(now));
+            dirty.push_back((now, number));
+            if block.committed.borrow().is_some() || block.lazy.get().is_some() {
+                found.push(number);
+                if found.len() == BATCH_BLOCKS_MAX {
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Everything that is committed and not home; no transaction is running.
+    pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
+        while self.dirty_count.get() > 0 {
+            let blocks = self.dirty_blocks(|_| true);
+            if self.write_home(blocks).await? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the committed images of `numbers` (sorted) home; returns of how many. No barrier yet.
+    async fn write_home(&self, numbers: Vec<HomeBlock>) -> Result<usize, EngineError> {
+        let blocks: Vec<_> = {
+            let cache = self.cache.borrow();
+            let blocks = numbers.iter().filter_map(|number| cache.peek(*number));
+            blocks
+                .filter(|block| block.committed.borrow().is_some() || block.lazy.get().is_some())
+                .cloned()
+                .collect()
+        };
+        self.load_all(&blocks).await?;
+        let mut runs: Vec<Vec<Rc<CachedBlock>>> = Vec::new();
+        for block in blocks {
+            match runs.last_mut() {
+                Some(run)
+                    if run.len() < RUN_BLOCKS_MAX && run[run.len() - 1].number.plus(1) == block.number =>
+                {
+                    run.push(block)
+                }
+                _ => runs.push(vec![block]),
+            }
+        }
+        let mut written = 0;
+        let mut runs = runs.into_iter().peekable();
+        while runs.peek().is_some() {
+            let wave = runs.by_ref().take(RUNS_IN_FLIGHT_MAX);
+            let wave = wave.map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) }).collect();
+            for result in join_all(wave).await {
+                written += result?;
+            }
+        }
+        self.gate.wake_first();
+        Ok(written)
+    }
+
+    /// Writes neighbours home with one request, or several if some need no writing any more.
+    async fn write_run(&self, run: Vec<Rc<CachedBlock>>) -> Result<usize, EngineError> {
+        let _claim = self.runner.claims.claim(run[0].number, run.len() as u64).await;
+        // Only now: while waiting for the claim, another write may have brought a newer image home.
+        let images: Vec<Option<Sent>> = run.into_iter().map(Sent::of).collect();
+        let mut written = 0;
+        for images in images.split(Option::is_none).filter(|images| !images.is_empty()) {
+            let images: Vec<&Sent> = images.iter().flatten().collect();
+            let kinds: Vec<_> = images.iter().map(|sent| sent.kind()).collect();
+            let parts = images.iter().map(|sent| sent.bytes.clone()).collect();
+            self.runner.write_home(images[0].block.number, &kinds, parts).await?;
+            images.iter().for_each(|sent| self.arrived(sent));
+            written += images.len();
+        }
+        self.runner.counters.borrow_mut().home_writes += 1;
+        Ok(written)
+    }
+
+    /// What was sent is home, though perhaps in the disk's cache only.
+    fn arrived(&self, sent: &Sent) {
+        let block = &sent.block;
+        match sent.as_of {
+            Some(as_of) => {
+                if let Some(log) = &self.log {
+                    log.borrow_mut().checkpoint.home_written(block.number, as_of);
+                }
+                let mut committed = block.committed.borrow_mut();
+                // A newer image may have been committed meanwhile.
+                if committed.as_ref().is_some_and(|(image, _)| Rc::ptr_eq(&image.bytes, &sent.bytes)) {
+                    *committed = None;
+                }
+            }
+            None => {
+                if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
+                    && let Some(inode) = block.lazy.take()
+                {
+                    self.lazy.borrow_mut().remove(&(inode, block.number));
+                }
+            }
+        }
+        self.wash(block);
+    }
+
+    /// Moves the log tail on disk past the transactions that replay needs no longer.
+    async fn advance_tail(&self) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let (tail, at, plan) = {
+            let mut log = log.borrow_mut();
+            let (tail, at) = log.checkpoint.tail();
+            if !log.started || tail == log.disk_tail {
+                return Ok(());
+            }
+            log.superblock.set_tail(tail, at);
+            (tail, at, plan_tail_update(log.superblock_at, log.superblock_image()))
+        };
+        self.runner.run(plan).await?;
+        let mut log = log.borrow_mut();
+        log.disk_tail = tail;
+        log.space.release_to(at);
+        log.live.release_before(tail);
+        drop(log);
+        self.runner.counters.borrow_mut().tail_updates += 1;
+        self.end_sequences();
+        self.gate.wake_first();
+        Ok(())
+    }
+
+    /// Selective mode: forgets where blocks stood whose update sequence has ended.
+    fn end_sequences(&self) {
+        let Some(log) = &self.log else { return };
+        let (tail, cache) = (log.borrow().disk_tail, self.cache.borrow());
+        let is_clean = |at: HomeBlock| cache.peek(at).is_none_or(|block| block.dirty_since.get().is_none());
+        let ended = UpdateSequence::None;
+        self.sequences.borrow_mut().retain(|at, state| state.current(is_clean(*at), tail) != ended);
+    }
+}
+
+impl Sent {
+    /// The image that may go home; `None` if home has it already.
+    fn of(block: Rc<CachedBlock>) -> Option<Sent> {
+        let (bytes, as_of) = match &*block.committed.borrow() {
+            Some((Image { bytes, valid: None }, as_of)) => (bytes.clone(), Some(*as_of)),
+            Some(_) => unreachable!("the base was read before"),
+            None if block.lazy.get().is_some() => (block.current.borrow().bytes.clone(), None),
+            None => return None,
+        };
+        Some(Sent { block, bytes, as_of })
+    }
+    fn kind(&self) -> BlockKind {
+        match self.block.contents.get() {
+            Contents::Metadata => BlockKind::HomeMetadata,
+            Contents::Data => BlockKind::HomeData,
+        }
+    }
+}

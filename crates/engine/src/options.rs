@@ -1,0 +1,99 @@
+//! What an engine is made of, and how it was asked to behave.
+
+use crate::error::EngineError;
+use device::{Disk, World};
+use journal::{DataMode, WriteThreshold};
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockSize, LogBlock};
+
+/// How a barrier is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BarrierKind {
+    /// Not at all: for disks whose cache survives a power cut.
+    None,
+    /// By flushing the disk, or by a write that is durable by itself.
+    Flush,
+}
+
+/// Consecutive log blocks that lie one after the other on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogExtent {
+    pub first: LogBlock,
+    pub count: u32,
+    /// Where `first` lies, in file-system blocks from the start of the log's disk.
+    pub disk_block: u64,
+}
+
+/// Where the log lies: blocks of the home disk (hidden inode), or of a disk of its own.
+#[derive(Clone)]
+pub struct LogArea {
+    pub disk: Rc<dyn Disk>,
+    /// Sorted by `first`, without overlap; together they hold every block that the journal superblock names.
+    pub extents: Vec<LogExtent>,
+    /// The block that holds the journal superblock: 0 in a hidden inode; on a journal device, where log blocks
+    /// are counted from the start of the device, 1 (2 with 1 KiB blocks).
+    pub superblock: LogBlock,
+}
+
+impl LogArea {
+    /// The disk block of `at` and how many log blocks follow it there, itself included.
+    pub fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
+        let after = self.extents.partition_point(|extent| extent.first <= at);
+        let found = after.checked_sub(1).map(|index| self.extents[index]);
+        match found {
+            Some(extent) if at.get() - extent.first.get() < extent.count => {
+                let offset = at.get() - extent.first.get();
+                Ok((extent.disk_block + u64::from(offset), extent.count - offset))
+            }
+            _ => Err(EngineError::BadJournal { why: format!("{at} lies outside the journal's blocks") }),
+        }
+    }
+}
+
+/// The options of a mount that concern the engine.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    pub data: DataMode,
+    /// Selective mode: requests shorter than this many bytes are logged.
+    pub threshold: WriteThreshold,
+    pub barrier: BarrierKind,
+    /// Age at which a transaction is committed although nobody asked.
+    pub commit: Duration,
+    /// How often write-back looks for old dirty blocks, and the age that makes them due.
+    pub writeback: Duration,
+    pub expire: Duration,
+    /// Most bytes of blocks in the cache.
+    pub cache_bytes: u64,
+    pub journal_checksum: bool,
+    pub read_only: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            data: DataMode::Ordered,
+            threshold: WriteThreshold(4096),
+            barrier: BarrierKind::Flush,
+            commit: Duration::from_secs(5),
+            writeback: Duration::from_secs(5),
+            expire: Duration::from_secs(30),
+            cache_bytes: 256 << 20,
+            journal_checksum: true,
+            read_only: false,
+        }
+    }
+}
+
+/// What [`crate::Engine::open`] and [`crate::recover`] work on.
+#[derive(Clone)]
+pub struct EngineParts {
+    pub world: Rc<dyn World>,
+    pub home: Rc<dyn Disk>,
+    pub block_size: BlockSize,
+    /// Blocks of the volume: no other home block is ever read or written.
+    pub volume_blocks: u64,
+    /// `None`: a volume without a journal; each commit then writes everything home.
+    pub log: Option<LogArea>,
+    pub options: EngineOptions,
+}

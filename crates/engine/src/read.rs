@@ -1,0 +1,130 @@
+//! Reads from home, into the cache. At most one read of a block is under way; others wait for it.
+
+use crate::cache::{CachedBlock, Temperature};
+use crate::engine::{Block, Engine};
+use crate::error::EngineError;
+use device::Buffer;
+use runtime::sync::Event;
+use std::rc::Rc;
+use units::HomeBlock;
+
+/// Reads of file data from this many bytes on are taken for one long stream, and enter the cache cold.
+const STREAM_BYTES: usize = 64 << 10;
+
+impl Engine {
+    /// A metadata block, from the cache or the home disk.
+    pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
+        self.check_range(at, 1)?;
+        let block = self.look_up(at, Temperature::Warm);
+        if !block.is_whole() {
+            self.load(&block).await?;
+        }
+        Ok(Block(block))
+    }
+
+    /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone (committed or not).
+    pub async fn read_data(&self, at: HomeBlock, count: u32) -> Result<Vec<Rc<Buffer>>, EngineError> {
+        self.check_range(at, u64::from(count))?;
+        let stream = (count as usize) << self.block_size.shift() >= STREAM_BYTES;
+        let temperature = if stream { Temperature::Cold } else { Temperature::Warm };
+        let numbers = (0..u64::from(count)).map(|index| at.plus(index));
+        let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
+        self.load_all(&blocks).await?;
+        Ok(blocks.iter().map(|block| block.current.borrow().bytes.clone()).collect())
+    }
+
+    pub(crate) fn check_range(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
+        if at.get().checked_add(count).is_some_and(|end| end <= self.volume_blocks) {
+            return Ok(());
+        }
+        Err(EngineError::OutOfRange { at, blocks: self.volume_blocks })
+    }
+
+    pub(crate) fn look_up(&self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
+        let block = self.cache.borrow_mut().get_or_insert(at, temperature);
+        let mut counters = self.runner.counters.borrow_mut();
+        if block.is_whole() {
+            counters.cache_hits += 1;
+        } else {
+            counters.cache_misses += 1;
+        }
+        block
+    }
+
+    /// Makes all `blocks` whole; neighbours that are missing come with one read. Sorted by number.
+    pub(crate) async fn load_all(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
+        let missing = |block: &Rc<CachedBlock>| !block.is_whole() && block.reading.borrow().is_none();
+        let mut from = 0;
+        while from < blocks.len() {
+            let mut end = from + 1;
+            if missing(&blocks[from]) {
+                while end < blocks.len()
+                    && missing(&blocks[end])
+                    && blocks[end].number == blocks[end - 1].number.plus(1)
+                {
+                    end += 1;
+                }
+                self.read_run(&blocks[from..end]).await?;
+            } else {
+                self.load(&blocks[from]).await?;
+            }
+            from = end;
+        }
+        Ok(())
+    }
+
+    /// Makes `block` whole.
+    pub(crate) async fn load(&self, block: &Rc<CachedBlock>) -> Result<(), EngineError> {
+        while !block.is_whole() {
+            let reading = block.reading.borrow().clone();
+            match reading {
+                // If that read fails, its reader has the error, and this one tries for itself.
+                Some(event) => event.until(|| block.reading.borrow().is_none().then_some(())).await,
+                None => self.read_run(std::slice::from_ref(block)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the homes of consecutive blocks, none of which is being read.
+    async fn read_run(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
+        let size = self.block_size.bytes();
+        let _reading = Reading::start(blocks);
+        self.runner.counters.borrow_mut().home_reads += 1;
+        let at = blocks[0].number.get() << self.block_size.shift();
+        let content = self.home.read(at, size * blocks.len()).await?;
+        if let [block] = blocks {
+            block.fill(Rc::new(content), self.block_size);
+            return Ok(());
+        }
+        for (block, bytes) in blocks.iter().zip(content.chunks_exact(size)) {
+            block.fill(Rc::new(Buffer::copy_of(bytes)), self.block_size);
+        }
+        Ok(())
+    }
+}
+
+/// Marks blocks as being read; whatever becomes of the reader, those who wait are woken.
+struct Reading<'a> {
+    blocks: &'a [Rc<CachedBlock>],
+    event: Rc<Event>,
+}
+
+impl Reading<'_> {
+    fn start(blocks: &[Rc<CachedBlock>]) -> Reading<'_> {
+        let event = Rc::new(Event::default());
+        for block in blocks {
+            *block.reading.borrow_mut() = Some(event.clone());
+        }
+        Reading { blocks, event }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        for block in self.blocks {
+            *block.reading.borrow_mut() = None;
+        }
+        self.event.notify();
+    }
+}

@@ -1,0 +1,229 @@
+//! Recovery: reads the log for `journal::recover`, and writes home what it says. Three passes, then the log is
+//! marked empty. A crash at any point is harmless: the log stays until everything is home, and replaying it
+//! again gives the same.
+
+use crate::error::EngineError;
+use crate::log::{read_superblock, write_superblock};
+use crate::options::{BarrierKind, EngineParts, LogArea};
+use device::{Buffer, Durability};
+use format::jbd2::JournalSuperblock;
+use journal::{HomeBounds, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass};
+use serde::Serialize;
+use std::rc::Rc;
+use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
+
+/// The log and home are read and written in pieces of up to this many bytes.
+const READ_BYTES: usize = 1 << 20;
+/// Blocks held in memory before they are written home.
+const IMAGES_MAX: usize = 8192;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PassReport {
+    pub nanoseconds: u64,
+    pub log_blocks_read: u64,
+    pub transactions: u64,
+    pub descriptors: u64,
+    pub multiwrite_blocks: u64,
+    pub regular_blocks: u64,
+    pub revoke_blocks: u64,
+    pub commit_blocks: u64,
+    pub revokes: u64,
+    pub whole_records: u64,
+    pub fragment_records: u64,
+}
+
+impl PassReport {
+    fn new(counts: PassCounts, nanoseconds: u64) -> PassReport {
+        PassReport {
+            nanoseconds,
+            log_blocks_read: counts.log_blocks_read,
+            transactions: counts.transactions,
+            descriptors: counts.descriptors,
+            multiwrite_blocks: counts.multiwrite_blocks,
+            regular_blocks: counts.regular_blocks,
+            revoke_blocks: counts.revoke_blocks,
+            commit_blocks: counts.commit_blocks,
+            revokes: counts.revokes,
+            whole_records: counts.whole_records,
+            fragment_records: counts.fragment_records,
+        }
+    }
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecoveryReport {
+    /// The log was empty: nothing was read but its superblock.
+    pub clean: bool,
+    /// Nothing was written.
+    pub dry_run: bool,
+    pub transactions: u64,
+    pub first_transaction: u32,
+    pub scan: PassReport,
+    pub revoke: PassReport,
+    pub replay: PassReport,
+    /// Blocks written home, and those of them that first had to be read.
+    pub home_blocks_written: u64,
+    pub home_blocks_read: u64,
+    pub nanoseconds: u64,
+}
+
+/// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A clean log is
+/// left as it is.
+pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
+    let begun = parts.world.now();
+    let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
+    let Some(area) = &parts.log else {
+        report.clean = true;
+        return Ok(report);
+    };
+    let mut superblock = read_superblock(area, parts.block_size).await?;
+    if superblock.is_clean() {
+        report.clean = true;
+        return Ok(report);
+    }
+    let mut recovery = Recovery { parts, area, report, reader: LogReader::new(area, parts.block_size) };
+    let next = recovery.replay_log(&superblock, dry_run).await?;
+    if !dry_run {
+        recovery.empty_log(&mut superblock, next).await?;
+    }
+    let mut report = recovery.report;
+    report.nanoseconds = parts.world.now().since(begun).as_nanos() as u64;
+    Ok(report)
+}
+
+struct Recovery<'a> {
+    parts: &'a EngineParts,
+    area: &'a LogArea,
+    report: RecoveryReport,
+    reader: LogReader<'a>,
+}
+
+impl Recovery<'_> {
+    /// The three passes; returns the id of the next new transaction.
+    async fn replay_log(
+        &mut self,
+        superblock: &JournalSuperblock,
+        dry_run: bool,
+    ) -> Result<TransactionId, EngineError> {
+        let mut scan = ScanPass::new(superblock)?;
+        self.report.scan = self.feed(&mut scan).await?;
+        let scanned = scan.finish();
+        self.report.first_transaction = scanned.first.0;
+
+        let mut revoke = RevokePass::new(&scanned);
+        self.report.revoke = self.feed(&mut revoke).await?;
+
+        let mut replay = ReplayPass::new(&scanned, revoke.finish(), self.bounds());
+        let begun = self.parts.world.now();
+        let mut images = ReplayImages::new(self.parts.block_size);
+        while let Some(at) = replay.wants() {
+            replay.give(self.reader.read(at).await?)?;
+            replay.take_actions().into_iter().for_each(|action| images.apply(action));
+            if images.len() >= IMAGES_MAX {
+                self.write_images(images.take(), dry_run).await?;
+            }
+        }
+        self.write_images(images.take(), dry_run).await?;
+        let time = self.parts.world.now().since(begun).as_nanos() as u64;
+        self.report.replay = PassReport::new(replay.counts(), time);
+        self.report.transactions = self.report.replay.transactions;
+        Ok(scanned.next)
+    }
+
+    async fn feed(&mut self, pass: &mut impl Pass) -> Result<PassReport, EngineError> {
+        let begun = self.parts.world.now();
+        while let Some(at) = pass.wants() {
+            pass.give(self.reader.read(at).await?)?;
+        }
+        Ok(PassReport::new(pass.counts(), self.parts.world.now().since(begun).as_nanos() as u64))
+    }
+
+    /// No record may overwrite the journal itself, where it lies on the home disk.
+    fn bounds(&self) -> HomeBounds {
+        let internal = std::ptr::addr_eq(&*self.area.disk, &*self.parts.home);
+        let extents = self.area.extents.iter().filter(|_| internal);
+        let mut forbidden: Vec<_> =
+            extents.map(|extent| extent.disk_block..extent.disk_block + u64::from(extent.count)).collect();
+        forbidden.sort_by_key(|range| range.start);
+        HomeBounds { blocks: self.parts.volume_blocks, forbidden }
+    }
+
+    /// Writes images (sorted by address) home, neighbours together, after reading what no record gave.
+    async fn write_images(&mut self, mut images: Vec<ReplayImage>, dry_run: bool) -> Result<(), EngineError> {
+        let most = READ_BYTES >> self.parts.block_size.shift();
+        let mut rest = &mut images[..];
+        while !rest.is_empty() {
+            let neighbours = rest.windows(2).take_while(|pair| pair[0].home.plus(1) == pair[1].home).count();
+            let (run, others) = rest.split_at_mut((neighbours + 1).min(most));
+            rest = others;
+            self.write_run(run, dry_run).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_run(&mut self, run: &mut [ReplayImage], dry_run: bool) -> Result<(), EngineError> {
+        let size = self.parts.block_size.bytes();
+        let at = |home: HomeBlock| home.get() << self.parts.block_size.shift();
+        let begun = run[0].home;
+        if run.iter().any(|image| !image.missing.is_empty()) {
+            let bases = self.parts.home.read(at(begun), size * run.len()).await?;
+            for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
+                self.report.home_blocks_read += u64::from(!image.missing.is_empty());
+                image.fill_from(base);
+            }
+        }
+        self.report.home_blocks_written += run.len() as u64;
+        if dry_run {
+            return Ok(());
+        }
+        let contents = run.iter_mut().map(|image| std::mem::replace(&mut image.content, Buffer::zeroed(0)));
+        let contents = contents.map(Rc::new).collect();
+        Ok(self.parts.home.write(at(begun), contents, Durability::Cached).await?)
+    }
+
+    /// Everything is home: makes that durable, then says in the superblock that nothing is left to do.
+    async fn empty_log(
+        &self,
+        superblock: &mut JournalSuperblock,
+        next: TransactionId,
+    ) -> Result<(), EngineError> {
+        let ordered = self.parts.options.barrier == BarrierKind::Flush;
+        if ordered {
+            self.parts.home.flush().await?;
+        }
+        superblock.set_clean(next.previous());
+        let (checksums, wide) = (self.parts.options.journal_checksum, superblock.is_wide());
+        superblock.set_log_format(checksums, wide, false);
+        let durability = if ordered { Durability::Durable } else { Durability::Cached };
+        write_superblock(self.area, superblock, durability).await
+    }
+}
+
+/// Gives log blocks one by one and reads them in large pieces.
+struct LogReader<'a> {
+    area: &'a LogArea,
+    block_size: BlockSize,
+    /// Blocks `first .. first + count` are in `bytes`.
+    first: LogBlock,
+    count: u32,
+    bytes: Buffer,
+}
+
+impl<'a> LogReader<'a> {
+    fn new(area: &'a LogArea, block_size: BlockSize) -> LogReader<'a> {
+        LogReader { area, block_size, first: LogBlock(0), count: 0, bytes: Buffer::zeroed(0) }
+    }
+
+    async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
+        let (size, shift) = (self.block_size.bytes(), self.block_size.shift());
+        if at < self.first || at.get() - self.first.get() >= self.count {
+            let (place, together) = self.area.locate(at)?;
+            let count = together.min((READ_BYTES >> shift) as u32);
+            self.bytes = self.area.disk.read(place << shift, size * count as usize).await?;
+            (self.first, self.count) = (at, count);
+        }
+        let offset = (at.get() - self.first.get()) as usize * size;
+        Ok(&self.bytes[offset..offset + size])
+    }
+}

@@ -1,0 +1,215 @@
+//! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes of them.
+//!
+//! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
+//! flushed; where that was a single write, the write is made durable by itself, which saves the flush.
+
+use crate::error::EngineError;
+use crate::home_claims::HomeClaims;
+use crate::options::{BarrierKind, LogArea};
+use crate::stats::Counters;
+use device::{Buffer, Disk, Durability, LocalFuture};
+use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
+use runtime::join_all;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{BlockSize, HomeBlock, LogBlock};
+
+/// Most blocks of one disk write (Linux takes at most 1024 parts, IOV_MAX).
+const BLOCKS_PER_WRITE_MAX: usize = 1024;
+/// Most writes under way at once.
+const WRITES_IN_FLIGHT_MAX: usize = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Place {
+    Home,
+    Log,
+}
+
+/// One write to one disk.
+struct DiskWrite {
+    place: Place,
+    /// In file-system blocks from the start of the disk.
+    at: u64,
+    /// For home writes: the home block at `at`.
+    home: Option<HomeBlock>,
+    parts: Vec<Rc<Buffer>>,
+}
+
+pub(crate) struct Runner {
+    home: Rc<dyn Disk>,
+    log: Option<LogArea>,
+    /// Whether the log has a disk of its own.
+    separate: bool,
+    barrier: BarrierKind,
+    block_size: BlockSize,
+    volume_blocks: u64,
+    pub claims: HomeClaims,
+    pub counters: Rc<RefCell<Counters>>,
+    /// Home writes of write-back have completed since the home disk was last flushed for the log tail's sake.
+    home_unflushed: Cell<bool>,
+}
+
+impl Runner {
+    pub fn new(
+        home: Rc<dyn Disk>,
+        log: Option<LogArea>,
+        barrier: BarrierKind,
+        block_size: BlockSize,
+        volume_blocks: u64,
+    ) -> Runner {
+        let separate = log.as_ref().is_some_and(|log| !std::ptr::addr_eq(&*log.disk, &*home));
+        Runner {
+            home,
+            log,
+            separate,
+            barrier,
+            block_size,
+            volume_blocks,
+            claims: HomeClaims::default(),
+            counters: Rc::default(),
+            home_unflushed: Cell::new(false),
+        }
+    }
+
+    /// When it returns, every step is done, and every barrier kept.
+    pub async fn run(&self, plan: Plan) -> Result<(), EngineError> {
+        let mut phase = Vec::new();
+        for step in plan.steps {
+            match step {
+                Step::Write(write) => self.translate(write, &mut phase)?,
+                Step::Barrier(reason) => self.end_phase(std::mem::take(&mut phase), Some(reason)).await?,
+            }
+        }
+        self.end_phase(phase, None).await
+    }
+
+    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`] alone.
+    pub async fn write_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+    ) -> Result<(), EngineError> {
+        self.check_home(at, parts.len() as u64)?;
+        let bytes = self.block_size.bytes() as u64;
+        kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
+        self.home.write(at.get() << self.block_size.shift(), parts, Durability::Cached).await?;
+        self.home_unflushed.set(true);
+        Ok(())
+    }
+
+    pub fn log_area(&self) -> Option<&LogArea> {
+        self.log.as_ref()
+    }
+
+    fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
+        if at.get().checked_add(count).is_some_and(|end| end <= self.volume_blocks) {
+            return Ok(());
+        }
+        Err(EngineError::OutOfRange { at, blocks: self.volume_blocks })
+    }
+
+    /// Appends the disk writes of `write`; those that continue the one before join it.
+    fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), EngineError> {
+        let bytes = self.block_size.bytes() as u64;
+        {
+            let mut counters = self.counters.borrow_mut();
+            write.blocks.iter().for_each(|(kind, _)| counters.wrote(*kind, bytes));
+        }
+        if let Address::Home(at) = write.at {
+            self.check_home(at, write.blocks.len() as u64)?;
+        }
+        let mut parts = write.blocks.into_iter().map(|(_, buffer)| buffer);
+        let mut done = 0u32;
+        while parts.len() > 0 {
+            let (place, at, home, room) = match write.at {
+                Address::Home(at) => {
+                    let at = at.plus(u64::from(done));
+                    (Place::Home, at.get(), Some(at), parts.len())
+                }
+                Address::Log(at) => {
+                    let (at, room) = self.locate(at.plus(done))?;
+                    (Place::Log, at, None, room as usize)
+                }
+            };
+            let taken: Vec<_> = parts.by_ref().take(room.min(BLOCKS_PER_WRITE_MAX)).collect();
+            done += taken.len() as u32;
+            match phase.last_mut() {
+                Some(last)
+                    if last.place == place
+                        && last.at + last.parts.len() as u64 == at
+                        && last.parts.len() + taken.len() <= BLOCKS_PER_WRITE_MAX =>
+                {
+                    last.parts.extend(taken)
+                }
+                _ => phase.push(DiskWrite { place, at, home, parts: taken }),
+            }
+        }
+        Ok(())
+    }
+
+    fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
+        let log = self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })?;
+        log.locate(at)
+    }
+
+    async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
+        let ordered = barrier.is_some() && self.barrier == BarrierKind::Flush;
+        // The disk of a place; both places are one disk unless the log has its own.
+        let disk_of = |place: Place| if self.separate { place } else { Place::Home };
+        let mut writes = [0usize; 2];
+        phase.iter().for_each(|write| writes[disk_of(write.place) as usize] += 1);
+        let mut flush = [false; 2];
+        if ordered {
+            flush = writes.map(|count| count > 1);
+            if barrier == Some(Barrier::HomeBeforeLogTail) && self.home_unflushed.get() {
+                flush[Place::Home as usize] = true;
+            }
+        }
+        let mut pending = Vec::with_capacity(phase.len());
+        for write in phase {
+            let single = ordered && !flush[disk_of(write.place) as usize];
+            pending.push(self.write(write, if single { Durability::Durable } else { Durability::Cached }));
+        }
+        if pending.len() == 1 {
+            pending.remove(0).await?;
+        } else {
+            while !pending.is_empty() {
+                let wave = pending.drain(..pending.len().min(WRITES_IN_FLIGHT_MAX)).collect();
+                join_all(wave).await.into_iter().collect::<Result<(), _>>()?;
+            }
+        }
+        if flush[Place::Home as usize] {
+            self.home_unflushed.set(false);
+        }
+        let flushes = [Place::Home, Place::Log].into_iter().filter(|place| flush[*place as usize]);
+        let flushes: Vec<_> = flushes.map(|place| self.disk(place).flush()).collect();
+        self.counters.borrow_mut().flushes += flushes.len() as u64;
+        join_all(flushes).await.into_iter().collect::<Result<(), _>>()?;
+        Ok(())
+    }
+
+    fn disk(&self, place: Place) -> &Rc<dyn Disk> {
+        match (place, &self.log) {
+            (Place::Log, Some(log)) => &log.disk,
+            _ => &self.home,
+        }
+    }
+
+    fn write(&self, write: DiskWrite, durability: Durability) -> LocalFuture<Result<(), EngineError>> {
+        if durability == Durability::Durable {
+            self.counters.borrow_mut().durable_writes += 1;
+        }
+        let disk = self.disk(write.place).clone();
+        let at = write.at << self.block_size.shift();
+        let Some(home) = write.home else {
+            return Box::pin(async move { Ok(disk.write(at, write.parts, durability).await?) });
+        };
+        // The same block may be on its way home for write-back: the two writes must not pass each other.
+        let claims = self.claims.clone();
+        Box::pin(async move {
+            let _claim = claims.claim(home, write.parts.len() as u64).await;
+            Ok(disk.write(at, write.parts, durability).await?)
+        })
+    }
+}

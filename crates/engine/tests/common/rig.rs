@@ -1,0 +1,193 @@
+use device::{Buffer, World};
+use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
+use engine::{BarrierKind, Engine, EngineOptions, EngineParts, LogArea, LogExtent};
+use format::jbd2::JournalSuperblock;
+use journal::{DataMode, WriteThreshold};
+use runtime::VirtualWorld;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockSize, LogBlock};
+
+/// What a home block holds before anyone writes it: must never show.
+pub const STALE: u8 = 0xee;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// The log lies in two pieces on the home disk.
+    Internal,
+    Separate,
+}
+
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub mode: DataMode,
+    pub layout: Layout,
+    pub block_size: BlockSize,
+    pub log_blocks: u32,
+    pub home_blocks: u64,
+    pub options: EngineOptions,
+}
+
+impl Setup {
+    pub fn new(mode: DataMode, layout: Layout, block_size: u32) -> Setup {
+        let options = EngineOptions {
+            data: mode,
+            threshold: WriteThreshold(600),
+            barrier: BarrierKind::Flush,
+            commit: Duration::from_millis(5),
+            writeback: Duration::from_millis(2),
+            expire: Duration::from_millis(6),
+            cache_bytes: 4 << 20,
+            ..EngineOptions::default()
+        };
+        let block_size = BlockSize::new(block_size).unwrap();
+        Setup { mode, layout, block_size, log_blocks: 1024, home_blocks: 256, options }
+    }
+
+    /// Every mode, layout and block size.
+    pub fn all() -> Vec<Setup> {
+        let mut all = Vec::new();
+        for mode in DataMode::ALL {
+            for layout in [Layout::Internal, Layout::Separate] {
+                all.extend([1024, 4096].map(|size| Setup::new(mode, layout, size)));
+            }
+        }
+        all
+    }
+
+    fn log_superblock_at(&self) -> u64 {
+        match self.layout {
+            Layout::Internal => self.home_blocks + 7,
+            Layout::Separate => 1,
+        }
+    }
+
+    /// Fresh disks: home full of stale bytes, an empty log.
+    pub fn images(&self) -> Vec<Image> {
+        let shift = self.block_size.shift();
+        let extra = if self.layout == Layout::Internal { u64::from(self.log_blocks) + 64 } else { 0 };
+        let mut home = Image::new((self.home_blocks + extra) << shift);
+        home.fill(0, self.home_blocks << shift, STALE);
+        let superblock = JournalSuperblock::new(self.block_size, self.log_blocks, [7; 16]).serialize();
+        match self.layout {
+            Layout::Internal => {
+                home.write(self.log_superblock_at() << shift, &superblock);
+                vec![home]
+            }
+            Layout::Separate => {
+                let mut log = Image::new((u64::from(self.log_blocks) + 1) << shift);
+                log.write(self.log_superblock_at() << shift, &superblock);
+                vec![home, log]
+            }
+        }
+    }
+}
+
+/// One run of one volume in a virtual world.
+pub struct Rig {
+    pub world: VirtualWorld,
+    pub disks: Vec<MemoryDisk>,
+    pub parts: EngineParts,
+}
+
+impl Rig {
+    pub fn new(setup: &Setup, seed: u64, images: Vec<Image>) -> Rig {
+        let world = VirtualWorld::new(seed);
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let disks: Vec<_> =
+            images.into_iter().map(|image| MemoryDisk::from_image(shared.clone(), image)).collect();
+        let latency = Latency { least: Duration::from_micros(20), spread: Duration::from_micros(200) };
+        disks.iter().for_each(|disk| disk.set_latency(latency));
+        let log_disk: Rc<dyn device::Disk> = Rc::new(disks[disks.len() - 1].clone());
+        let home: Rc<dyn device::Disk> =
+            if disks.len() == 1 { log_disk.clone() } else { Rc::new(disks[0].clone()) };
+        let at = setup.log_superblock_at();
+        let half = setup.log_blocks / 2;
+        let extents = match setup.layout {
+            Layout::Internal => vec![
+                LogExtent { first: LogBlock(0), count: half, disk_block: at },
+                LogExtent {
+                    first: LogBlock(half),
+                    count: setup.log_blocks - half,
+                    disk_block: at + u64::from(half) + 5,
+                },
+            ],
+            Layout::Separate => {
+                vec![LogExtent { first: LogBlock(0), count: setup.log_blocks, disk_block: at }]
+            }
+        };
+        let parts = EngineParts {
+            world: shared,
+            home,
+            block_size: setup.block_size,
+            volume_blocks: if disks.len() == 1 {
+                disks[0].image().size() >> setup.block_size.shift()
+            } else {
+                setup.home_blocks
+            },
+            log: Some(LogArea { disk: log_disk, extents, superblock: LogBlock(0) }),
+            options: setup.options.clone(),
+        };
+        Rig { world, disks, parts }
+    }
+
+    /// All disks lose power when the change number `count` of all of them together starts.
+    pub fn cut_at(&self, count: u64) {
+        let seen = Rc::new(Cell::new(0));
+        for disk in &self.disks {
+            let (seen, disks) = (seen.clone(), self.disks.clone());
+            disk.on_change(move |_, _, _| {
+                seen.set(seen.get() + 1);
+                if seen.get() == count + 1 {
+                    disks.iter().for_each(MemoryDisk::power_off);
+                }
+            });
+        }
+    }
+    pub fn is_cut(&self) -> bool {
+        self.disks.iter().any(MemoryDisk::is_off)
+    }
+    pub fn changes(&self) -> u64 {
+        self.disks.iter().map(MemoryDisk::changes).sum()
+    }
+
+    /// What is left of the disks: what was not durable is there, lost or torn as the seed says.
+    pub fn crash(&self, seed: u64) -> Vec<Image> {
+        let policy = match seed % 4 {
+            0 => CrashPolicy::LoseAll,
+            1 => CrashPolicy::KeepAll,
+            _ => CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) },
+        };
+        self.disks.iter().map(|disk| disk.crash(policy)).collect()
+    }
+
+    /// Runs `script`; `None` if the power was cut before its end.
+    pub fn run<T: 'static>(&self, script: impl Future<Output = T> + 'static) -> Option<T> {
+        let disk = self.disks[0].clone();
+        let result = self.world.try_run(runtime::race(script, async move { disk.power_lost().await }));
+        match result.unwrap_or_else(|deadlock| panic!("{deadlock:?}")) {
+            runtime::Either::Left(value) => Some(value),
+            runtime::Either::Right(()) => None,
+        }
+    }
+
+    pub fn home_block(&self, at: u64) -> Buffer {
+        let size = self.parts.block_size.bytes();
+        let mut bytes = Buffer::zeroed(size);
+        self.disks[0].image().read(at << self.parts.block_size.shift(), &mut bytes);
+        bytes
+    }
+
+    /// Recovers the volume and opens it.
+    pub async fn open(parts: EngineParts) -> Rc<Engine> {
+        engine::recover(&parts, false).await.expect("recovery");
+        Engine::open(parts).await.expect("a recovered volume opens")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.world.end();
+    }
+}

@@ -1,0 +1,281 @@
+use super::rig::{Rig, STALE, Setup};
+use engine::{Base, Contents, Credits, Engine, EngineError, FileUpdate, Handle};
+use journal::DataMode;
+use runtime::SplitMix;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+
+const SLOTS: usize = 4;
+const POOL: u64 = 8;
+/// Bytes of a writer's table: version, then home block and kind of each slot.
+const TABLE: u32 = 8 + SLOTS as u32 * 8;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    pub writers: u64,
+    pub handles: usize,
+    /// One handle in so many is synced.
+    pub sync_one_in: u64,
+    pub seed: u64,
+}
+
+/// A block that a writer's table names.
+#[derive(Clone, PartialEq, Eq)]
+struct Slot {
+    home: u64,
+    metadata: bool,
+    content: Vec<u8>,
+}
+
+/// What a writer's blocks hold after one of its handles.
+type Version = [Option<Slot>; SLOTS];
+
+/// Everything that was ever written, and what was promised.
+#[derive(Default)]
+pub struct History {
+    /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
+    versions: Vec<Vec<Version>>,
+    acknowledged: Vec<usize>,
+    pub failed: Vec<EngineError>,
+}
+
+fn table_blocks(writer: u64) -> [u64; 2] {
+    [2 * writer, 2 * writer + 1]
+}
+fn pool(setup: &Setup, script: &Script, writer: u64) -> std::ops::Range<u64> {
+    let from = 2 * script.writers + writer * POOL;
+    assert!(from + POOL <= setup.home_blocks);
+    from..from + POOL
+}
+
+/// Runs all writers side by side to their end. Whatever happens, `history` is right at every moment.
+pub async fn run_script(engine: Rc<Engine>, setup: Setup, script: Script, history: Rc<RefCell<History>>) {
+    *history.borrow_mut() = History {
+        versions: vec![vec![Version::default()]; script.writers as usize],
+        acknowledged: vec![0; script.writers as usize],
+        failed: Vec::new(),
+    };
+    let writers = (0..script.writers).map(|number| -> device::LocalFuture<()> {
+        let writer = Writer {
+            engine: engine.clone(),
+            setup: setup.clone(),
+            script,
+            number,
+            dice: SplitMix::new(script.seed ^ number << 32),
+            free: pool(&setup, &script, number).collect(),
+            freed: Vec::new(),
+            history: history.clone(),
+        };
+        Box::pin(writer.run())
+    });
+    runtime::join_all(writers.collect()).await;
+}
+
+struct Writer {
+    engine: Rc<Engine>,
+    setup: Setup,
+    script: Script,
+    number: u64,
+    dice: SplitMix,
+    free: Vec<u64>,
+    /// Not to be used again before that transaction is committed.
+    freed: Vec<(u64, TransactionId)>,
+    history: Rc<RefCell<History>>,
+}
+
+impl Writer {
+    async fn run(mut self) {
+        for version in 1..=self.script.handles {
+            if let Err(error) = self.one(version).await {
+                self.history.borrow_mut().failed.push(error);
+                return;
+            }
+        }
+    }
+
+    fn chance(&self, one_in: u64) -> bool {
+        self.dice.next().is_multiple_of(one_in)
+    }
+
+    async fn one(&mut self, version: usize) -> Result<(), EngineError> {
+        let mut state = self.history.borrow().versions[self.number as usize][version - 1].clone();
+        // Two table blocks and two blocks of slots.
+        let mut handle = self.engine.start(Credits(4)).await?;
+        for _ in 0..1 + self.dice.next() % 2 {
+            let slot = (self.dice.next() % SLOTS as u64) as usize;
+            match &mut state[slot] {
+                Some(old) if self.chance(5) => {
+                    handle.forget(HomeBlock(old.home), 1, Contents::Data);
+                    self.freed.push((old.home, handle.transaction()));
+                    state[slot] = None;
+                }
+                Some(old) if old.metadata => {
+                    let block = self.engine.metadata(HomeBlock(old.home)).await?;
+                    let at = (self.dice.next() % 1000) as u32;
+                    handle.change(&block, BlockRange::new(at, at + 8), |bytes| {
+                        bytes[at as usize..at as usize + 8].fill(version as u8)
+                    });
+                    old.content[at as usize..at as usize + 8].fill(version as u8);
+                }
+                found => self.write_slot(&mut handle, found, version).await?,
+            }
+        }
+        self.write_tables(&mut handle, &state, version).await?;
+        self.history.borrow_mut().versions[self.number as usize].push(state);
+        let transaction = handle.stop();
+        if self.chance(self.script.sync_one_in) {
+            self.sync(transaction, version).await?;
+        } else if self.chance(4) {
+            let pause = Duration::from_micros(self.dice.next() % 3000);
+            let world = self.engine.world();
+            world.sleep_until(world.now().plus(pause)).await;
+        }
+        Ok(())
+    }
+
+    async fn sync(&self, transaction: TransactionId, version: usize) -> Result<(), EngineError> {
+        if self.chance(2) || self.setup.mode == DataMode::Writeback {
+            self.engine.sync_file(InodeNumber(self.number as u32 + 1), transaction).await?;
+        } else {
+            self.engine.commit(transaction).await?;
+        }
+        self.history.borrow_mut().acknowledged[self.number as usize] = version;
+        Ok(())
+    }
+
+    fn allocate(&mut self) -> Option<u64> {
+        let committed = self.engine.committed();
+        let reusable = self.freed.iter().position(|(_, by)| committed.is_at_or_after(*by));
+        // Reused blocks first: they are the dangerous ones.
+        reusable.map(|index| self.freed.remove(index).0).or_else(|| self.free.pop())
+    }
+
+    async fn write_slot(
+        &mut self,
+        handle: &mut Handle,
+        slot: &mut Option<Slot>,
+        version: usize,
+    ) -> Result<(), EngineError> {
+        let size = self.setup.block_size.bytes();
+        let fresh = slot.is_none();
+        if fresh {
+            let Some(home) = self.allocate() else { return Ok(()) };
+            let metadata = self.chance(3);
+            *slot = Some(Slot { home, metadata, content: vec![0; size] });
+            if metadata {
+                handle.create(HomeBlock(home));
+                return Ok(());
+            }
+        }
+        let Some(slot) = slot else { return Ok(()) };
+        let length = match self.dice.next() % 4 {
+            0 => size as u64,
+            _ => 1 + self.dice.next() % 300,
+        };
+        let start = self.dice.next() % (size as u64 - length + 1);
+        let bytes: Vec<u8> = (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
+        slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);
+        handle
+            .file_data(FileUpdate {
+                inode: InodeNumber(self.number as u32 + 1),
+                home: HomeBlock(slot.home),
+                range: BlockRange::new(start as u32, (start + length) as u32),
+                bytes: &bytes,
+                base: if fresh { Base::Zero } else { Base::Home },
+                request: length,
+                sequential: false,
+            })
+            .await
+    }
+
+    async fn write_tables(
+        &self,
+        handle: &mut Handle,
+        state: &Version,
+        version: usize,
+    ) -> Result<(), EngineError> {
+        let table = serialize(state, version);
+        for at in table_blocks(self.number) {
+            let block = match version {
+                1 => handle.create(HomeBlock(at)),
+                _ => self.engine.metadata(HomeBlock(at)).await?,
+            };
+            let range = BlockRange::new(0, TABLE);
+            handle.change(&block, range, |bytes| bytes[range.as_usize()].copy_from_slice(&table));
+        }
+        Ok(())
+    }
+}
+
+fn serialize(state: &Version, version: usize) -> Vec<u8> {
+    let mut table = (version as u64).to_le_bytes().to_vec();
+    for slot in state {
+        let word = slot.as_ref().map_or(0, |slot| slot.home << 1 | u64::from(slot.metadata));
+        table.extend(word.to_le_bytes());
+    }
+    table
+}
+
+/// Everything acknowledged is there, nothing half-done shows, and no stale byte: asked of a recovered volume.
+pub fn check(rig: &Rig, setup: &Setup, history: &History, context: &str) {
+    for (writer, versions) in history.versions.iter().enumerate() {
+        let [a, b] = table_blocks(writer as u64).map(|at| rig.home_block(at));
+        assert_eq!(a[..], b[..], "{context}: writer {writer}: its two tables differ");
+        let version = if a.iter().all(|byte| *byte == STALE) {
+            0
+        } else {
+            u64::from_le_bytes(a[..8].try_into().unwrap()) as usize
+        };
+        let acknowledged = history.acknowledged[writer];
+        assert!(
+            version >= acknowledged && version < versions.len(),
+            "{context}: writer {writer}: version {version} of {}, acknowledged {acknowledged}",
+            versions.len() - 1
+        );
+        if version > 0 {
+            let table = serialize(&versions[version], version);
+            assert_eq!(a[..TABLE as usize], table, "{context}: writer {writer}, version {version}: table");
+        }
+        for slot in versions[version].iter().flatten() {
+            let found = rig.home_block(slot.home);
+            let later = versions[version..].iter().map_while(|state| content_of(state, slot));
+            let candidates: Vec<&[u8]> = if is_exact(setup.mode, slot) {
+                vec![&slot.content]
+            } else if setup.mode == DataMode::Writeback {
+                // Only what was synced is promised, and that or something newer must be there.
+                match acknowledged_slot(&versions[acknowledged], slot) {
+                    Some(_) => {
+                        versions[acknowledged..].iter().map_while(|state| content_of(state, slot)).collect()
+                    }
+                    None => continue,
+                }
+            } else {
+                later.collect()
+            };
+            for (at, byte) in found.iter().enumerate() {
+                assert!(
+                    candidates.iter().any(|content| content[at] == *byte),
+                    "{context}: writer {writer}, version {version} (acknowledged {acknowledged}): block {} \
+                     ({}) byte {at} is {byte:#x}, expected one of {:x?}",
+                    slot.home,
+                    if slot.metadata { "metadata" } else { "data" },
+                    candidates.iter().map(|content| content[at]).collect::<Vec<_>>()
+                );
+            }
+        }
+    }
+}
+
+/// Whether a recovered block must be exactly as of the recovered version.
+fn is_exact(mode: DataMode, slot: &Slot) -> bool {
+    slot.metadata || matches!(mode, DataMode::Journal | DataMode::Wasteless)
+}
+
+fn content_of<'a>(state: &'a Version, slot: &Slot) -> Option<&'a [u8]> {
+    acknowledged_slot(state, slot).map(|found| &found.content[..])
+}
+fn acknowledged_slot<'a>(state: &'a Version, slot: &Slot) -> Option<&'a Slot> {
+    state.iter().flatten().find(|other| other.home == slot.home && other.metadata == slot.metadata)
+}
