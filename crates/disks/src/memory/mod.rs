@@ -7,21 +7,19 @@
 mod cache;
 mod fault;
 mod image;
+mod operations;
 
 pub use cache::Atomicity;
 pub use fault::{Effect, Fault, Times};
 pub use image::Image;
 
-use crate::check::check;
 use cache::{Cache, SECTOR};
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
+use device::{Durability, Operation, World};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// How long each operation takes: `least` and up to `spread` more, by the world's dice.
@@ -210,165 +208,6 @@ impl MemoryDisk {
     /// The log since [`MemoryDisk::record`], or since the last call of this.
     pub fn take_log(&self) -> Vec<Logged> {
         self.0.log.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
-    }
-}
-
-// The way of one operation: seen -> (fault or latency) -> carried out -> answered.
-impl MemoryDisk {
-    /// Counts and logs; for changes calls the hook and perhaps cuts the power.
-    fn see(&self, logged: Logged) {
-        let state = &self.0;
-        let mut statistics = state.statistics.get();
-        statistics.add(&logged);
-        state.statistics.set(statistics);
-        if let Some(log) = state.log.borrow_mut().as_mut() {
-            log.push(logged);
-        }
-        if logged.operation == Operation::Read {
-            return;
-        }
-        let number = state.changes.get();
-        state.changes.set(number + 1);
-        if state.cut_at.get() == Some(number) {
-            self.power_off();
-        }
-        let hook = state.hook.borrow().clone();
-        if let Some(hook) = hook {
-            hook(self, number, &logged);
-        }
-    }
-
-    /// Takes the operation's time. Never ends without power.
-    async fn work(&self) {
-        let Latency { least, spread } = self.0.latency.get();
-        let more = self.0.world.random() % (spread.as_nanos() as u64 + 1);
-        let at = self.0.world.now().plus(least + Duration::from_nanos(more));
-        self.0.world.sleep_until(at).await;
-        if self.is_off() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    async fn hang_if_off(&self) {
-        if self.is_off() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Waits as long as the operation takes; an injected fault is the error's errno.
-    async fn perform(&self, logged: &Logged) -> Result<(), DeviceError> {
-        let effect = fault::take(&mut self.0.faults.borrow_mut(), logged);
-        self.work().await;
-        match effect {
-            None => Ok(()),
-            Some(Effect::Hang) => std::future::pending().await,
-            Some(Effect::Fail(code)) => Err(DeviceError::Failed {
-                disk: self.0.name.clone(),
-                operation: logged.operation,
-                at: logged.at,
-                length: logged.length,
-                code,
-            }),
-        }
-    }
-
-    async fn read_now(self, logged: Logged) -> Result<Buffer, DeviceError> {
-        self.hang_if_off().await;
-        self.see(logged);
-        self.perform(&logged).await?;
-        Ok(self.0.cache.borrow().read(logged.at, logged.length as usize))
-    }
-
-    async fn write_now(self, logged: Logged, parts: Vec<Rc<Buffer>>) -> Result<(), DeviceError> {
-        self.hang_if_off().await;
-        let write = self.0.cache.borrow_mut().start(logged.at, &parts);
-        self.see(logged);
-        let result = self.perform(&logged).await;
-        let mut cache = self.0.cache.borrow_mut();
-        match (&result, logged.durability) {
-            (Ok(()), Durability::Cached) => cache.complete(write),
-            (Ok(()), Durability::Durable) => cache.complete_durable(write),
-            // Nobody knows how far a failed write got.
-            (Err(_), _) => cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2)),
-        }
-        result
-    }
-
-    async fn flush_now(self, logged: Logged) -> Result<(), DeviceError> {
-        self.hang_if_off().await;
-        let mark = self.0.cache.borrow().start_flush();
-        self.see(logged);
-        let result = self.perform(&logged).await;
-        let mut cache = self.0.cache.borrow_mut();
-        match result {
-            Ok(()) => cache.complete_flush(mark),
-            Err(_) => cache.fail_flush(mark, || self.0.world.random().is_multiple_of(2)),
-        }
-        result
-    }
-
-    async fn discard_now(self, logged: Logged) -> Result<(), DeviceError> {
-        self.hang_if_off().await;
-        self.see(logged);
-        self.perform(&logged).await?;
-        self.0.cache.borrow_mut().discard(logged.at, logged.length);
-        Ok(())
-    }
-
-    /// Checks a request; then its work runs as a task of its own, so that it completes even if nobody waits.
-    fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
-        &self,
-        logged: Logged,
-        work: impl FnOnce(MemoryDisk) -> F + 'static,
-    ) -> LocalFuture<Result<T, DeviceError>> {
-        let disk = self.clone();
-        Box::pin(async move {
-            check(&disk.0.name, disk.geometry(), logged.operation, logged.at, logged.length)?;
-            let world = disk.0.world.clone();
-            let (sender, receiver) = runtime::oneshot();
-            let mut work = Box::pin(work(disk));
-            // The first step is the caller's: an operation starts when its future is first polled.
-            let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-            if let Poll::Ready(result) = first {
-                return result;
-            }
-            world.spawn(Box::pin(async move { sender.send(work.await) }));
-            match receiver.await {
-                Some(result) => result,
-                None => std::future::pending().await,
-            }
-        })
-    }
-}
-
-impl Disk for MemoryDisk {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-    fn geometry(&self) -> Geometry {
-        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard: true }
-    }
-    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-        let logged = Logged::new(Operation::Read, at, length as u64);
-        self.request(logged, move |disk| disk.read_now(logged))
-    }
-    fn write(
-        &self,
-        at: u64,
-        parts: Vec<Rc<Buffer>>,
-        durability: Durability,
-    ) -> LocalFuture<Result<(), DeviceError>> {
-        let length = parts.iter().map(|part| part.len() as u64).sum();
-        let logged = Logged { durability, ..Logged::new(Operation::Write, at, length) };
-        self.request(logged, move |disk| disk.write_now(logged, parts))
-    }
-    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-        let logged = Logged::new(Operation::Flush, 0, 0);
-        self.request(logged, move |disk| disk.flush_now(logged))
-    }
-    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-        let logged = Logged::new(Operation::Discard, at, length);
-        self.request(logged, move |disk| disk.discard_now(logged))
     }
 }
 

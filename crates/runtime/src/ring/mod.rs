@@ -7,26 +7,29 @@
 //! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
 
 mod files;
+mod operation;
 mod poll;
 mod signals;
 mod slots;
+mod turn;
 
 pub use files::{Slice, command};
 pub use poll::PollStream;
 pub use signals::{Signal, Signals, block_signals};
+pub(crate) use turn::Wait;
 
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use operation::Operation;
 use slots::{Owned, Slot, Slots, Waiter};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use turn::is_passing;
 
 type Uring = IoUring<Entry128, cqueue::Entry>;
 
@@ -53,16 +56,6 @@ pub struct RingStatistics {
     pub failed_sends: u64,
     /// Times the submission queue was full and had to be handed over early.
     pub full_queues: u64,
-}
-
-/// What to do until something completes.
-pub(crate) enum Wait {
-    /// Hand over submissions and take what is there.
-    No,
-    /// Look at the completion queue for at most `awake` without sleeping, then as `Asleep`.
-    Awake { awake: Duration, limit: Option<Duration> },
-    /// Sleep, for at most this long.
-    Asleep(Option<Duration>),
 }
 
 /// The ring, to be cloned freely on its one thread.
@@ -168,145 +161,6 @@ impl Ring {
     }
 }
 
-// The world's side: hand over, wait, dispatch.
-impl Ring {
-    pub(crate) fn turn(&self, wait: Wait) -> io::Result<()> {
-        {
-            let mut uring = self.0.uring.borrow_mut();
-            let result = match wait {
-                _ if !uring.completion().is_empty() || !self.0.arrived.borrow().is_empty() => {
-                    self.enter(&mut uring, 0, None)
-                }
-                Wait::No => self.enter(&mut uring, 0, None),
-                Wait::Awake { awake, limit } => self.spin(&mut uring, awake, limit),
-                Wait::Asleep(limit) => self.enter(&mut uring, 1, limit),
-            };
-            match result {
-                Ok(()) => {}
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(error),
-            }
-            self.collect(&mut uring);
-        }
-        self.dispatch();
-        Ok(())
-    }
-
-    fn enter(&self, uring: &mut Uring, want: usize, limit: Option<Duration>) -> io::Result<()> {
-        let (submissions, pending) = {
-            let queue = uring.submission();
-            (queue.len(), queue.taskrun() || queue.cq_overflow())
-        };
-        if want == 0 && submissions == 0 && !pending {
-            return Ok(());
-        }
-        self.count(|statistics| statistics.enters += 1);
-        match limit {
-            Some(limit) if want > 0 => {
-                let time = types::Timespec::from(limit);
-                uring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&time))?;
-            }
-            _ => {
-                // SAFETY: no signal mask is passed, and the entries' memory is owned by their slots.
-                unsafe {
-                    const GET_EVENTS: u32 = 1;
-                    uring.submitter().enter::<libc::sigset_t>(
-                        submissions as u32,
-                        want as u32,
-                        GET_EVENTS,
-                        None,
-                    )?
-                };
-            }
-        }
-        Ok(())
-    }
-
-    /// Waking a sleeping processor costs more than a fast disk's answer takes, so stay awake for a while.
-    fn spin(&self, uring: &mut Uring, awake: Duration, limit: Option<Duration>) -> io::Result<()> {
-        self.enter(uring, 0, None)?;
-        let begin = Instant::now();
-        let until = limit.map_or(awake, |limit| limit.min(awake));
-        while uring.completion().is_empty() {
-            if begin.elapsed() >= until {
-                return match limit {
-                    Some(limit) if limit <= awake => Ok(()),
-                    limit => self.enter(uring, 1, limit.map(|limit| limit - awake)),
-                };
-            }
-            // Deferred work becomes completions only inside the kernel; it says when there is some.
-            if uring.submission().taskrun() {
-                self.enter(uring, 0, None)?;
-                continue;
-            }
-            for _ in 0..16 {
-                std::hint::spin_loop();
-            }
-        }
-        Ok(())
-    }
-
-    fn collect(&self, uring: &mut Uring) {
-        let mut arrived = self.0.arrived.borrow_mut();
-        for entry in uring.completion() {
-            arrived.push((entry.user_data(), entry.result(), entry.flags()));
-        }
-    }
-
-    fn dispatch(&self) {
-        let mut arrived = self.0.arrived.take();
-        self.count(|statistics| statistics.completions += arrived.len() as u64);
-        for (user_data, result, flags) in arrived.drain(..) {
-            if user_data != UNOBSERVED {
-                self.complete(user_data as u32, result, cqueue::more(flags));
-            }
-        }
-        // Keep the allocation, unless a destructor has started an operation and more has arrived.
-        let mut place = self.0.arrived.borrow_mut();
-        if place.is_empty() {
-            *place = arrived;
-        }
-    }
-
-    fn complete(&self, index: u32, result: i32, more: bool) {
-        let mut slots = self.0.slots.borrow_mut();
-        if !more {
-            slots.running -= 1;
-        }
-        let slot = slots.get(index);
-        let waker = match &mut slot.waiter {
-            Waiter::Task(waker) => {
-                let waker = waker.take();
-                slot.waiter = Waiter::Done(result);
-                waker
-            }
-            Waiter::Stream { events, error, ended, waker } => {
-                if result < 0 {
-                    *error = result
-                } else {
-                    *events |= result as u32
-                }
-                *ended = !more;
-                waker.take()
-            }
-            Waiter::Nobody { counted } => {
-                if *counted && result < 0 {
-                    self.count(|statistics| statistics.failed_sends += 1);
-                }
-                let ended = (!more).then(|| slots.remove(index));
-                drop(slots);
-                drop(ended);
-                return;
-            }
-            Waiter::Done(_) => unreachable!("operation {index} completed twice"),
-        };
-        drop(slots);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
 fn build(deferred: bool) -> io::Result<Uring> {
     let mut builder = Uring::builder();
     builder.setup_cqsize(COMPLETIONS);
@@ -316,59 +170,6 @@ fn build(deferred: bool) -> io::Result<Uring> {
         builder.setup_coop_taskrun().setup_taskrun_flag();
     }
     builder.build(SUBMISSIONS)
-}
-
-/// Whether a failed io_uring_enter is to be repeated: interrupted, out of time, or short of room for now.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
-}
-
-/// One operation under way. Dropping it early is harmless: the slot then waits for the completion alone.
-struct Operation {
-    ring: Ring,
-    /// `None` once the result has been given.
-    index: Option<u32>,
-}
-
-impl Future for Operation {
-    type Output = (i32, Owned);
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(i32, Owned)> {
-        let index = self.index.expect("a finished operation is not polled again");
-        let ring = self.ring.clone();
-        let mut slots = ring.0.slots.borrow_mut();
-        match &mut slots.get(index).waiter {
-            Waiter::Done(result) => {
-                let result = *result;
-                self.index = None;
-                Poll::Ready((result, slots.remove(index).owned))
-            }
-            Waiter::Task(waker) => {
-                match waker {
-                    Some(waker) => waker.clone_from(context.waker()),
-                    None => *waker = Some(context.waker().clone()),
-                }
-                Poll::Pending
-            }
-            Waiter::Nobody { .. } | Waiter::Stream { .. } => unreachable!("a future's slot"),
-        }
-    }
-}
-
-impl Drop for Operation {
-    fn drop(&mut self) {
-        let Some(index) = self.index else { return };
-        let mut slots = self.ring.0.slots.borrow_mut();
-        let slot = slots.get(index);
-        let finished = match slot.waiter {
-            Waiter::Done(_) => Some(slots.remove(index)),
-            _ => {
-                slot.waiter = Waiter::Nobody { counted: false };
-                None
-            }
-        };
-        drop(slots);
-        drop(finished);
-    }
 }
 
 impl Drop for State {
