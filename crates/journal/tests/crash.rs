@@ -60,7 +60,10 @@ fn check(disk: Disk, acked: bool, volume: &Volume, after: &[Vec<u8>], home_data:
     let from_after = differing(&recovered.home, after);
     // Home data of an unacknowledged transaction may be there, or not, or in part: ordered mode promises no more.
     let nothing = from_before.is_subset(home_data) && !acked;
-    assert!(from_after.is_empty() || nothing, "{what}: neither all ({from_after:?}) nor nothing ({from_before:?})");
+    assert!(
+        from_after.is_empty() || nothing,
+        "{what}: neither all ({from_after:?}) nor nothing ({from_before:?})"
+    );
     // A power failure within recovery, and recovery once more.
     for writes in [1, 3] {
         let mut again = disk.clone();
@@ -136,10 +139,11 @@ fn a_revoke_hides_fragments_and_whole_blocks_but_not_later_ones() {
         let format = Format { block_size: 1024, checksums: true, wide: true, extended };
         let mut volume = Volume::new(format, 64, TransactionId(u32::MAX));
         let (whole, range) = (BlockSize::new(1024).unwrap().whole(), BlockRange::new(3, 9));
-        let mut log = |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| match extended {
-            true => running.add_data_bytes(volume.change(home, range, byte), range, false),
-            false => running.add_data_block(volume.change(home, whole, byte), 1024),
-        };
+        let mut log =
+            |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| match extended {
+                true => running.add_data_bytes(volume.change(home, range, byte), range, false),
+                false => running.add_data_block(volume.change(home, whole, byte), 1024),
+            };
         let mut first = volume.running();
         (5..8).for_each(|home| log(&mut first, &mut volume, home, 0xa1));
         volume.commit(first);

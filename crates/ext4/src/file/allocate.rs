@@ -1,7 +1,7 @@
 //! fallocate: space ahead of time, zeroed ranges, holes.
 
 use super::{RangeMode, check_changeable};
-use crate::{Allocate, Caller, Error, Inode, MappingState, Progress, Result, Volume, errno};
+use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::Handle;
 use format::ext4::inode::flags;
 use std::rc::Rc;
@@ -65,15 +65,9 @@ impl Volume {
         if from < to {
             let range = self.range(from, to);
             self.change_edges(inode, &range).await?;
-            while range.first < range.end {
-                let mut handle = self.engine().start(self.credits_remove(inode)).await?;
+            if range.first < range.end {
                 let (first, end) = (FileBlock(range.first as u32), FileBlock(range.end as u32));
-                let progress = self.remove_blocks(&mut handle, inode, first, Some(end)).await;
-                self.store(&mut handle, inode).await?;
-                handle.stop();
-                if progress? == Progress::Done {
-                    break;
-                }
+                self.free_range(inode, first, Some(end)).await?;
             }
         }
         self.end_change(inode, 0, true).await

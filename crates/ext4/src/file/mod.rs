@@ -221,6 +221,13 @@ impl Volume {
         clear_set_id_bits(inode);
         self.clear_capabilities(handle, inode).await
     }
+    /// Whether there may be anything for [`Volume::kill_privileges`] to do. The kernel asks for it with every
+    /// write of everyone but root.
+    fn may_have_privileges(&self, inode: &Inode) -> bool {
+        let fields = inode.fields.borrow();
+        let has_attributes = fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
+        fields.mode & (S_ISUID | S_ISGID) != 0 || has_attributes
+    }
 }
 
 /// An error unless the inode is a regular file that may be changed. `append`: only added to.

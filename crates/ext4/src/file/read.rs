@@ -23,8 +23,8 @@ impl Volume {
         let mut content = Content::default();
         let mut at = offset;
         while at < end {
-            let blocks = (end - 1 >> self.block_size().shift()) - (at >> self.block_size().shift()) + 1;
-            let mapping = self.map(inode, self.block_of(at), blocks.min(u32::MAX.into()) as u32).await?;
+            let blocks = self.block_of(end - 1).get() - self.block_of(at).get() + 1;
+            let mapping = self.map(inode, self.block_of(at), blocks).await?;
             let mapped =
                 (u64::from(mapping.count) << self.block_size().shift()) - u64::from(self.place_of(at));
             let taken = mapped.min(end - at);

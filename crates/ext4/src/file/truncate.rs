@@ -48,7 +48,7 @@ impl Volume {
             return Ok(());
         }
         inode.fields.borrow_mut().size = 0;
-        self.free_blocks_from(inode, FileBlock(0)).await?;
+        self.free_range(inode, FileBlock(0), None).await?;
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Volume {
     /// links, and takes it off the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if has_content_blocks(inode) {
-            self.free_blocks_from(inode, self.first_block_behind_end(inode)).await?;
+            self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         }
         let mut handle = self.engine().start(self.credits_orphan()).await?;
         self.orphan_remove(&mut handle, inode).await?;
@@ -98,18 +98,23 @@ impl Volume {
     }
 
     async fn free_behind_end(&self, inode: &Inode) -> Result<TransactionId> {
-        self.free_blocks_from(inode, self.first_block_behind_end(inode)).await?;
+        self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
         self.orphan_remove(&mut handle, inode).await?;
         self.store(&mut handle, inode).await?;
         Ok(handle.stop())
     }
 
-    /// In as many handles as it takes.
-    async fn free_blocks_from(&self, inode: &Inode, from: FileBlock) -> Result<()> {
+    /// Frees the blocks `from .. to`, in as many handles as it takes.
+    pub(super) async fn free_range(
+        &self,
+        inode: &Inode,
+        from: FileBlock,
+        to: Option<FileBlock>,
+    ) -> Result<()> {
         loop {
             let mut handle = self.engine().start(self.credits_remove(inode)).await?;
-            let progress = self.remove_blocks(&mut handle, inode, from, None).await;
+            let progress = self.remove_blocks(&mut handle, inode, from, to).await;
             self.store(&mut handle, inode).await?;
             handle.stop();
             if progress? == Progress::Done {

@@ -56,6 +56,7 @@ impl Volume {
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let sequential = inode.mapping_cache.write_end.get() == offset;
+        let kill_privileges = kill_privileges && self.may_have_privileges(inode);
         let request = Request { inode, caller, length: bytes.len() as u64, sequential, kill_privileges };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
         let mut attempt = 0;

@@ -66,7 +66,7 @@ impl Volume {
         let _guard = inode.lock.write().await;
         let has_links = inode.fields.borrow().links > 0;
         let done = match has_links {
-            true => Err(Error::Refused(crate::errno::EOPNOTSUPP)),
+            true => self.finish_truncate_locked(&inode).await,
             false => self.free_locked(&inode).await,
         };
         match done {

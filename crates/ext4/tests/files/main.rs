@@ -1,0 +1,8 @@
+//! Mapping and content of files, on volumes that mke2fs made, checked by e2fsck and debugfs.
+
+mod attributes;
+mod damage;
+mod image;
+mod large;
+mod model;
+mod random;
