@@ -123,8 +123,10 @@ fn a_mounted_device_is_refused() {
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
-    fn attach(image: &Path) -> Option<LoopDevice> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+    fn attach(image: &Path, sector: u32) -> Option<LoopDevice> {
+        let sector = sector.to_string();
+        let arguments = ["--find", "--show", "--sector-size", &sector];
+        let output = Command::new("losetup").args(arguments).arg(image).output().ok()?;
         if !output.status.success() {
             println!("nothing to test with: losetup: {}", String::from_utf8_lossy(&output.stderr));
             return None;
@@ -141,18 +143,21 @@ impl Drop for LoopDevice {
 #[test]
 fn a_block_device_is_a_disk() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let Some(device) = LoopDevice::attach(&new_image(&directory)) else { return };
-    let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
-    assert!(disk.is_block_device() && disk.is_direct() && disk.geometry().discard);
-    check_disk(&world, disk);
+    for sector in [512, 4096] {
+        let Some(device) = LoopDevice::attach(&new_image(&directory), sector) else { return };
+        let world = RealWorld::new().unwrap();
+        let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
+        assert!(disk.is_block_device() && disk.is_direct() && disk.geometry().discard);
+        assert_eq!(disk.geometry().logical_sector, sector);
+        check_disk(&world, disk);
+    }
 }
 
 #[test]
 fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let image = new_image(&directory);
-    let Some(device) = LoopDevice::attach(&image) else { return };
+    let Some(device) = LoopDevice::attach(&image, 512) else { return };
     let world = RealWorld::new().unwrap();
     let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
     for access in [Access::ReadWrite, Access::ReadOnly] {

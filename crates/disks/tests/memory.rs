@@ -368,3 +368,14 @@ fn after_any_run_each_sector_holds_its_durable_content_or_a_later_one() {
         });
     }
 }
+
+#[test]
+fn it_also_works_in_real_time() {
+    let world = runtime::RealWorld::new().unwrap();
+    let disk = MemoryDisk::new(Rc::new(world.clone()), SIZE);
+    world.run(async move {
+        disk.write(0, filled(512, 1), Durability::Cached).await.unwrap();
+        disk.flush().await.unwrap();
+        assert_eq!(sectors(&disk.crash(CrashPolicy::LoseAll), 0, 1), [1]);
+    });
+}

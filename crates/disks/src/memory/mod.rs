@@ -150,7 +150,7 @@ impl MemoryDisk {
     }
     /// As [`MemoryDisk::crash`], where `choose(n)` gives a number below `n` for every choice the disk has: 0 for
     /// the oldest content, `n - 1` for the newest. The same choices give the same image, so that all images
-    /// can be visited.
+    /// can be visited; their number grows exponentially with the sectors that are not durable.
     pub fn crash_by(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         self.0.cache.borrow().crash(atomicity, choose)
     }
