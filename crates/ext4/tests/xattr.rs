@@ -1,0 +1,442 @@
+//! Extended attributes and access control lists against a model, e2fsprogs, and the kernel.
+
+use device::{Disk, World};
+use disks::{Image, MemoryDisk};
+use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions};
+use format::ext4::acl::{Acl, AclEntry, AclTag};
+use runtime::VirtualWorld;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::rc::Rc;
+use units::InodeNumber;
+
+const EXISTS: i32 = 17;
+const NO_SPACE: i32 = 28;
+const NO_DATA: i32 = 61;
+
+/// An image with empty files `f0` to `f3` and a directory `d`.
+struct Rig {
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new(mke2fs: &[&str]) -> Rig {
+        let directory = tempfile::tempdir().unwrap();
+        let rig = Rig { directory };
+        let source = rig.path("source");
+        std::fs::create_dir_all(source.join("d")).unwrap();
+        (0..4).for_each(|index| std::fs::write(source.join(format!("f{index}")), "").unwrap());
+        let mut command = Command::new("mke2fs");
+        command.args(["-q", "-t", "ext4"]).args(mke2fs).arg("-d").arg(source).arg(rig.image()).arg("32M");
+        succeed(&mut command);
+        rig
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+    fn image(&self) -> PathBuf {
+        self.path("image")
+    }
+    fn debugfs(&self, request: &str) -> String {
+        succeed(Command::new("debugfs").args(["-R", request]).arg(self.image()))
+    }
+    fn number(&self, name: &str) -> InodeNumber {
+        let told = self.debugfs(&format!("stat /{name}"));
+        let number = told.split_whitespace().skip_while(|word| *word != "Inode:").nth(1);
+        InodeNumber(number.unwrap_or_else(|| panic!("no inode in {told}")).parse().unwrap())
+    }
+    /// Opens the volume in virtual time, runs `work`, closes it, and has e2fsck check it.
+    fn with_volume<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce(Rc<Volume>) -> F + 'static) {
+        self.with_damaged_volume(work);
+        self.check();
+    }
+    fn with_damaged_volume<F: Future<Output = ()> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<Volume>) -> F + 'static,
+    ) {
+        let image = Image::read_file(&self.image()).unwrap();
+        run_on(image, work).write_file(&self.image()).unwrap();
+    }
+    fn check(&self) {
+        succeed(Command::new("timeout").args(["60", "e2fsck", "-fn"]).arg(self.image()));
+    }
+    /// Runs a script with the image mounted by the kernel at `$M`, where nobody else sees it.
+    fn with_kernel(&self, script: &str) -> String {
+        let mount_point = self.path("mount");
+        std::fs::create_dir_all(&mount_point).unwrap();
+        let script = format!(
+            "set -e; mount -o loop '{}' '{}'; M='{1}'; cd $M; {script}\ncd /; umount $M",
+            self.image().display(),
+            mount_point.display()
+        );
+        succeed(Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]))
+    }
+}
+
+/// Opens the volume on a disk of virtual time, runs `work`, closes it; what the disk holds then.
+fn run_on<F: Future<Output = ()> + 'static>(
+    image: Image,
+    work: impl FnOnce(Rc<Volume>) -> F + 'static,
+) -> Image {
+    let world = Rc::new(VirtualWorld::new(1));
+    let for_disk: Rc<dyn World> = world.clone();
+    let disk = MemoryDisk::from_image(for_disk.clone(), image);
+    let home: Rc<dyn Disk> = Rc::new(disk.clone());
+    world.run(async move {
+        let parts = OpenParts { world: for_disk, home, journal: None, options: VolumeOptions::default() };
+        let volume = Volume::open(parts).await.unwrap();
+        work(volume.clone()).await;
+        volume.close().await.unwrap();
+    });
+    disk.image()
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    out.into_owned()
+}
+
+async fn set(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str, value: &[u8]) -> Result<(), i32> {
+    set_if(volume, inode, name, value, Existence::Any).await
+}
+async fn set_if(
+    volume: &Rc<Volume>,
+    inode: &Rc<Inode>,
+    name: &str,
+    value: &[u8],
+    existence: Existence,
+) -> Result<(), i32> {
+    let set = SetXattr { name: name.as_bytes(), value, existence, clear_set_group: false };
+    volume.set_xattr(inode, &Caller::ROOT, set).await.map(drop).map_err(|error| error.errno())
+}
+async fn get(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str) -> Result<Vec<u8>, i32> {
+    volume.get_xattr(inode, name.as_bytes()).await.map_err(|error| error.errno())
+}
+async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, caller: &Caller) -> Vec<String> {
+    let names = volume.list_xattrs(inode, caller).await.unwrap();
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<String> = names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// xorshift64: enough for choices, and the seed says all.
+struct Dice(u64);
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+    fn bytes(&mut self, length: u64) -> Vec<u8> {
+        (0..length).map(|_| self.roll(256) as u8).collect()
+    }
+}
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> Vec<Model> {
+    let mut dice = Dice(seed);
+    let mut models = vec![Model::new(); inodes.len()];
+    for step in 0..300 {
+        let at = format!("seed {seed}, step {step}");
+        let which = dice.roll(inodes.len() as u64) as usize;
+        let (inode, model) = (&inodes[which], &mut models[which]);
+        let prefix = ["user", "trusted", "security"][dice.roll(3) as usize];
+        let name = format!("{prefix}.{}", "n".repeat(dice.roll(6) as usize + 1));
+        if dice.roll(3) == 0 {
+            let removed = volume.remove_xattr(inode, &Caller::ROOT, name.as_bytes()).await;
+            let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
+            assert_eq!(removed.map(drop).map_err(|error| error.errno()), expected, "{at}: remove {name}");
+        } else {
+            let limit = [5, 60, 700, 5000][dice.roll(4) as usize];
+            let length = dice.roll(limit);
+            let value = dice.bytes(length);
+            let existence = [Existence::Any, Existence::New, Existence::Old][dice.roll(3) as usize];
+            let result = set_if(volume, inode, &name, &value, existence).await;
+            match (existence, model.contains_key(&name)) {
+                (Existence::New, true) => assert_eq!(result, Err(EXISTS), "{at}"),
+                (Existence::Old, false) => assert_eq!(result, Err(NO_DATA), "{at}"),
+                _ if result == Err(NO_SPACE) => {
+                    assert!(length > 20 || model.len() > 2, "{at}: {length} bytes")
+                }
+                _ => {
+                    assert_eq!(result, Ok(()), "{at}");
+                    model.insert(name, value);
+                }
+            }
+        }
+        assert_eq!(
+            list(volume, inode, &Caller::ROOT).await,
+            model.keys().cloned().collect::<Vec<_>>(),
+            "{at}"
+        );
+        for (name, value) in model {
+            assert_eq!(get(volume, inode, name).await.as_ref(), Ok(&*value), "{at}: {name}");
+        }
+    }
+    models
+}
+
+const VOLUMES: [&[&str]; 5] = [
+    &["-b", "4096", "-I", "256"],
+    &["-b", "1024", "-I", "256"],
+    &["-b", "4096", "-I", "128"],
+    &["-b", "1024", "-I", "128"],
+    &["-b", "2048", "-I", "512", "-O", "^metadata_csum"],
+];
+
+#[test]
+fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
+    for (seed, mke2fs) in (1..).zip(VOLUMES) {
+        let rig = Rig::new(mke2fs);
+        let numbers = ["f0", "f1", "f2", "d"].map(|name| rig.number(name));
+        let models = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let told = models.clone();
+        rig.with_volume(move |volume| async move {
+            let mut inodes = Vec::new();
+            for number in numbers {
+                inodes.push(volume.inode(number).await.unwrap());
+            }
+            *told.borrow_mut() = random_steps(&volume, &inodes, seed).await;
+        });
+        for (number, model) in numbers.iter().zip(models.borrow().iter()) {
+            let listed = rig.debugfs(&format!("ea_list <{}>", number.get()));
+            let mut names: Vec<&str> = listed
+                .lines()
+                .filter_map(|line| line.trim().split_once(" ("))
+                .map(|(name, _)| name)
+                .collect();
+            names.sort();
+            assert_eq!(names, model.keys().collect::<Vec<_>>(), "{mke2fs:?}: {listed}");
+            for (name, value) in model {
+                let out = rig.path("value");
+                rig.debugfs(&format!("ea_get -f {} <{}> {name}", out.display(), number.get()));
+                assert_eq!(&std::fs::read(out).unwrap(), value, "{mke2fs:?}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
+    for mke2fs in VOLUMES {
+        let rig = Rig::new(mke2fs);
+        rig.with_kernel(
+            "setfattr -n user.small -v value f0; setfattr -n trusted.t -v secret f0
+             setfattr -n user.large -v $(head -c 800 /dev/zero | tr '\\0' x) f0
+             setfattr -n user.empty d; setfacl -m u:1234:rw f1; setfacl -d -m g:77:rx d",
+        );
+        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| rig.number(name));
+        rig.with_volume(move |volume| async move {
+            let inode = volume.inode(f0).await.unwrap();
+            assert_eq!(get(&volume, &inode, "user.small").await.unwrap(), b"value");
+            assert_eq!(get(&volume, &inode, "user.large").await.unwrap(), vec![b'x'; 800]);
+            let user = Caller { uid: 5, gid: 5, umask: 0 };
+            assert_eq!(list(&volume, &inode, &user).await, ["user.large", "user.small"]);
+            assert_eq!(list(&volume, &inode, &Caller::ROOT).await.len(), 3);
+            let d = volume.inode(d).await.unwrap();
+            assert_eq!(get(&volume, &d, "user.empty").await.unwrap(), b"");
+            let default = get(&volume, &d, "system.posix_acl_default").await.unwrap();
+            let default = Acl::from_call(&default).unwrap().unwrap();
+            assert!(default.entries().contains(&AclEntry { tag: AclTag::Group(77), permissions: 5 }));
+            let inode = volume.inode(f1).await.unwrap();
+            let access = get(&volume, &inode, "system.posix_acl_access").await.unwrap();
+            let access = Acl::from_call(&access).unwrap().unwrap();
+            assert!(access.entries().contains(&AclEntry { tag: AclTag::User(1234), permissions: 6 }));
+            set(&volume, &inode, "user.ours", &[b'o'; 700]).await.unwrap();
+        });
+        let told = rig.with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
+        assert!(told.contains(&"o".repeat(700)) && told.contains("user:1234:rw-"), "{told}");
+    }
+}
+
+#[test]
+fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
+    let rig = Rig::new(&["-b", "4096", "-I", "128"]);
+    rig.with_kernel(
+        "for f in f0 f1 f2; do setfattr -n user.a -v same $f; setfattr -n user.b -v same $f; sync -f .; done",
+    );
+    let numbers = ["f0", "f1", "f2"].map(|name| rig.number(name));
+    let block_of = |number: InodeNumber| {
+        let told = rig.debugfs(&format!("stat <{}>", number.get()));
+        told.split_once("File ACL: ").unwrap().1.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(block_of(numbers[0]), block_of(numbers[1]), "the kernel shares equal blocks");
+    rig.with_volume(move |volume| async move {
+        let first = volume.inode(numbers[0]).await.unwrap();
+        set(&volume, &first, "user.a", b"other").await.unwrap();
+        let second = volume.inode(numbers[1]).await.unwrap();
+        assert_eq!(get(&volume, &second, "user.a").await.unwrap(), b"same");
+        for name in ["user.a", "user.b"] {
+            volume.remove_xattr(&second, &Caller::ROOT, name.as_bytes()).await.unwrap();
+        }
+        let third = volume.inode(numbers[2]).await.unwrap();
+        assert_eq!(get(&volume, &third, "user.b").await.unwrap(), b"same");
+    });
+    assert_ne!(block_of(numbers[0]), block_of(numbers[2]));
+    assert_eq!(block_of(numbers[1]), "0");
+    let told = rig.with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
+    assert_eq!(told, "othersame");
+}
+
+#[test]
+fn attributes_given_up_free_their_block() {
+    let rig = Rig::new(&["-b", "1024", "-I", "128"]);
+    let number = rig.number("f0");
+    rig.with_volume(move |volume| async move {
+        let inode = volume.inode(number).await.unwrap();
+        let free = volume.statfs().await.unwrap().blocks_free;
+        set(&volume, &inode, "user.a", b"value").await.unwrap();
+        assert_eq!(inode.fields.borrow().sectors, 2);
+        assert_eq!(volume.statfs().await.unwrap().blocks_free, free - 1);
+        let mut handle = volume.engine().start(volume.credits_drop_xattrs()).await.unwrap();
+        volume.drop_xattrs(&mut handle, &inode).await.unwrap();
+        volume.store(&mut handle, &inode).await.unwrap();
+        handle.stop();
+        assert_eq!(inode.fields.borrow().sectors, 0);
+        assert_eq!(volume.statfs().await.unwrap().blocks_free, free);
+    });
+}
+
+fn acl(entries: &[(AclTag, u16)]) -> Acl {
+    Acl::new(entries.iter().map(|&(tag, permissions)| AclEntry { tag, permissions }).collect()).unwrap()
+}
+
+#[test]
+fn an_access_list_and_the_mode_say_the_same() {
+    use AclTag::*;
+    const ACCESS: &str = "system.posix_acl_access";
+    for mke2fs in VOLUMES {
+        let rig = Rig::new(mke2fs);
+        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| rig.number(name));
+        rig.with_volume(move |volume| async move {
+            let inode = volume.inode(f0).await.unwrap();
+            let mode = |inode: &Inode| inode.fields.borrow().mode & 0o7777;
+            let minimal = acl(&[(Owner, 6), (OwningGroup, 4), (Other, 0)]);
+            set(&volume, &inode, ACCESS, &minimal.to_call()).await.unwrap();
+            assert_eq!(mode(&inode), 0o640);
+            assert_eq!(get(&volume, &inode, ACCESS).await, Err(NO_DATA), "the mode says all of it");
+            let full = acl(&[(Owner, 6), (User(99), 7), (OwningGroup, 4), (Mask, 5), (Other, 1)]);
+            set(&volume, &inode, ACCESS, &full.to_call()).await.unwrap();
+            assert_eq!(mode(&inode), 0o651);
+            inode.fields.borrow_mut().mode = 0o100_720;
+            let mut handle = volume.engine().start(volume.credits_xattr()).await.unwrap();
+            volume.chmod_acl(&mut handle, &inode).await.unwrap();
+            handle.stop();
+            let now = Acl::from_call(&get(&volume, &inode, ACCESS).await.unwrap()).unwrap().unwrap();
+            assert_eq!(now, acl(&[(Owner, 7), (User(99), 7), (OwningGroup, 4), (Mask, 2), (Other, 0)]));
+            let d = volume.inode(d).await.unwrap();
+            set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
+            inherit(&volume, &d, f1).await;
+        });
+        let told = rig.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
+        assert!(told.contains("#effective:-w-"), "{told}");
+        assert!(told.contains("default:user:99:rwx"), "{told}");
+    }
+}
+
+/// A new file of mode 0666 with umask 077: the default list decides, the umask does not count.
+async fn inherit(volume: &Rc<Volume>, directory: &Rc<Inode>, file: InodeNumber) {
+    use AclTag::*;
+    let inode = volume.inode(file).await.unwrap();
+    inode.fields.borrow_mut().mode = 0o100_666;
+    let mut handle = volume.engine().start(volume.credits_inherit_acl()).await.unwrap();
+    volume.inherit_acl(&mut handle, directory, &inode, 0o077).await.unwrap();
+    handle.stop();
+    assert_eq!(inode.fields.borrow().mode, 0o100_640);
+    let access = get(volume, &inode, "system.posix_acl_access").await.unwrap();
+    let expected = acl(&[(Owner, 6), (User(99), 7), (OwningGroup, 4), (Mask, 4), (Other, 0)]);
+    assert_eq!(Acl::from_call(&access).unwrap().unwrap(), expected);
+    assert_eq!(get(volume, &inode, "system.posix_acl_default").await, Err(NO_DATA));
+}
+
+#[test]
+fn the_rules_of_names_types_and_callers_are_kept() {
+    const NOT_PERMITTED: i32 = 1;
+    const DENIED: i32 = 13;
+    const INVALID: i32 = 22;
+    const UNSUPPORTED: i32 = 95;
+    let rig = Rig::new(VOLUMES[0]);
+    let number = rig.number("f0");
+    rig.with_volume(move |volume| async move {
+        let inode = volume.inode(number).await.unwrap();
+        let list = acl(&[(AclTag::Owner, 6), (AclTag::OwningGroup, 4), (AclTag::Other, 0)]).to_call();
+        assert_eq!(set(&volume, &inode, "system.posix_acl_default", &list).await, Err(DENIED));
+        assert_eq!(set(&volume, &inode, "system.posix_acl_access", &list[..9]).await, Err(INVALID));
+        assert_eq!(set(&volume, &inode, "unheard.of", b"").await, Err(UNSUPPORTED));
+        assert_eq!(set(&volume, &inode, "user.big", &[0; 5000]).await, Err(NO_SPACE));
+        let user = Caller { uid: 5, gid: 5, umask: 0 };
+        let trusted =
+            SetXattr { name: b"trusted.a", value: b"", existence: Existence::Any, clear_set_group: false };
+        assert_eq!(volume.set_xattr(&inode, &user, trusted).await.unwrap_err().errno(), NOT_PERMITTED);
+        set(&volume, &inode, "security.capability", b"some").await.unwrap();
+        let mut handle = volume.engine().start(volume.credits_xattr()).await.unwrap();
+        volume.clear_capabilities(&mut handle, &inode).await.unwrap();
+        handle.stop();
+        assert_eq!(get(&volume, &inode, "security.capability").await, Err(NO_DATA));
+    });
+}
+
+#[test]
+fn damaged_attributes_are_errors_and_never_panics() {
+    let rig = Rig::new(&["-b", "1024", "-I", "256", "-O", "^metadata_csum"]);
+    let number = rig.number("f0");
+    rig.with_volume(move |volume| async move {
+        let inode = volume.inode(number).await.unwrap();
+        for name in ["user.a", "user.bb", "trusted.c"] {
+            set(&volume, &inode, name, &[7; 30]).await.unwrap();
+        }
+        set(&volume, &inode, "user.large", &[9; 600]).await.unwrap();
+        assert_ne!(inode.fields.borrow().xattr_block.get(), 0);
+    });
+    let healthy = std::fs::read(rig.image()).unwrap();
+    let magic = 0xea02_0000u32.to_le_bytes();
+    let places: Vec<usize> =
+        (0..healthy.len()).step_by(4).filter(|at| healthy[*at..*at + 4] == magic).collect();
+    assert_eq!(places.len(), 2, "one area, one block");
+    let seed = 11;
+    let mut dice = Dice(seed);
+    let healthy = Image::of_bytes(&healthy);
+    for round in 0..200 {
+        let mut damaged = healthy.clone();
+        let place = places[dice.roll(2) as usize];
+        for _ in 0..=dice.roll(3) {
+            let value = [0, 0xff, dice.roll(256) as u8][dice.roll(3) as usize];
+            damaged.write(place as u64 + dice.roll(100), &[value]);
+        }
+        println!("seed {seed}, round {round}");
+        run_on(damaged, move |volume| async move {
+            let Ok(inode) = volume.inode(number).await else { return };
+            let _ = volume.list_xattrs(&inode, &Caller::ROOT).await;
+            let _ = get(&volume, &inode, "user.large").await;
+            let _ = set(&volume, &inode, "user.bb", &[1; 50]).await;
+            let _ = volume.remove_xattr(&inode, &Caller::ROOT, b"user.large").await;
+        });
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_noticed() {
+    let rig = Rig::new(&["-b", "1024", "-I", "128"]);
+    let number = rig.number("f0");
+    rig.with_volume(move |volume| async move {
+        let inode = volume.inode(number).await.unwrap();
+        set(&volume, &inode, "user.a", b"value").await.unwrap();
+    });
+    let mut bytes = std::fs::read(rig.image()).unwrap();
+    let magic = 0xea02_0000u32.to_le_bytes();
+    let block = (0..bytes.len()).step_by(1024).find(|at| bytes[*at..*at + 4] == magic).unwrap();
+    bytes[block + 1020] ^= 1;
+    std::fs::write(rig.image(), bytes).unwrap();
+    rig.with_damaged_volume(move |volume| async move {
+        const STRUCTURE_NEEDS_CLEANING: i32 = 117;
+        let inode = volume.inode(number).await.unwrap();
+        assert_eq!(get(&volume, &inode, "user.a").await, Err(STRUCTURE_NEEDS_CLEANING));
+        assert_eq!(set(&volume, &inode, "user.b", b"").await, Err(STRUCTURE_NEEDS_CLEANING));
+    });
+}
