@@ -1,8 +1,8 @@
 //! Writing a file's content.
 //!
-//! A write is cut into updates of single blocks. Up to [`BLOCKS_PER_HANDLE`] of them, with the allocation they need
-//! and the new size and times, are one handle: after a crash all of them are there or none (as far as the
-//! mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
+//! A write is cut into updates of single blocks. As many as a handle may have, at least those of a mebibyte if the
+//! journal is large enough, go with the allocation they need and the new size and times into one handle: after
+//! a crash all of them are there or none (as far as the mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
 //! waits for nothing once the caches are warm.
 
 use super::{WriteFlags, Written, check_changeable};
@@ -11,8 +11,8 @@ use engine::{Base, Credits, FileUpdate, Handle};
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
-/// Small enough for the smallest journal, in a mode that logs data.
-const BLOCKS_PER_HANDLE: u64 = 64;
+/// Blocks per handle in modes that do not log data.
+const BLOCKS_UNLOGGED: u32 = 256;
 
 /// One write(2), as it is passed down.
 struct Request<'a> {
@@ -126,7 +126,7 @@ impl Volume {
         self.zero_behind_end(handle, inode, at).await?;
         let first = u64::from(self.block_of(at).get());
         let last = (at + bytes.len() as u64 - 1) >> self.block_size().shift();
-        let last = last.min(first + BLOCKS_PER_HANDLE - 1);
+        let last = last.min(first + u64::from(self.blocks_per_handle()) - 1);
         let mut block = first;
         while block <= last {
             let (from, wanted) = (FileBlock(block as u32), (last - block + 1) as u32);
@@ -203,6 +203,14 @@ impl Volume {
         match mapping.state {
             MappingState::Written(home) => Some((home, mapping.count)),
             _ => None,
+        }
+    }
+
+    /// One of the engine's blocks is for the zeros behind the old end.
+    fn blocks_per_handle(&self) -> u32 {
+        match self.engine().data_blocks_per_handle() {
+            0 => BLOCKS_UNLOGGED,
+            blocks => blocks.saturating_sub(1).max(1),
         }
     }
 

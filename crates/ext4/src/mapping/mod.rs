@@ -91,9 +91,10 @@ impl Volume {
             return Ok(mapping);
         }
         let whole = match has_extents(inode)? {
-            true => self.map_extent(inode, at).await?,
-            false => self.map_pointer(inode, at).await?,
+            true => self.map_extent(inode, at).await,
+            false => self.map_pointer(inode, at).await,
         };
+        let whole = whole.map_err(|error| self.note_damage(error))?;
         inode.mapping_cache.remember(whole);
         Ok(whole.part(at, max).expect("the mapping that was asked for"))
     }
@@ -128,10 +129,11 @@ impl Volume {
         let count = u64::from(mapping.count).min(room) as u32;
         let request = Request { inode, goal: None, count, at, purpose, use_reserve };
         let run = match has_extents(inode)? {
-            true => self.insert_extent(handle, request, how == Allocate::Unwritten).await?,
-            false if how == Allocate::Unwritten => return Err(Error::Refused(errno::EOPNOTSUPP)),
-            false => self.insert_pointers(handle, request).await?,
+            true => self.insert_extent(handle, request, how == Allocate::Unwritten).await,
+            false if how == Allocate::Unwritten => Err(Error::Refused(errno::EOPNOTSUPP)),
+            false => self.insert_pointers(handle, request).await,
         };
+        let run = run.map_err(|error| self.note_damage(error))?;
         inode.last_data_change.set(handle.transaction());
         let state = match how {
             Allocate::Unwritten => MappingState::Unwritten(run.start),
@@ -150,7 +152,8 @@ impl Volume {
         at: FileBlock,
         count: u32,
     ) -> Result<u32> {
-        self.set_extent_state(handle, inode, at, count, false).await
+        let changed = self.set_extent_state(handle, inode, at, count, false).await;
+        changed.map_err(|error| self.note_damage(error))
     }
 
     /// The reverse: the blocks read as zeros from now on. Extents only.
@@ -161,7 +164,8 @@ impl Volume {
         at: FileBlock,
         count: u32,
     ) -> Result<u32> {
-        self.set_extent_state(handle, inode, at, count, true).await
+        let changed = self.set_extent_state(handle, inode, at, count, true).await;
+        changed.map_err(|error| self.note_damage(error))
     }
 
     /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks become
@@ -183,9 +187,10 @@ impl Volume {
                 return Ok(Progress::More);
             }
             let next = match extents {
-                true => self.remove_extent(handle, inode, FileBlock(from as u32), to).await?,
-                false => self.remove_pointers(handle, inode, FileBlock(from as u32), to).await?,
+                true => self.remove_extent(handle, inode, FileBlock(from as u32), to).await,
+                false => self.remove_pointers(handle, inode, FileBlock(from as u32), to).await,
             };
+            let next = next.map_err(|error| self.note_damage(error))?;
             inode.last_data_change.set(handle.transaction());
             (from, first) = (next, false);
         }

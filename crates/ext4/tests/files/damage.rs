@@ -62,12 +62,16 @@ fn damage(kind: Kind, cases: u64) {
             // Headers and first entries matter most.
             let length = if world.random().is_multiple_of(2) { 48 } else { BLOCK };
             let at = (block * BLOCK + world.random() as usize % length) as u64;
-            let value = match world.random() % 3 {
-                0 => 0,
-                1 => 0xff,
-                _ => world.random() as u8,
-            };
-            bytes.write(at, &[value]);
+            match world.random() % 4 {
+                0 => bytes.write(at, &[0]),
+                1 => bytes.write(at, &[0xff]),
+                2 => bytes.write(at, &[world.random() as u8]),
+                // Points to a block of the same tree.
+                _ => {
+                    let target = blocks[world.random() as usize % blocks.len()] as u32;
+                    bytes.write(at / 4 * 4, &target.to_le_bytes());
+                }
+            }
         }
         let disk = MemoryDisk::from_image(world.clone(), bytes);
         virtual_world.run(use_file(world, disk, number));

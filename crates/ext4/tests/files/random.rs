@@ -2,6 +2,7 @@
 
 use crate::image::{ALL, Kind, TestImage, with_volume};
 use crate::model::ModelFile;
+use ext4::{Caller, RangeMode, WriteFlags};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -53,5 +54,63 @@ fn files_hold_what_a_model_holds_after_any_operations() {
 fn short_files_hold_what_a_model_holds() {
     for (index, kind) in ALL.into_iter().enumerate() {
         run(kind, 2000 + index as u64, 3, 500, 5 * kind.block);
+    }
+}
+
+/// The place of the first block of `f0` in the image, in bytes.
+fn first_block(image: &TestImage, kind: Kind) -> u64 {
+    let block: u64 = image.debugfs("bmap f0 0").trim().parse().unwrap();
+    block * kind.block
+}
+
+#[test]
+fn bytes_behind_the_end_never_show_when_the_file_grows() {
+    for kind in ALL {
+        for way in 0..3 {
+            let image = TestImage::make(kind, "16M", 1);
+            with_volume(&image, 1, |volume, inodes| async move {
+                let flags = WriteFlags::default();
+                volume.write(&inodes[0], &Caller::ROOT, 0, b"abc", flags).await.unwrap();
+            });
+            let mut bytes = disks::Image::read_file(&image.path()).unwrap();
+            let at = first_block(&image, kind);
+            bytes.write(at + 3, &[0xee; 500]);
+            bytes.write_file(&image.path()).unwrap();
+            with_volume(&image, 2, move |volume, inodes| async move {
+                let (file, caller) = (&inodes[0], &Caller::ROOT);
+                match way {
+                    0 => drop(volume.truncate(file, 400).await.unwrap()),
+                    1 => drop(volume.write(file, caller, 399, &[0], WriteFlags::default()).await.unwrap()),
+                    _ if !kind.extents => drop(volume.truncate(file, 400).await.unwrap()),
+                    _ => {
+                        let mode = RangeMode::Allocate;
+                        drop(volume.fallocate(file, caller, mode, false, 0, 400).await.unwrap());
+                    }
+                }
+                let mut expected = b"abc".to_vec();
+                expected.resize(400, 0);
+                assert_eq!(
+                    volume.read(file, 0, 1000).await.unwrap().to_vec(),
+                    expected,
+                    "{} {way}",
+                    kind.name
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn a_shorter_file_leaves_zeros_behind_its_end_on_the_disk() {
+    for kind in ALL {
+        let image = TestImage::make(kind, "16M", 1);
+        with_volume(&image, 1, |volume, inodes| async move {
+            let flags = WriteFlags::default();
+            volume.write(&inodes[0], &Caller::ROOT, 0, &[0xaa; 20_000], flags).await.unwrap();
+            volume.truncate(&inodes[0], 100).await.unwrap();
+        });
+        let mut block = vec![1; kind.block as usize];
+        disks::Image::read_file(&image.path()).unwrap().read(first_block(&image, kind), &mut block);
+        assert!(block[..100].iter().all(|byte| *byte == 0xaa) && block[100..].iter().all(|byte| *byte == 0));
     }
 }
