@@ -7,6 +7,7 @@ use crate::cache::CachedBlock;
 use crate::completion::Completion;
 use crate::engine::{Engine, Running};
 use crate::error::EngineError;
+use crate::log::image_of;
 use journal::{
     Address, Barrier, BlockKind, CommittingTransaction, LockedTransaction, LogSpace, Plan, plan_commit,
 };
@@ -232,7 +233,7 @@ impl Engine {
             // Until now the superblock on disk said that there is nothing to recover.
             log.started = true;
             log.superblock.set_tail(locked.id(), log.space.head());
-            let image = vec![(BlockKind::JournalSuperblock, log.superblock_image())];
+            let image = vec![(BlockKind::JournalSuperblock, image_of(&log.superblock))];
             prefix.write(Address::Log(log.superblock_at), image);
             prefix.barrier(Barrier::TailBeforeReuse);
         }

@@ -4,12 +4,12 @@ use crate::cache::{Cache, CachedBlock};
 use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
-use crate::log::{ERRNO_IO, LogState, read_superblock};
+use crate::log::{ERRNO_IO, LogState, image_of, read_superblock};
 use crate::options::{EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
 use device::{Buffer, Disk, World};
-use journal::{Barrier, BlockKind, LogSpace, Plan, Policy, RunningTransaction, UpdateSequence};
+use journal::{Address, Barrier, BlockKind, LogSpace, Plan, Policy, RunningTransaction, UpdateSequence};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -238,7 +238,7 @@ impl Engine {
         let Ok((at, _)) = area.locate(log.superblock_at) else { return };
         let write = area.disk.write(
             at << self.block_size.shift(),
-            vec![log.superblock_image()],
+            vec![image_of(&log.superblock)],
             device::Durability::Durable,
         );
         // Whether it succeeds changes nothing: the engine has stopped.
@@ -268,14 +268,13 @@ impl Engine {
         let mut plan = Plan::default();
         plan.barrier(Barrier::HomeBeforeLogTail);
         if let Some(log) = &self.log {
-            let mut log = log.borrow_mut();
-            let extended = false;
-            let (checksums, wide) = (log.format.checksums, log.format.wide);
-            log.superblock.set_clean(self.committed.get());
-            log.superblock.set_log_format(checksums, wide, extended);
+            let log = log.borrow();
             if log.started {
-                let image = vec![(BlockKind::JournalSuperblock, log.superblock_image())];
-                plan.write(journal::Address::Log(log.superblock_at), image);
+                let mut superblock = log.superblock.clone();
+                superblock.set_clean(self.committed.get());
+                superblock.set_log_format(log.format.checksums, log.format.wide, false);
+                let image = vec![(BlockKind::JournalSuperblock, image_of(&superblock))];
+                plan.write(Address::Log(log.superblock_at), image);
                 plan.barrier(Barrier::TailBeforeReuse);
             }
         }

@@ -6,6 +6,7 @@
 use crate::cache::{CachedBlock, Image};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::log::image_of;
 use crate::update::Contents;
 use device::Buffer;
 use journal::{BlockKind, LogSpace, UpdateSequence, plan_tail_update};
@@ -255,17 +256,20 @@ impl Engine {
     /// Moves the log tail on disk past the transactions that replay needs no longer.
     async fn advance_tail(&self) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
-        let (tail, at, plan) = {
-            let mut log = log.borrow_mut();
+        let (tail, at, superblock, plan) = {
+            let log = log.borrow();
             let (tail, at) = log.checkpoint.tail();
             if !log.started || tail == log.disk_tail {
                 return Ok(());
             }
-            log.superblock.set_tail(tail, at);
-            (tail, at, plan_tail_update(log.superblock_at, log.superblock_image()))
+            let mut superblock = log.superblock.clone();
+            superblock.set_tail(tail, at);
+            let plan = plan_tail_update(log.superblock_at, image_of(&superblock));
+            (tail, at, superblock, plan)
         };
         self.runner.run(plan).await?;
         let mut log = log.borrow_mut();
+        log.superblock = superblock;
         log.disk_tail = tail;
         log.space.release_to(at);
         log.live.release_before(tail);

@@ -13,6 +13,7 @@ use units::{BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
 pub(crate) const ERRNO_IO: i32 = -5;
 
 pub(crate) struct LogState {
+    /// As on disk: a change is put here only when it has been written, because an abort writes this once more.
     pub superblock: JournalSuperblock,
     pub superblock_at: LogBlock,
     pub space: CircularLog,
@@ -64,9 +65,11 @@ impl LogState {
     pub fn is_short(&self) -> bool {
         self.space.free() < self.space.capacity() / 8 * 3
     }
-    pub fn superblock_image(&self) -> Rc<Buffer> {
-        Rc::new(Buffer::copy_of(&self.superblock.serialize()))
-    }
+}
+
+/// The block that holds `superblock`.
+pub(crate) fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
+    Rc::new(Buffer::copy_of(&superblock.serialize()))
 }
 
 /// Blocks of which the log on disk holds records that a replay would carry out: freeing one needs a revoke.
@@ -120,7 +123,7 @@ pub(crate) async fn write_superblock(
     superblock: &JournalSuperblock,
     durability: Durability,
 ) -> Result<(), EngineError> {
-    let image = Rc::new(Buffer::copy_of(&superblock.serialize()));
     let (at, _) = area.locate(area.superblock)?;
-    Ok(area.disk.write(at << superblock.block_size.shift(), vec![image], durability).await?)
+    let place = at << superblock.block_size.shift();
+    Ok(area.disk.write(place, vec![image_of(superblock)], durability).await?)
 }

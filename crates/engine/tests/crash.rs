@@ -1,64 +1,96 @@
 //! Small scripts, cut at every write: whatever was acknowledged is there after recovery, nothing half-done.
+//! A failure prints setup, script, cut and tear: all that is needed to run exactly it.
 
 mod common;
 
-use common::{History, Rig, Script, Setup, check, run_script};
-use engine::recover;
-use std::cell::RefCell;
-use std::rc::Rc;
+use common::{Layout, Rig, Script, Setup, run_until, verify};
+use engine::{BarrierKind, recover};
+use journal::DataMode;
 
-/// Runs `script` on a fresh volume until change `cut` of its disks; the disks as they then are.
-fn run_until(setup: &Setup, script: Script, cut: Option<u64>) -> (Rig, Rc<RefCell<History>>, bool) {
-    let rig = Rig::new(setup, script.seed, setup.images());
-    if let Some(cut) = cut {
-        rig.cut_at(cut);
-    }
-    let history = Rc::new(RefCell::new(History::default()));
-    let (parts, writers, whole) = (rig.parts.clone(), history.clone(), setup.clone());
-    let ended = rig.run(async move {
-        let engine = Rig::open(parts).await;
-        run_script(engine.clone(), whole, script, writers).await;
-        engine.shutdown().await
-    });
-    if let Some(result) = &ended {
-        result.as_ref().expect("no disk failed");
-    }
-    (rig, history, ended.is_some())
-}
-
-fn recovered(setup: &Setup, seed: u64, images: Vec<disks::Image>) -> Rig {
-    let rig = Rig::new(setup, seed, images);
-    let parts = rig.parts.clone();
-    rig.run(async move { recover(&parts, false).await }).unwrap().expect("recovery");
-    rig
-}
-
-fn every_cut(setup: &Setup, script: Script) {
+/// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways; the
+/// first thing that is wrong afterwards.
+fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
     for cut in 0.. {
         let (rig, history, ended) = run_until(setup, script, Some(cut));
-        let context = format!(
-            "{:?} {:?} {} script {script:?} cut {cut}",
-            setup.mode,
-            setup.layout,
-            setup.block_size.bytes()
-        );
-        for tear in 0..3 {
-            let seed = cut * 4 + tear;
-            let after = recovered(setup, seed, rig.crash(seed));
-            check(&after, setup, &history.borrow(), &format!("{context} tear {seed}"));
+        for tear in cut * 4..cut * 4 + 3 {
+            verify(setup, tear, rig.crash(tear), &history.borrow())
+                .map_err(|why| format!("{setup:?} {script:?} cut {cut} tear {tear}: {why}"))?;
         }
         if ended {
-            eprintln!("{context} ended; changes {} failed {:?}", rig.changes(), history.borrow().failed);
-            return;
+            break;
         }
     }
+    Ok(())
 }
 
-const SCRIPT: Script = Script { writers: 3, handles: 8, sync_one_in: 2, seed: 1 };
+/// SEEDS=n asks for more scripts.
+fn seeds() -> u64 {
+    std::env::var("SEEDS").map_or(1, |seeds| seeds.parse().expect("SEEDS is a number"))
+}
 
 #[test]
 fn acknowledged_changes_survive_every_cut_in_every_mode() {
+    for seed in 1..=seeds() {
+        for setup in Setup::all() {
+            every_cut(&setup, Script { writers: 3, handles: 24, sync_one_in: 3, seed }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn without_barriers_the_same_cuts_lose_what_was_acknowledged() {
+    for mut setup in Setup::all() {
+        setup.options.barrier = BarrierKind::None;
+        let lost = (1..20)
+            .any(|seed| every_cut(&setup, Script { writers: 3, handles: 10, sync_one_in: 2, seed }).is_err());
+        assert!(lost, "{setup:?}: nothing was lost, so the test above proves nothing");
+    }
+}
+
+/// Crashes while recovering from a crash, and again while recovering from that.
+#[test]
+fn a_crash_during_recovery_is_harmless_twice() {
     for setup in Setup::all() {
-        every_cut(&setup, SCRIPT);
+        let script = Script { writers: 3, handles: 30, sync_one_in: 3, seed: 5 };
+        for cut in (10..).step_by(17) {
+            let (rig, history, ended) = run_until(&setup, script, Some(cut));
+            for first in 0.. {
+                let context = format!("{setup:?} {script:?} cut {cut}, recovery cut {first}");
+                let once = Rig::new(&setup, cut, rig.crash(cut));
+                once.cut_at(first);
+                let parts = once.parts.clone();
+                let done = once.run(async move { recover(&parts, false).await }).is_some();
+                let twice = Rig::new(&setup, first, once.crash(first));
+                twice.cut_at(first / 2);
+                let parts = twice.parts.clone();
+                twice.run(async move { recover(&parts, false).await });
+                verify(&setup, 0, twice.crash(first + 1), &history.borrow())
+                    .unwrap_or_else(|why| panic!("{context}: {why}"));
+                if done {
+                    break;
+                }
+            }
+            if ended {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_operations_and_another_seed_others() {
+    let operations = |setup: &Setup, seed| {
+        let rig = Rig::new(setup, seed, setup.images());
+        rig.disks.iter().for_each(|disk| disk.record());
+        common::run_on(&rig, setup, Script { writers: 5, handles: 30, sync_one_in: 3, seed: 1 })
+            .1
+            .unwrap()
+            .unwrap();
+        rig.disks.iter().map(|disk| disk.take_log()).collect::<Vec<_>>()
+    };
+    for mode in DataMode::ALL {
+        let setup = Setup::new(mode, Layout::Separate, 1024);
+        assert_eq!(operations(&setup, 7), operations(&setup, 7), "{mode}");
+        assert_ne!(operations(&setup, 7), operations(&setup, 8), "{mode}");
     }
 }

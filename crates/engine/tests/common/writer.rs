@@ -25,6 +25,8 @@ pub struct Script {
 #[derive(Clone, PartialEq, Eq)]
 struct Slot {
     home: u64,
+    /// The version that allocated it: a block may come back for another use.
+    born: usize,
     metadata: bool,
     content: Vec<u8>,
 }
@@ -39,6 +41,13 @@ pub struct History {
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
     pub failed: Vec<EngineError>,
+}
+
+impl History {
+    /// Every writer has had a change acknowledged.
+    pub fn all_begun(&self) -> bool {
+        self.acknowledged.iter().all(|version| *version > 0)
+    }
 }
 
 fn table_blocks(writer: u64) -> [u64; 2] {
@@ -163,7 +172,7 @@ impl Writer {
         if fresh {
             let Some(home) = self.allocate() else { return Ok(()) };
             let metadata = self.chance(3);
-            *slot = Some(Slot { home, metadata, content: vec![0; size] });
+            *slot = Some(Slot { home, born: version, metadata, content: vec![0; size] });
             if metadata {
                 handle.create(HomeBlock(home));
                 return Ok(());
@@ -219,53 +228,60 @@ fn serialize(state: &Version, version: usize) -> Vec<u8> {
 }
 
 /// Everything acknowledged is there, nothing half-done shows, and no stale byte: asked of a recovered volume.
-pub fn check(rig: &Rig, setup: &Setup, history: &History, context: &str) {
+pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> {
     for (writer, versions) in history.versions.iter().enumerate() {
-        let [a, b] = table_blocks(writer as u64).map(|at| rig.home_block(at));
-        assert_eq!(a[..], b[..], "{context}: writer {writer}: its two tables differ");
-        let version = if a.iter().all(|byte| *byte == STALE) {
-            0
-        } else {
-            u64::from_le_bytes(a[..8].try_into().unwrap()) as usize
-        };
         let acknowledged = history.acknowledged[writer];
-        assert!(
-            version >= acknowledged && version < versions.len(),
-            "{context}: writer {writer}: version {version} of {}, acknowledged {acknowledged}",
-            versions.len() - 1
-        );
-        if version > 0 {
-            let table = serialize(&versions[version], version);
-            assert_eq!(a[..TABLE as usize], table, "{context}: writer {writer}, version {version}: table");
+        let version = recovered_version(rig, writer, versions)?;
+        if version < acknowledged {
+            return Err(format!("writer {writer}: version {version}, but {acknowledged} was acknowledged"));
         }
         for slot in versions[version].iter().flatten() {
-            let found = rig.home_block(slot.home);
-            let later = versions[version..].iter().map_while(|state| content_of(state, slot));
-            let candidates: Vec<&[u8]> = if is_exact(setup.mode, slot) {
-                vec![&slot.content]
-            } else if setup.mode == DataMode::Writeback {
-                // Only what was synced is promised, and that or something newer must be there.
-                match acknowledged_slot(&versions[acknowledged], slot) {
-                    Some(_) => {
-                        versions[acknowledged..].iter().map_while(|state| content_of(state, slot)).collect()
-                    }
-                    None => continue,
-                }
-            } else {
-                later.collect()
+            // Data that bypasses the log may be newer than the tables; only in `writeback` mode, and if it was
+            // not synced, may it be anything.
+            let from = match setup.mode {
+                _ if is_exact(setup.mode, slot) => version..version + 1,
+                DataMode::Writeback if content_of(&versions[acknowledged], slot).is_none() => continue,
+                DataMode::Writeback => acknowledged..versions.len(),
+                _ => version..versions.len(),
             };
-            for (at, byte) in found.iter().enumerate() {
-                assert!(
-                    candidates.iter().any(|content| content[at] == *byte),
-                    "{context}: writer {writer}, version {version} (acknowledged {acknowledged}): block {} \
-                     ({}) byte {at} is {byte:#x}, expected one of {:x?}",
-                    slot.home,
-                    if slot.metadata { "metadata" } else { "data" },
-                    candidates.iter().map(|content| content[at]).collect::<Vec<_>>()
-                );
-            }
+            let candidates = versions[from].iter().map_while(|state| content_of(state, slot)).collect();
+            check_slot(rig, slot, candidates).map_err(|why| {
+                format!("writer {writer}, version {version} (acknowledged {acknowledged}): {why}")
+            })?;
         }
     }
+    Ok(())
+}
+
+fn recovered_version(rig: &Rig, writer: usize, versions: &[Version]) -> Result<usize, String> {
+    let [a, b] = table_blocks(writer as u64).map(|at| rig.home_block(at));
+    if a[..] != b[..] {
+        return Err(format!("writer {writer}: its two tables differ"));
+    }
+    if a.iter().all(|byte| *byte == STALE) {
+        return Ok(0);
+    }
+    let version = u64::from_le_bytes(a[..8].try_into().expect("eight bytes")) as usize;
+    let expected = versions.get(version).map(|state| serialize(state, version));
+    if version == 0 || expected.is_none_or(|expected| a[..TABLE as usize] != expected) {
+        return Err(format!("writer {writer}: its table is none that it ever wrote (version {version})"));
+    }
+    Ok(version)
+}
+
+fn check_slot(rig: &Rig, slot: &Slot, candidates: Vec<&[u8]>) -> Result<(), String> {
+    let found = rig.home_block(slot.home);
+    for (at, byte) in found.iter().enumerate() {
+        if !candidates.iter().any(|content| content[at] == *byte) {
+            let expected: Vec<_> = candidates.iter().map(|content| content[at]).collect();
+            let kind = if slot.metadata { "metadata" } else { "data" };
+            return Err(format!(
+                "block {} ({kind}) byte {at} is {byte:#x}, expected one of {expected:x?}",
+                slot.home
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a recovered block must be exactly as of the recovered version.
@@ -274,8 +290,6 @@ fn is_exact(mode: DataMode, slot: &Slot) -> bool {
 }
 
 fn content_of<'a>(state: &'a Version, slot: &Slot) -> Option<&'a [u8]> {
-    acknowledged_slot(state, slot).map(|found| &found.content[..])
-}
-fn acknowledged_slot<'a>(state: &'a Version, slot: &Slot) -> Option<&'a Slot> {
-    state.iter().flatten().find(|other| other.home == slot.home && other.metadata == slot.metadata)
+    let found = state.iter().flatten().find(|other| other.home == slot.home && other.born == slot.born);
+    found.map(|found| &found.content[..])
 }

@@ -1,0 +1,158 @@
+//! Bounded things: the log, the cache, a transaction. Nothing waits for ever when they are full.
+
+mod common;
+
+use common::{Layout, Rig, Script, Setup, run_on, run_until, verify};
+use engine::{Base, Contents, Credits, EngineError, EngineParts, FileUpdate};
+use journal::DataMode;
+use units::{BlockRange, HomeBlock, InodeNumber};
+
+/// So many transactions that a log of 1024 blocks is written several times over.
+const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
+
+#[test]
+fn a_log_that_wraps_many_times_keeps_every_promise() {
+    for mode in DataMode::ALL {
+        let mut setup = Setup::new(mode, Layout::Internal, 1024);
+        // Nothing goes home but for want of log space.
+        setup.options.expire = std::time::Duration::from_secs(3600);
+        let (rig, history, ended) = run_until(&setup, LONG, None);
+        assert!(ended);
+        verify(&setup, 0, rig.crash(1), &history.borrow()).unwrap();
+        let changes = rig.changes();
+        for part in 1..24 {
+            let cut = changes * part / 24;
+            let (rig, history, _) = run_until(&setup, LONG, Some(cut));
+            verify(&setup, cut, rig.crash(cut), &history.borrow())
+                .unwrap_or_else(|why| panic!("{setup:?} {LONG:?} cut {cut}: {why}"));
+        }
+    }
+}
+
+/// A volume is used, crashes, is recovered and used again, ten times: each time all of it must be right.
+#[test]
+fn crashed_volumes_go_on_being_used() {
+    for mode in DataMode::ALL {
+        let setup = Setup::new(mode, Layout::Separate, 4096);
+        let mut images = setup.images();
+        for round in 0..10 {
+            let script = Script { writers: 4, handles: 60, sync_one_in: 3, seed: round };
+            // Writers begin with nothing; what earlier ones left is to them what stale bytes are.
+            let rig = Rig::new(&setup, round, images);
+            rig.cut_at(20 + round * 2);
+            let (history, ended) = run_on(&rig, &setup, script);
+            assert!(ended.is_none(), "the script is long enough to be cut");
+            images = rig.crash(round * 4 + 2);
+            if history.borrow().all_begun() {
+                verify(&setup, round, images.clone(), &history.borrow())
+                    .unwrap_or_else(|why| panic!("{setup:?} {script:?} round {round}: {why}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
+    for mode in DataMode::ALL {
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.home_blocks = 4096;
+        setup.options.cache_bytes = 64 << 12;
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            for number in 0..3000 {
+                let mut handle = engine.start(Credits(2)).await.unwrap();
+                handle.create(HomeBlock(number % 1000));
+                let update = FileUpdate {
+                    inode: InodeNumber(1),
+                    home: HomeBlock(1000 + number),
+                    range: BlockRange::new(5, 9),
+                    bytes: &[1, 2, 3, 4],
+                    base: if number % 2 == 0 { Base::Zero } else { Base::Home },
+                    request: 4,
+                    sequential: true,
+                };
+                handle.file_data(update).await.unwrap();
+                handle.stop();
+                engine.read_data(HomeBlock(number), 3).await.unwrap();
+                let cache = engine.statistics().cache;
+                assert!(cache.blocks <= 64 + 8, "{mode}: {cache:?}");
+            }
+            engine.shutdown().await.unwrap();
+            let bytes = engine.read_data(HomeBlock(3999), 1).await.unwrap();
+            assert_eq!(bytes[0][4..10], [common::STALE, 1, 2, 3, 4, common::STALE]);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_handle_that_no_transaction_can_hold_is_refused_and_a_full_one_is_not_extended() {
+    let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        assert!(matches!(engine.start(Credits(1000)).await, Err(EngineError::HandleTooLarge { .. })));
+        let mut handle = engine.start(Credits(10)).await.unwrap();
+        assert!(handle.extend(Credits(100)));
+        assert!(!handle.extend(Credits(1000)));
+        drop(handle);
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}
+
+/// A block is logged as metadata, freed, and used again for data that bypasses the log: replay must not bring the
+/// old copy back.
+#[test]
+fn freed_blocks_never_come_back_from_the_log() {
+    let setup = Setup::new(DataMode::Ordered, Layout::Internal, 1024);
+    let mut reused = 0;
+    for cut in 0..40 {
+        let rig = Rig::new(&setup, cut, setup.images());
+        rig.cut_at(cut);
+        rig.run(use_free_and_use_again(rig.parts.clone()));
+        let after = common::recovered(&setup, 1, rig.crash(cut)).unwrap();
+        if after.home_block(2)[0] == 1 {
+            assert_eq!(after.home_block(9)[..4], [0xbb; 4], "cut {cut}");
+            reused += 1;
+        }
+    }
+    assert!(reused > 5);
+}
+
+async fn use_free_and_use_again(parts: EngineParts) {
+    let at = HomeBlock(9);
+    let engine = Rig::open(parts).await;
+    let mut handle = engine.start(Credits(1)).await.unwrap();
+    let block = handle.create(at);
+    handle.change(&block, BlockRange::new(0, 4), |bytes| bytes[..4].fill(0xaa));
+    engine.commit(handle.stop()).await.unwrap();
+
+    let mut handle = engine.start(Credits(0)).await.unwrap();
+    handle.forget(at, 1, Contents::Metadata);
+    engine.commit(handle.stop()).await.unwrap();
+
+    let mut handle = engine.start(Credits(1)).await.unwrap();
+    let update = FileUpdate {
+        inode: InodeNumber(1),
+        home: at,
+        range: BlockRange::new(0, 4),
+        bytes: &[0xbb; 4],
+        base: Base::Zero,
+        request: 4,
+        sequential: false,
+    };
+    handle.file_data(update).await.unwrap();
+    let done = handle.create(HomeBlock(2));
+    handle.change(&done, BlockRange::new(0, 1), |bytes| bytes[0] = 1);
+    engine.commit(handle.stop()).await.unwrap();
+
+    for _ in 0..20 {
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        handle.create(HomeBlock(3));
+        engine.commit(handle.stop()).await.unwrap();
+    }
+}
