@@ -39,10 +39,10 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
         let magic = format::jbd2::MAGIC.to_be_bytes();
         volume.image(HomeBlock(29))[100..104].copy_from_slice(&magic);
         running.add_data_bytes(HomeBlock(29), BlockRange::new(100, 104), false);
-    } else if turn % 2 == 0 {
+    } else if turn.is_multiple_of(2) {
         running.add_data_block(volume.change(30, block_size.whole(), byte), block_size.bytes() as u64);
     }
-    if turn % 3 == 0 {
+    if turn.is_multiple_of(3) {
         let first = 50 + turn % 2;
         for home in [first, first + 1] {
             running.add_home_data(InodeNumber(12), volume.change(home, BlockRange::new(0, 700), byte), 700);
@@ -139,11 +139,11 @@ fn a_revoke_hides_fragments_and_whole_blocks_but_not_later_ones() {
         let format = Format { block_size: 1024, checksums: true, wide: true, extended };
         let mut volume = Volume::new(format, 64, TransactionId(u32::MAX));
         let (whole, range) = (BlockSize::new(1024).unwrap().whole(), BlockRange::new(3, 9));
-        let mut log =
-            |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| match extended {
-                true => running.add_data_bytes(volume.change(home, range, byte), range, false),
-                false => running.add_data_block(volume.change(home, whole, byte), 1024),
-            };
+        let log = |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| match extended
+        {
+            true => running.add_data_bytes(volume.change(home, range, byte), range, false),
+            false => running.add_data_block(volume.change(home, whole, byte), 1024),
+        };
         let mut first = volume.running();
         (5..8).for_each(|home| log(&mut first, &mut volume, home, 0xa1));
         volume.commit(first);

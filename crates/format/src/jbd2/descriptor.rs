@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn tag(index: u32, layout: &LogLayout) -> BlockTag {
-        let wide = if layout.wide && layout.tags != TagFormat::Plain { 7 << 32 } else { 0 };
+        let wide = if layout.wide { 7 << 32 } else { 0 };
         let range = BlockRange::new(index % 500, index % 500 + 8);
         let checksum = match layout.tags {
             TagFormat::Plain => 0,
@@ -87,11 +87,11 @@ mod tests {
         };
         BlockTag {
             home: HomeBlock(u64::from(index) | wide),
-            escaped: index % 3 == 0,
-            deleted: index % 5 == 0,
+            escaped: index.is_multiple_of(3),
+            deleted: index.is_multiple_of(5),
             checksum,
-            fragment: (layout.multiwrite && index % 2 == 0)
-                .then_some(Fragment { range, base_zero: index % 4 == 0 }),
+            fragment: (layout.multiwrite && index.is_multiple_of(2))
+                .then_some(Fragment { range, base_zero: index.is_multiple_of(4) }),
         }
     }
 

@@ -19,10 +19,18 @@ pub struct ReplayPass {
     revokes: RevokeTable,
     bounds: HomeBounds,
     descriptors: VecDeque<(TransactionId, LogBlock)>,
-    /// The descriptor whose logged blocks are being read: its transaction, the block to read, the tags to come.
-    open: Option<(TransactionId, LogBlock, VecDeque<(BlockTag, Place)>)>,
+    open: Option<OpenDescriptor>,
     actions: Vec<ReplayAction>,
     counts: PassCounts,
+}
+
+/// The descriptor whose logged blocks are being read.
+struct OpenDescriptor {
+    transaction: TransactionId,
+    /// The log block to read next.
+    at: LogBlock,
+    /// Those of it and of the blocks behind it. Not empty.
+    tags: VecDeque<(BlockTag, Place)>,
 }
 
 impl ReplayPass {
@@ -57,13 +65,13 @@ impl ReplayPass {
         }
         self.counts.descriptors += 1;
         let mut packing = Packing::new(self.layout.block_size);
-        let placed: VecDeque<_> = descriptor.tags.into_iter().map(|tag| (tag, packing.place(&tag))).collect();
-        self.open = Some((transaction, self.log.after(at), placed));
+        let tags = descriptor.tags.into_iter().map(|tag| (tag, packing.place(&tag))).collect();
+        self.open = Some(OpenDescriptor { transaction, at: self.log.after(at), tags });
         Ok(())
     }
 
     fn logged(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        let (transaction, at, mut tags) = self.open.take().expect("a descriptor with tags to come");
+        let OpenDescriptor { transaction, at, mut tags } = self.open.take().expect("a descriptor");
         let (first, place) = *tags.front().expect("a tag of this block");
         let sum = self.layout.seed.of_logged_block(transaction, block);
         if !first.matches(sum, &self.layout) {
@@ -78,14 +86,14 @@ impl ReplayPass {
             Some(_) => self.counts.multiwrite_blocks += 1,
             None => self.counts.regular_blocks += 1,
         }
-        while let Some((tag, at_place)) = tags.front().copied()
-            && at_place.block == place.block
+        while let Some((tag, its)) = tags.front().copied()
+            && its.block == place.block
         {
             tags.pop_front();
-            self.record(tag, at_place, &content, transaction, at)?;
+            self.record(tag, its, &content, transaction, at)?;
         }
         if !tags.is_empty() {
-            self.open = Some((transaction, self.log.after(at), tags));
+            self.open = Some(OpenDescriptor { transaction, at: self.log.after(at), tags });
         }
         Ok(())
     }
@@ -126,7 +134,7 @@ impl ReplayPass {
 impl Pass for ReplayPass {
     fn wants(&self) -> Option<LogBlock> {
         match &self.open {
-            Some((_, at, _)) => Some(*at),
+            Some(open) => Some(open.at),
             None => self.descriptors.front().map(|(_, at)| *at),
         }
     }
