@@ -1,0 +1,11 @@
+//! Names on volumes made by mke2fs: against a model, against the kernel, on damaged blocks, and very many.
+
+mod collisions;
+mod damage;
+mod kernel;
+mod large;
+mod model;
+mod operations;
+mod random;
+mod reading;
+mod support;
