@@ -3,10 +3,13 @@
 mod directory;
 mod groups;
 mod inode;
+mod journal;
+mod log_reader;
 mod reader;
 mod superblock;
 
 use crate::error::CliError;
+use log_reader::LogReader;
 use reader::Reader;
 use std::path::PathBuf;
 
@@ -14,6 +17,8 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos inspect super disk.img
   okeanos inspect groups disk.img
+  okeanos inspect journal disk.img               one line per record that a recovery would replay
+  okeanos inspect journal --all disk.img         what is left of old records, too
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img
@@ -34,6 +39,17 @@ enum What {
     Super(Place),
     /// Every block group: where its parts are, and what is free
     Groups(Place),
+    /// The journal: one line per record
+    Journal {
+        /// Tell old records, too, wherever they are in the log
+        #[arg(long)]
+        all: bool,
+        /// The external journal of the volume
+        #[arg(long, value_name = "IMAGE|DEVICE")]
+        journal_device: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
     /// An inode: its fields, where its content lies, its extended attributes
     Inode {
         /// A number, or a path from the volume's root
@@ -66,6 +82,10 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
         What::Super(place) => place.print(&superblock::tell(&Reader::open(&place.source)?)),
         What::Groups(place) => place.print(&groups::tell(&Reader::open(&place.source)?)?),
+        What::Journal { all, journal_device, place } => {
+            let log = LogReader::open(&place.source, journal_device.as_deref())?;
+            place.print(&journal::tell(&log, all)?)
+        }
         What::Inode { inode, place } => {
             let reader = Reader::open(&place.source)?;
             let number = reader.find(&inode)?;

@@ -1,0 +1,295 @@
+//! The log, record by record.
+
+use super::log_reader::LogReader;
+use super::superblock::uuid;
+use crate::error::CliError;
+use format::jbd2::{
+    BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock, LogLayout,
+    Packing, RevokeBlock, TagFormat,
+};
+use journal::{Pass, ScanPass};
+use std::fmt;
+use units::{LogBlock, TransactionId};
+
+#[derive(serde::Serialize)]
+pub struct JournalStory {
+    place: String,
+    uuid: String,
+    block_size: usize,
+    log_blocks: u32,
+    features: Vec<&'static str>,
+    clean: bool,
+    first_transaction: u32,
+    /// 0 if the log is empty.
+    start: u32,
+    /// Which transactions a recovery would replay, or why there would be none.
+    verdict: String,
+    records: Vec<Record>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+enum Record {
+    /// One tag of a descriptor block: a whole block, or bytes `from..to` of it.
+    Tag {
+        transaction: u32,
+        descriptor: u32,
+        block: u64,
+        from: u32,
+        to: u32,
+        whole: bool,
+        base_zero: bool,
+        log_block: u32,
+        log_offset: usize,
+        escaped: bool,
+    },
+    Revoke {
+        transaction: u32,
+        log_block: u32,
+        blocks: Vec<u64>,
+    },
+    Commit {
+        transaction: u32,
+        log_block: u32,
+        seconds: i64,
+        nanoseconds: u32,
+        whole_checksum: bool,
+    },
+    Damaged {
+        log_block: u32,
+        why: String,
+    },
+}
+
+/// Tells the live part of the log, or with `all` whatever records are left in it.
+pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
+    let superblock = &log.superblock;
+    let mut walk = Walk { log, layout: superblock.layout(), records: Vec::new() };
+    // What a clean superblock no longer says about old records.
+    walk.layout.multiwrite |= all;
+    match all {
+        true => walk.everything()?,
+        false if superblock.is_clean() => {}
+        false => walk.live()?,
+    }
+    Ok(JournalStory {
+        place: log.place(),
+        uuid: uuid(&superblock.uuid),
+        block_size: superblock.block_size.bytes(),
+        log_blocks: superblock.log_end().get() - superblock.first.get(),
+        features: features(superblock),
+        clean: superblock.is_clean(),
+        first_transaction: superblock.sequence.0,
+        start: superblock.start.get(),
+        verdict: verdict(log)?,
+        records: walk.records,
+    })
+}
+
+fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
+    let mut names = match superblock.tag_format() {
+        TagFormat::Plain => vec![],
+        TagFormat::ChecksumV2 => vec!["checksums v2"],
+        TagFormat::ChecksumV3 => vec!["checksums v3"],
+    };
+    let bits = [
+        (Incompatible::REVOKE, "revoke"),
+        (Incompatible::WIDE, "64bit"),
+        (Incompatible::ASYNC_COMMIT, "async commit"),
+        (Incompatible::FAST_COMMIT, "fast commit"),
+        (Incompatible::MULTIWRITE, "multiwrite"),
+    ];
+    names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
+    names
+}
+
+/// The scan of a recovery, which verifies every checksum.
+fn verdict(log: &LogReader) -> Result<String, CliError> {
+    if log.superblock.is_clean() {
+        return Ok("nothing to replay".into());
+    }
+    let scan = || -> Result<String, Box<dyn std::error::Error>> {
+        let mut scan = ScanPass::new(&log.superblock)?;
+        while let Some(at) = scan.wants() {
+            scan.give(&log.block(at)?)?;
+        }
+        let scanned = scan.finish();
+        let (first, end) = (scanned.first, scanned.end);
+        Ok(match first == end {
+            true => format!("{first:?} was never committed: nothing to replay"),
+            false => format!("{first:?} to {:?} are committed and would be replayed", end.previous()),
+        })
+    };
+    Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
+}
+
+struct Walk<'a> {
+    log: &'a LogReader,
+    layout: LogLayout,
+    records: Vec<Record>,
+}
+
+impl Walk<'_> {
+    /// From the log's start on, as long as the sequence numbers go on.
+    fn live(&mut self) -> Result<(), CliError> {
+        let superblock = &self.log.superblock;
+        let mut at = superblock.start;
+        let mut expected = superblock.sequence;
+        let mut left = superblock.log_end().get() - superblock.first.get();
+        while left > 0 {
+            let block = self.log.block(at)?;
+            let Some(header) = BlockHeader::parse(&block).filter(|header| header.transaction == expected)
+            else {
+                break;
+            };
+            let blocks = self.record(at, &block, &header).min(left);
+            left -= blocks;
+            at = self.further(at, blocks);
+            if header.kind == Some(BlockType::Commit) {
+                expected = expected.next();
+            }
+        }
+        Ok(())
+    }
+
+    /// Every block that looks like a record, wherever it is in the log.
+    fn everything(&mut self) -> Result<(), CliError> {
+        let superblock = &self.log.superblock;
+        for at in (superblock.first.get()..superblock.log_end().get()).map(LogBlock) {
+            let block = self.log.block(at)?;
+            if let Some(header) = BlockHeader::parse(&block) {
+                self.record(at, &block, &header);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a block with a header; returns how many log blocks it and what it describes take.
+    fn record(&mut self, at: LogBlock, block: &[u8], header: &BlockHeader) -> u32 {
+        let damaged = |why: String| Record::Damaged { log_block: at.get(), why };
+        match header.kind {
+            Some(BlockType::Descriptor) if !self.layout.is_intact(block) => {
+                self.records.push(damaged("the checksum of a descriptor block is wrong".into()));
+            }
+            Some(BlockType::Descriptor) => match DescriptorBlock::parse(block, &self.layout, at) {
+                Ok(descriptor) => return 1 + self.tags(at, &descriptor),
+                Err(error) => self.records.push(damaged(error.to_string())),
+            },
+            Some(BlockType::Revoke) => match RevokeBlock::parse(block, &self.layout, at) {
+                Ok(revoke) => self.records.push(Record::Revoke {
+                    transaction: header.transaction.0,
+                    log_block: at.get(),
+                    blocks: revoke.blocks.iter().map(|block| block.get()).collect(),
+                }),
+                Err(error) => self.records.push(damaged(error.to_string())),
+            },
+            Some(BlockType::Commit) => match CommitBlock::parse(block, &self.layout) {
+                Some(commit) => self.records.push(Record::Commit {
+                    transaction: header.transaction.0,
+                    log_block: at.get(),
+                    seconds: commit.time.seconds,
+                    nanoseconds: commit.time.nanoseconds,
+                    whole_checksum: commit.whole.is_some(),
+                }),
+                None => self.records.push(damaged("a commit block did not reach the disk whole".into())),
+            },
+            _ => self.records.push(damaged("a block with a header of an unexpected type".into())),
+        }
+        1
+    }
+
+    fn tags(&mut self, at: LogBlock, descriptor: &DescriptorBlock) -> u32 {
+        let mut packing = Packing::new(self.layout.block_size);
+        let whole = self.layout.block_size.whole();
+        for tag in &descriptor.tags {
+            let place = packing.place(tag);
+            let range = tag.fragment.map_or(whole, |fragment| fragment.range);
+            self.records.push(Record::Tag {
+                transaction: descriptor.transaction.0,
+                descriptor: at.get(),
+                block: tag.home.get(),
+                from: range.start,
+                to: range.end,
+                whole: tag.fragment.is_none(),
+                base_zero: tag.fragment.is_some_and(|fragment| fragment.base_zero),
+                log_block: self.further(at, 1 + place.block).get(),
+                log_offset: place.offset,
+                escaped: tag.escaped,
+            });
+        }
+        packing.blocks()
+    }
+
+    /// The log block `count` further on; behind the last comes the first.
+    fn further(&self, at: LogBlock, count: u32) -> LogBlock {
+        let superblock = &self.log.superblock;
+        let (first, end) = (superblock.first.get(), superblock.log_end().get());
+        let length = u64::from(end - first);
+        let from_first = u64::from(at.get()) + u64::from(count) - u64::from(first);
+        LogBlock(first + (from_first % length) as u32)
+    }
+}
+
+impl fmt::Display for JournalStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "journal {}, {}: {} log blocks of {} bytes; {}",
+            self.place,
+            self.uuid,
+            self.log_blocks,
+            self.block_size,
+            self.features.join(", ")
+        )?;
+        match self.clean {
+            true => writeln!(f, "the log is empty")?,
+            false => {
+                let first = TransactionId(self.first_transaction);
+                writeln!(f, "the log begins with {first:?} at log block {}; {}", self.start, self.verdict)?;
+            }
+        }
+        self.records.iter().try_for_each(|record| writeln!(f, "{record}"))
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Tag {
+                transaction,
+                descriptor,
+                block,
+                from,
+                to,
+                whole,
+                base_zero,
+                log_block,
+                log_offset,
+                escaped,
+            } => {
+                write!(f, "T{transaction} descriptor at log block {descriptor}: ")?;
+                match whole {
+                    true => write!(f, "block {block} whole, in log block {log_block}")?,
+                    false => write!(
+                        f,
+                        "bytes {from}..{to} of block {block}, in log block {log_block} at byte {log_offset}"
+                    )?,
+                }
+                f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })?;
+                f.write_str(if *escaped { ", escaped" } else { "" })
+            }
+            Record::Revoke { transaction, log_block, blocks } => {
+                let blocks: Vec<String> = blocks.iter().map(u64::to_string).collect();
+                write!(f, "T{transaction} revoke at log block {log_block}: blocks {}", blocks.join(", "))
+            }
+            Record::Commit { transaction, log_block, seconds, nanoseconds, whole_checksum } => {
+                let whole = if *whole_checksum { ", with a checksum of the whole transaction" } else { "" };
+                write!(
+                    f,
+                    "T{transaction} commit at log block {log_block}: at {seconds}.{nanoseconds:09} s{whole}"
+                )
+            }
+            Record::Damaged { log_block, why } => write!(f, "log block {log_block}: {why}"),
+        }
+    }
+}

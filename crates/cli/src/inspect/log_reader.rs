@@ -1,0 +1,95 @@
+//! Finds the journal of a volume and reads its blocks.
+
+use super::reader::{Layout, Reader};
+use crate::error::CliError;
+use format::ext4::feature;
+use format::jbd2::{ExternalJournal, JournalSuperblock};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use units::{BlockSize, InodeNumber, LogBlock};
+
+pub struct LogReader {
+    place: Place,
+    block_size: BlockSize,
+    pub superblock: JournalSuperblock,
+}
+
+enum Place {
+    Inode { reader: Reader, number: InodeNumber, layout: Layout },
+    Device { path: PathBuf, file: File },
+}
+
+impl LogReader {
+    /// `journal_device`: the external journal, if the volume has one.
+    pub fn open(source: &Path, journal_device: Option<&Path>) -> Result<LogReader, CliError> {
+        if let Some(device) = journal_device {
+            return LogReader::external(device);
+        }
+        if let Ok(log) = LogReader::external(source) {
+            return Ok(log);
+        }
+        let reader = Reader::open(source)?;
+        if !reader.superblock.features.has(feature::HAS_JOURNAL) {
+            return Err(CliError::new(format!("{} has no journal", source.display())));
+        }
+        let number = InodeNumber(reader.superblock.journal_inode);
+        if number.get() == 0 {
+            return Err(CliError::new(format!("the journal of {} is on another device", source.display()))
+                .with_remedy("Name it: --journal-device DEVICE."));
+        }
+        let inode = reader.inode(number)?;
+        let layout = reader.layout(number, &inode)?;
+        let block_size = reader.superblock.block_size;
+        let blocks = inode.size >> block_size.shift();
+        LogReader::at(Place::Inode { reader, number, layout }, block_size, LogBlock(0), blocks)
+    }
+
+    fn external(path: &Path) -> Result<LogReader, CliError> {
+        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let mut start = vec![0; 2048];
+        file.read_exact_at(&mut start, 0).map_err(|error| CliError::system(path.display(), error))?;
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("{}: {error}", path.display()));
+        let journal = ExternalJournal::parse(&start)
+            .map_err(|error| wrong(&error))?
+            .ok_or_else(|| wrong(&"this is no external journal (mke2fs -O journal_dev)"))?;
+        let place = Place::Device { path: path.to_owned(), file };
+        LogReader::at(place, journal.block_size, journal.superblock_at(), journal.blocks)
+    }
+
+    fn at(place: Place, block_size: BlockSize, first: LogBlock, blocks: u64) -> Result<LogReader, CliError> {
+        let bytes = place.read(block_size, first)?;
+        let superblock = JournalSuperblock::parse(&bytes, block_size, blocks)
+            .map_err(|error| CliError::new(error.to_string()).with_remedy("Run e2fsck."))?;
+        Ok(LogReader { place, block_size, superblock })
+    }
+
+    pub fn block(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
+        self.place.read(self.block_size, at)
+    }
+    pub fn place(&self) -> String {
+        match &self.place {
+            Place::Inode { number, .. } => format!("in {number}"),
+            Place::Device { path, .. } => format!("on {}", path.display()),
+        }
+    }
+}
+
+impl Place {
+    fn read(&self, block_size: BlockSize, at: LogBlock) -> Result<Vec<u8>, CliError> {
+        match self {
+            Place::Inode { reader, number, layout } => {
+                let holds = |start: u32, count: u32| at.get() >= start && at.get() - start < count;
+                let extent = layout.extents.iter().find(|extent| holds(extent.at.get(), extent.count));
+                let extent = extent.ok_or_else(|| reader.damaged(format!("{number} has no {at}")))?;
+                reader.block(extent.home.plus(u64::from(at.get() - extent.at.get())))
+            }
+            Place::Device { path, file } => {
+                let mut bytes = vec![0; block_size.bytes()];
+                file.read_exact_at(&mut bytes, u64::from(at.get()) << block_size.shift())
+                    .map_err(|error| CliError::system(format!("{at} of {}", path.display()), error))?;
+                Ok(bytes)
+            }
+        }
+    }
+}
