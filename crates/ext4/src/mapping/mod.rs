@@ -6,6 +6,7 @@
 
 mod cache;
 mod extent_change;
+mod extent_pieces;
 mod extent_tree;
 mod indirect;
 mod indirect_change;

@@ -78,15 +78,18 @@ fn bytes_behind_the_end_never_show_when_the_file_grows() {
             bytes.write_file(&image.path()).unwrap();
             with_volume(&image, 2, move |volume, inodes| async move {
                 let (file, caller) = (&inodes[0], &Caller::ROOT);
-                match way {
-                    0 => drop(volume.truncate(file, 400).await.unwrap()),
-                    1 => drop(volume.write(file, caller, 399, &[0], WriteFlags::default()).await.unwrap()),
-                    _ if !kind.extents => drop(volume.truncate(file, 400).await.unwrap()),
-                    _ => {
-                        let mode = RangeMode::Allocate;
-                        drop(volume.fallocate(file, caller, mode, false, 0, 400).await.unwrap());
+                let _ = match way {
+                    0 => volume.truncate(file, 400).await.unwrap(),
+                    1 => {
+                        volume
+                            .write(file, caller, 399, &[0], WriteFlags::default())
+                            .await
+                            .unwrap()
+                            .transaction
                     }
-                }
+                    _ if !kind.extents => volume.truncate(file, 400).await.unwrap(),
+                    _ => volume.fallocate(file, caller, RangeMode::Allocate, false, 0, 400).await.unwrap(),
+                };
                 let mut expected = b"abc".to_vec();
                 expected.resize(400, 0);
                 assert_eq!(
