@@ -16,7 +16,8 @@ impl Volume {
         if self.is_read_only() {
             return Ok(self.engine.shutdown().await?);
         }
-        for inode in self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0) {
+        let unlinked = self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0);
+        for inode in unlinked {
             inode.lookups.set(0);
             inode.opens.set(0);
             self.free_if_unused(&inode).await?;

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use device::{Disk, World};
 use engine::Engine;
 use format::ext4::superblock::state;
-use format::ext4::{InodeLayout, Superblock, SuperblockError, feature};
+use format::ext4::{InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::HomeBlock;
@@ -113,10 +113,6 @@ impl Volume {
 
 /// Refuses by name.
 fn check_features(superblock: &Superblock, access: Access) -> Result<()> {
-    let names = superblock.features.refused();
-    if !names.is_empty() {
-        return Err(SuperblockError::Features { names }.into());
-    }
     let names = superblock.features.read_only();
     if access == Access::ReadWrite && !names.is_empty() {
         return Err(Error::OnlyReadable { names });

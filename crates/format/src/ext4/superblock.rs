@@ -147,7 +147,8 @@ superblock! {
 }
 
 impl Superblock {
-    /// `bytes` is the superblock (1024 bytes or more). Features are not judged here: see [`Features`].
+    /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not support, for
+    /// the geometry might mean something else; whether the volume may be written: [`Features::read_only`].
     pub fn parse(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         let raw: Box<[u8; SUPERBLOCK_SIZE]> = match bytes.get(..SUPERBLOCK_SIZE) {
             Some(bytes) => Box::new(bytes.try_into().expect("1024 bytes")),
@@ -159,6 +160,10 @@ impl Superblock {
         }
         let mut superblock = Superblock::from_raw(raw);
         superblock.check_checksum()?;
+        let names = superblock.features.refused();
+        if !names.is_empty() {
+            return Err(SuperblockError::Features { names });
+        }
         superblock.derive()?;
         superblock.check_geometry()?;
         Ok(superblock)

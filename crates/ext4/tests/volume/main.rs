@@ -1,0 +1,8 @@
+//! The volume itself: opening and closing, inodes, blocks, orphans; judged by e2fsprogs.
+
+mod allocation;
+mod damage;
+mod geometry;
+mod image;
+mod lifetime;
+mod orphans;
