@@ -27,7 +27,7 @@ pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
-pub use volume::{Access, OpenParts, OpenReport, Statfs, Volume, VolumeOptions};
+pub use volume::{Access, OpenParts, OpenReport, Statfs, Volume, VolumeOptions, recover};
 pub use xattr::{Existence, SetXattr};
 
 pub type Result<T> = std::result::Result<T, Error>;

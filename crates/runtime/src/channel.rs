@@ -125,8 +125,8 @@ pub async fn yield_now() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::LocalFuture;
     use crate::VirtualWorld;
+    use device::LocalFuture;
     use units::Instant;
 
     #[test]

@@ -1,21 +1,200 @@
-//! Where the journal lies, and the engine over it.
+//! Where the journal lies, its recovery, and the engine over it.
 
-use super::OpenParts;
-use crate::Result;
-use engine::Engine;
-use format::ext4::Superblock;
+use super::{Access, OpenParts, Volume, superblock};
+use crate::groups::Trust;
+use crate::{Error, MappingState, Result};
+use device::Disk;
+use engine::{Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, RecoveryReport};
+use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::ext4::{Superblock, feature};
+use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 
-/// An engine over the volume, its journal empty.
-pub(super) struct OpenedEngine {
-    pub engine: Rc<Engine>,
-    pub recovered: bool,
+/// The journal's blocks that are read to learn its state.
+const FILE_BLOCKS_MAX: u64 = 1 << 31;
+
+/// Everything an engine is made of.
+pub(super) struct Found {
+    pub parts: EngineParts,
     /// Runs of the hidden journal inode.
-    pub journal: Vec<(HomeBlock, u64)>,
+    pub runs: Vec<(HomeBlock, u64)>,
 }
 
-pub(super) async fn open_engine(parts: &OpenParts, superblock: &Superblock) -> Result<OpenedEngine> {
-    let engine = Engine::without_journal(parts.world.clone(), parts.home.clone(), superblock.block_size);
-    Ok(OpenedEngine { engine, recovered: false, journal: Vec::new() })
+impl Found {
+    pub async fn open(self) -> Result<Rc<Engine>> {
+        Engine::open(self.parts).await.map_err(|error| match error {
+            EngineError::NeedsRecovery => Error::Journal(
+                "the journal holds transactions, but the superblock says that it is empty; run e2fsck".into(),
+            ),
+            error => error.into(),
+        })
+    }
+}
+
+/// Replays the journal of a volume that is not open, and clears the flag that asks for it; with `dry_run` only
+/// tells what would be done. Orphans are left to the next opening (or e2fsck).
+pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
+    let first = superblock::read(&*parts.home).await?;
+    let found = find(parts, &first).await?;
+    let report = replay(parts, &first, &found, dry_run).await?;
+    let mut fresh = superblock::read(&*parts.home).await?;
+    if !dry_run && fresh.features.has(feature::RECOVER) {
+        fresh.features.clear(feature::RECOVER);
+        superblock::write(&*parts.home, &fresh).await?;
+    }
+    Ok(report)
+}
+
+/// Replays the log if the superblock asks for it. Without that flag what the log holds is stale.
+pub(super) async fn replay(
+    parts: &OpenParts,
+    superblock: &Superblock,
+    found: &Found,
+    dry_run: bool,
+) -> Result<RecoveryReport> {
+    if !superblock.features.has(feature::RECOVER) {
+        return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
+    }
+    let replayed = engine::recover(&found.parts, dry_run).await;
+    replayed.map_err(|error| match (parts.options.access, error) {
+        (Access::ReadOnly, EngineError::Device(error)) => Error::Journal(format!(
+            "the journal must be replayed first, which writes even if the mount is read-only: {error}"
+        )),
+        (_, error) => error.into(),
+    })
+}
+
+/// Finds the journal: blocks of the hidden inode, or a disk of its own.
+pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<Found> {
+    let read_only = parts.options.access == Access::ReadOnly;
+    let mut engine_parts = EngineParts {
+        world: parts.world.clone(),
+        home: parts.home.clone(),
+        block_size: superblock.block_size,
+        volume_blocks: superblock.blocks,
+        log: None,
+        options: EngineOptions { read_only, ..parts.options.engine.clone() },
+    };
+    let mut runs = Vec::new();
+    let has_journal = superblock.features.has(feature::HAS_JOURNAL);
+    if !has_journal && superblock.features.has(feature::RECOVER) {
+        return Err(Error::Journal("the superblock asks for recovery but has no journal; run e2fsck".into()));
+    }
+    engine_parts.log = match (&parts.journal, has_journal, superblock.journal_inode) {
+        (None, false, _) => None,
+        (None, true, 0) => return Err(journal_is_missing(superblock)),
+        (None, true, inode) => {
+            runs = hidden_journal(parts, superblock, InodeNumber(inode)).await?;
+            Some(LogArea { disk: parts.home.clone(), extents: log_extents(&runs), superblock: LogBlock(0) })
+        }
+        (Some(disk), true, 0) => Some(external_journal(disk, superblock).await?),
+        (Some(disk), ..) => {
+            let name = disk.name();
+            return Err(Error::Journal(format!(
+                "{name} was named as journal, but the volume has none outside"
+            )));
+        }
+    };
+    Ok(Found { parts: engine_parts, runs })
+}
+
+/// Whether the journal remembers that it was aborted: then the volume needs e2fsck (kernel:
+/// `ext4_clear_journal_err`).
+pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
+    let Some(area) = &parts.log else { return Ok(false) };
+    let (at, _) = area.locate(area.superblock)?;
+    let size = parts.block_size;
+    let bytes = area.disk.read(at << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
+    let blocks = area.extents.iter().map(|extent| u64::from(extent.count)).sum();
+    Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|superblock| superblock.errno != 0))
+}
+
+fn journal_is_missing(superblock: &Superblock) -> Error {
+    let uuid = uuid_text(&superblock.journal_uuid);
+    Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
+}
+
+/// The runs of the hidden journal inode, read straight from the disk: this is before recovery, so descriptors
+/// are trusted only as far as the place of the inode table goes.
+async fn hidden_journal(
+    parts: &OpenParts,
+    superblock: &Superblock,
+    number: InodeNumber,
+) -> Result<Vec<(HomeBlock, u64)>> {
+    let engine_parts = EngineParts {
+        world: parts.world.clone(),
+        home: parts.home.clone(),
+        block_size: superblock.block_size,
+        volume_blocks: superblock.blocks,
+        log: None,
+        options: EngineOptions { read_only: true, ..EngineOptions::default() },
+    };
+    let engine = Engine::open(engine_parts).await?;
+    let volume = Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await?;
+    let inode = volume.load_inode(number).await?;
+    let count = inode.fields.borrow().size >> superblock.block_size.shift();
+    if !inode.is_regular() || count == 0 || count > FILE_BLOCKS_MAX {
+        return Err(Error::corrupt_inode(number, "this is no journal"));
+    }
+    let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
+    let mut at = 0;
+    while at < count {
+        let mapping = volume.map(&inode, FileBlock(at as u32), (count - at) as u32).await?;
+        let (MappingState::Written(home), true) = (mapping.state, mapping.count > 0) else {
+            return Err(Error::corrupt_inode(number, format!("the journal has a hole at block {at}")));
+        };
+        if !volume.block_is_usable(home, mapping.count.into()) {
+            return Err(Error::corrupt_inode(number, "the journal overlaps what is not its own"));
+        }
+        match runs.last_mut() {
+            Some((start, length)) if start.plus(*length) == home => *length += u64::from(mapping.count),
+            _ => runs.push((home, mapping.count.into())),
+        }
+        at += u64::from(mapping.count);
+    }
+    Ok(runs)
+}
+
+fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {
+    let mut first = LogBlock(0);
+    let extent = |(home, count): &(HomeBlock, u64)| {
+        let extent = LogExtent { first, count: *count as u32, disk_block: home.get() };
+        first = first.plus(extent.count);
+        extent
+    };
+    runs.iter().map(extent).collect()
+}
+
+/// Checks that the disk is this volume's journal.
+async fn external_journal(disk: &Rc<dyn Disk>, superblock: &Superblock) -> Result<LogArea> {
+    let size = disk.geometry().size;
+    let needed = SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64;
+    if size < needed {
+        return Err(Error::Truncated { needed, found: size });
+    }
+    let (_, bytes, within) = superblock::read_surroundings(&**disk).await?;
+    let device = JournalDevice::parse(&bytes[within..])
+        .map_err(|why| Error::Journal(format!("{} is no journal device: {why}", disk.name())))?;
+    if device.uuid != superblock.journal_uuid {
+        let (found, wanted) = (uuid_text(&device.uuid), uuid_text(&superblock.journal_uuid));
+        let name = disk.name();
+        return Err(Error::Journal(format!("{name} has UUID {found}, the volume's journal has {wanted}")));
+    }
+    let needed = device.blocks << device.block_size.shift();
+    if device.block_size != superblock.block_size {
+        return Err(Error::Journal(format!("{} has blocks of another size than the volume", disk.name())));
+    }
+    if size < needed || device.blocks > u64::from(u32::MAX) {
+        return Err(Error::Truncated { needed, found: size });
+    }
+    let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
+    // Behind the block that holds the ext4 superblock at byte 1024.
+    let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
+    Ok(LogArea { disk: disk.clone(), extents: vec![whole], superblock: LogBlock(at) })
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

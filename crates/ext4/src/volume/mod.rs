@@ -6,6 +6,7 @@ mod open;
 mod space;
 mod superblock;
 
+pub use journal::recover;
 pub use open::{Access, OpenParts, VolumeOptions};
 pub use space::Statfs;
 
@@ -15,7 +16,7 @@ use crate::inode_table::InodeCache;
 use crate::orphan::Orphans;
 use crate::{Caller, Error, OrphanReport, Result};
 use device::Disk;
-use engine::{Block, Engine};
+use engine::{Block, Engine, RecoveryReport};
 use format::ext4::superblock::state;
 use format::ext4::{Feature, InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
@@ -44,10 +45,9 @@ pub struct Volume {
 }
 
 /// What opening the volume found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenReport {
-    /// The journal was replayed.
-    pub recovered: bool,
+    pub recovery: RecoveryReport,
     pub orphans: OrphanReport,
     /// What whoever mounts should be told.
     pub warnings: Vec<String>,

@@ -5,7 +5,7 @@ use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::InodeCache;
 use crate::{Error, Result};
 use device::{Disk, World};
-use engine::Engine;
+use engine::{Engine, EngineOptions};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
@@ -24,6 +24,8 @@ pub enum Access {
 pub struct VolumeOptions {
     pub access: Access,
     pub atime: crate::Atime,
+    /// Data mode, journal, write-back. `read_only` follows `access`.
+    pub engine: EngineOptions,
     /// Kept in the superblock as the last place of mounting.
     pub mount_point: String,
 }
@@ -44,17 +46,23 @@ impl Volume {
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
-        let opened = journal::open_engine(&parts, &first).await?;
+        let found = journal::find(&parts, &first).await?;
+        let recovery = journal::replay(&parts, &first, &found, false).await?;
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
         check_features(&fresh, parts.options.access)?;
-        let mut report = OpenReport { recovered: opened.recovered, ..OpenReport::default() };
+        if journal::was_aborted(&found.parts).await? {
+            fresh.state |= state::ERROR;
+        }
+        let mut report = OpenReport { recovery, ..OpenReport::default() };
         warn_of_state(&fresh, &mut report);
+        let runs = found.runs.clone();
+        let engine = found.open().await?;
         if parts.options.access == Access::ReadWrite {
             mark_in_use(&mut fresh, &parts);
             superblock::write(&*parts.home, &fresh).await?;
         }
-        let volume = Volume::assemble(&parts, opened.engine, fresh, &opened.journal, Trust::All).await?;
+        let volume = Volume::assemble(&parts, engine, fresh, &runs, Trust::All).await?;
         if parts.options.access == Access::ReadWrite {
             report.orphans = volume.clean_up_orphans().await?;
         }

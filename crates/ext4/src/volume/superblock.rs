@@ -41,7 +41,7 @@ pub(super) async fn write(disk: &dyn Disk, superblock: &Superblock) -> Result<()
 }
 
 /// The sectors that hold the superblock: their address, content, and where in them it begins.
-async fn read_surroundings(disk: &dyn Disk) -> Result<(u64, Buffer, usize)> {
+pub(super) async fn read_surroundings(disk: &dyn Disk) -> Result<(u64, Buffer, usize)> {
     let sector = u64::from(disk.geometry().logical_sector).max(1);
     let at = SUPERBLOCK_OFFSET / sector * sector;
     let end = (SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64).next_multiple_of(sector);

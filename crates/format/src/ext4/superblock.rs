@@ -33,6 +33,8 @@ pub enum SuperblockError {
     BadChecksum { stored: u32, computed: u32 },
     #[error("the superblock contradicts itself ({field} is {value}: {why}); run e2fsck")]
     Geometry { field: &'static str, value: u64, why: &'static str },
+    #[error("it holds a volume")]
+    NoJournal,
     #[error("the volume uses features that are not supported: {}", names.join(", "))]
     Features { names: Vec<String> },
 }
@@ -382,6 +384,42 @@ impl Superblock {
             self.descriptor_blocks() + u32::from(self.reserved_descriptor_blocks)
         };
         u32::from(copy) + descriptors
+    }
+}
+
+/// The superblock of an external journal (feature journal_dev), as far as a volume's journal needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalDevice {
+    pub uuid: [u8; 16],
+    pub block_size: BlockSize,
+    pub blocks: u64,
+}
+
+impl JournalDevice {
+    /// `bytes` is what lies at byte 1024 of the device.
+    pub fn parse(bytes: &[u8]) -> Result<JournalDevice, SuperblockError> {
+        let Some(raw) = bytes.get(..SUPERBLOCK_SIZE) else {
+            return Err(SuperblockError::TooShort { length: bytes.len() });
+        };
+        let raw: Box<[u8; SUPERBLOCK_SIZE]> = Box::new(raw.try_into().expect("1024 bytes"));
+        let found = u16::load(&raw[0x38..]);
+        if found != MAGIC {
+            return Err(SuperblockError::BadMagic { found });
+        }
+        let mut superblock = Superblock::from_raw(raw);
+        superblock.check_checksum()?;
+        if !superblock.features.has(feature::JOURNAL_DEV) {
+            return Err(SuperblockError::NoJournal);
+        }
+        superblock.derive()?;
+        let Superblock { uuid, block_size, blocks, .. } = superblock;
+        check(
+            "s_blocks_count",
+            blocks,
+            blocks >= 3 && blocks < 1 << 32,
+            "a journal has 3 to 2^32 - 1 blocks",
+        )?;
+        Ok(JournalDevice { uuid, block_size, blocks })
     }
 }
 
