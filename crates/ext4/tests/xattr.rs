@@ -384,7 +384,8 @@ fn the_rules_of_names_types_and_callers_are_kept() {
 
 #[test]
 fn damaged_attributes_are_errors_and_never_panics() {
-    let rig = Rig::new(&["-b", "1024", "-I", "256", "-O", "^metadata_csum"]);
+    // A journal would hold copies.
+    let rig = Rig::new(&["-b", "1024", "-I", "256", "-O", "^metadata_csum,^has_journal"]);
     let number = rig.number("f0");
     rig.with_volume(move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
@@ -422,7 +423,7 @@ fn damaged_attributes_are_errors_and_never_panics() {
 
 #[test]
 fn a_wrong_checksum_is_noticed() {
-    let rig = Rig::new(&["-b", "1024", "-I", "128"]);
+    let rig = Rig::new(&["-b", "1024", "-I", "128", "-O", "^has_journal"]);
     let number = rig.number("f0");
     rig.with_volume(move |volume| async move {
         let inode = volume.inode(number).await.unwrap();

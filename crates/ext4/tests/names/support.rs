@@ -2,7 +2,7 @@
 
 use device::World;
 use disks::MemoryDisk;
-use ext4::{Access, Atime, Caller, DirectoryEntry, Inode, OpenParts, Volume, VolumeOptions};
+use ext4::{Caller, DirectoryEntry, Inode, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -96,8 +96,7 @@ pub fn succeed(output: Output, what: &str) -> String {
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk) -> ext4::Result<Rc<Volume>> {
-    let options =
-        VolumeOptions { access: Access::ReadWrite, atime: Atime::default(), mount_point: "/test".into() };
+    let options = VolumeOptions { mount_point: "/test".into(), ..VolumeOptions::default() };
     let home = Rc::new(disk.clone());
     Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await
 }
