@@ -1,7 +1,7 @@
 //! File systems side by side: the same writers on the same kind of loop device, in turns, so that what else the
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
-use crate::rig::{self, LoopDevice, Mounted, RigError};
+use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
 use crate::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,7 +84,7 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
     let place = Place::new(&options.directory)?;
     progress("filling the images");
     for (index, _) in options.contenders.iter().enumerate() {
-        rig::fill_image(&place.image(index), options.image_size)?;
+        rig::fill_image(&place.image(&index.to_string()), options.image_size)?;
     }
     let mut reports: Vec<Vec<Vec<StreamReport>>> =
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
@@ -94,7 +94,8 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let of_turn = run_turn(options, contender, &place.image(index), &place.mount_point())?;
+            let of_turn =
+                run_turn(options, contender, &place.image(&index.to_string()), &place.mount_point())?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));
         }
     }
@@ -106,31 +107,6 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
         }
     }
     Ok(rows)
-}
-
-/// A directory for images and the mount point, removed at the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(parent: &Path) -> Result<Place, RigError> {
-        let path = parent.join(format!("okeanos-bench-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("mount")).map_err(RigError::at(path.display()))?;
-        let path = path.canonicalize().map_err(RigError::at(path.display()))?;
-        Ok(Place(path))
-    }
-    fn image(&self, index: usize) -> PathBuf {
-        self.0.join(format!("image-{index}"))
-    }
-    fn mount_point(&self) -> PathBuf {
-        self.0.join("mount")
-    }
-}
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{}: {error}", self.0.display());
-        }
-    }
 }
 
 fn run_turn(

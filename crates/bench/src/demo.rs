@@ -1,16 +1,180 @@
-//! The demonstration: in each mode many writers, a crash, a recovery, and the proof that nothing acknowledged
-//! is lost.
-use crate::rig::RigError;
+//! The demonstration. In each mode: a volume and its journal on a loop device each; many writers, measured; then
+//! the same writers and a kill -9 of the daemon among them; recovery, e2fsck, and reading back everything that
+//! was acknowledged.
+
+use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
+use crate::streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
+use crate::{SyncKind, verify};
+use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
 pub struct DemoOptions {
+    /// Values of `data=`.
     pub modes: Vec<String>,
+    pub writers: u32,
+    /// Bytes of a record.
+    pub size: usize,
+    /// How long the writers are measured.
+    pub measured: Duration,
+    /// How long they write before the crash.
+    pub crash_after: Duration,
+    /// Where the images are made.
     pub directory: PathBuf,
+    /// The `okeanos` program.
     pub program: PathBuf,
 }
+
+/// One mode.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct DemoRow {
     pub mode: String,
+    pub measured: StreamReport,
+    /// What the kernel saw written to the two devices, from before the mount until after the unmount, when
+    /// everything is home.
+    pub journal_bytes: u64,
+    pub home_bytes: u64,
+    pub payload_bytes: u64,
+    pub journal_bytes_per_payload_byte: f64,
+    pub home_bytes_per_payload_byte: f64,
+    /// `okeanos stats` before the unmount.
+    pub stats: Value,
+    /// `okeanos recover` after the crash.
+    pub recovery: Value,
+    /// Records acknowledged in both runs, all of which were read back.
+    pub acknowledged: u64,
+    pub lost: u64,
 }
-pub fn demo(_options: &DemoOptions, _progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
-    Ok(Vec::new())
+
+const HOME_SIZE: u64 = 512 << 20;
+const JOURNAL_SIZE: u64 = 128 << 20;
+
+/// An error is what did not work; lost records are in the rows. `progress` is told what is being done.
+pub fn demo(options: &DemoOptions, progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
+    rig::hide_mounts()?;
+    let place = Place::new(&options.directory)?;
+    progress("filling the images");
+    rig::fill_image(&place.image("home"), HOME_SIZE)?;
+    rig::fill_image(&place.image("journal"), JOURNAL_SIZE)?;
+    options.modes.iter().map(|mode| Stage::new(options, &place, mode)?.play(&progress)).collect()
+}
+
+/// A fresh volume for one mode.
+struct Stage<'a> {
+    options: &'a DemoOptions,
+    mode: &'a str,
+    home: LoopDevice,
+    journal: LoopDevice,
+    mount_point: PathBuf,
+}
+
+impl<'a> Stage<'a> {
+    fn new(options: &'a DemoOptions, place: &Place, mode: &'a str) -> Result<Stage<'a>, RigError> {
+        rig::wipe_image(&place.image("home"))?;
+        rig::wipe_image(&place.image("journal"))?;
+        let home = LoopDevice::attach(&place.image("home"))?;
+        let journal = LoopDevice::attach(&place.image("journal"))?;
+        let mut mkfs = Command::new(&options.program);
+        mkfs.env("UNIX_IO_NOZEROOUT", "1").args(["mkfs", "--journal-device"]).arg(&journal.path);
+        mkfs.arg(&home.path).args(["--", "-q", "-E", "nodiscard"]);
+        rig::run(&mut mkfs)?;
+        Ok(Stage { options, mode, home, journal, mount_point: place.mount_point() })
+    }
+
+    fn play(&self, progress: &impl Fn(&str)) -> Result<DemoRow, RigError> {
+        let writers = self.options.writers;
+        progress(&format!("{}: {writers} writers, measured", self.mode));
+        let before = (self.journal.bytes_written()?, self.home.bytes_written()?);
+        let mounted = self.mount()?;
+        let (measured, first) = self.write("measured-", Limit::Time(self.options.measured))?;
+        if let Some(failure) = measured.failure {
+            return Err(RigError::new(format!("{}: a write failed: {failure}", self.mode)));
+        }
+        let stats =
+            self.json(Command::new(&self.options.program).args(["stats", "--json"]).arg(&self.mount_point))?;
+        mounted.unmount()?;
+        let journal_bytes = self.journal.bytes_written()? - before.0;
+        let home_bytes = self.home.bytes_written()? - before.1;
+
+        progress(&format!("{}: {writers} writers, and a crash", self.mode));
+        let second = self.crash()?;
+        progress(&format!("{}: recovery and proof", self.mode));
+        let mut recover = Command::new(&self.options.program);
+        recover.args(["recover", "--json", "--journal-device"]).arg(&self.journal.path).arg(&self.home.path);
+        let recovery = self.json(&mut recover)?;
+        self.check()?;
+        let mounted = self.mount()?;
+        let verdicts = [self.read_back(&first)?, self.read_back(&second)?];
+        mounted.unmount()?;
+        self.check()?;
+
+        let payload_bytes = measured.operations * measured.size as u64;
+        let per_payload_byte = |bytes: u64| bytes as f64 / payload_bytes.max(1) as f64;
+        Ok(DemoRow {
+            mode: self.mode.to_owned(),
+            measured,
+            journal_bytes,
+            home_bytes,
+            payload_bytes,
+            journal_bytes_per_payload_byte: per_payload_byte(journal_bytes),
+            home_bytes_per_payload_byte: per_payload_byte(home_bytes),
+            stats,
+            recovery,
+            acknowledged: verdicts.iter().map(|verdict| verdict.acknowledged).sum(),
+            lost: verdicts.iter().map(|verdict| verdict.lost).sum(),
+        })
+    }
+
+    fn mount(&self) -> Result<Mounted, RigError> {
+        let options = format!("data={},journal_dev={}", self.mode, self.journal.path.display());
+        Mounted::okeanos(&self.options.program, &options, &self.home.path, &self.mount_point)
+    }
+
+    fn write(&self, prefix: &str, limit: Limit) -> Result<(StreamReport, Acknowledged), RigError> {
+        let streams = StreamOptions {
+            writers: self.options.writers,
+            size: self.options.size,
+            limit,
+            rate: None,
+            sync: SyncKind::OSync,
+            prefix: prefix.to_owned(),
+        };
+        run_streams(&self.mount_point, &streams, |_| ()).map_err(RigError::at(self.mount_point.display()))
+    }
+
+    /// Kills the daemon while the writers write; what had been acknowledged to them until then.
+    fn crash(&self) -> Result<Acknowledged, RigError> {
+        let mut mounted = self.mount()?;
+        let outcome = std::thread::scope(|scope| {
+            let writers = scope.spawn(|| self.write("crash-", Limit::Count(u64::MAX)));
+            std::thread::sleep(self.options.crash_after);
+            let killed = mounted.kill_daemon();
+            // Their calls fail from now on, and they close their files, so that the mount can be taken down.
+            let outcome = writers.join().expect("writers return their failures");
+            killed.and(outcome)
+        });
+        drop(mounted);
+        let (report, acknowledged) = outcome?;
+        match report.failure {
+            Some(_) if report.operations > 0 => Ok(acknowledged),
+            Some(failure) => Err(RigError::new(format!("{}: nothing was written: {failure}", self.mode))),
+            None => Err(RigError::new(format!("{}: the writers survived the crash", self.mode))),
+        }
+    }
+
+    fn read_back(&self, acknowledged: &Acknowledged) -> Result<crate::Verdict, RigError> {
+        verify(&self.mount_point, acknowledged).map_err(RigError::at(format!("{}: reading back", self.mode)))
+    }
+
+    fn check(&self) -> Result<(), RigError> {
+        let mut e2fsck = Command::new("e2fsck");
+        e2fsck.args(["-f", "-n", "-j"]).arg(&self.journal.path).arg(&self.home.path);
+        rig::run(&mut e2fsck).map(drop)
+    }
+
+    fn json(&self, command: &mut Command) -> Result<Value, RigError> {
+        let text = rig::run(command)?;
+        serde_json::from_str(&text).map_err(|error| RigError::new(format!("{command:?}: {error}\n{text}")))
+    }
 }

@@ -84,6 +84,33 @@ pub(crate) fn wipe_image(path: &Path) -> Result<(), RigError> {
     wipe().map_err(RigError::at(path.display()))
 }
 
+/// A directory for images and a mount point, removed at the end.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub fn new(parent: &Path) -> Result<Place, RigError> {
+        let path = parent.join(format!("okeanos-bench-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("mount")).map_err(RigError::at(path.display()))?;
+        Ok(Place(path.canonicalize().map_err(RigError::at(path.display()))?))
+    }
+    pub fn image(&self, name: &str) -> PathBuf {
+        self.0.join(format!("image-{name}"))
+    }
+    pub fn mount_point(&self) -> PathBuf {
+        self.0.join("mount")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Never into a mount that could not be taken down.
+        let removed = std::fs::remove_dir(self.mount_point()).and_then(|()| std::fs::remove_dir_all(&self.0));
+        if let Err(error) = removed {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
+}
+
 /// A loop device with direct I/O on a file.
 pub(crate) struct LoopDevice {
     pub path: PathBuf,
@@ -149,9 +176,6 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(mounted)
-    }
-    pub fn daemon_id(&self) -> Option<u32> {
-        self.daemon.as_ref().map(Child::id)
     }
     /// As a power cut would: the daemon gets no chance to do anything.
     pub fn kill_daemon(&mut self) -> Result<(), RigError> {

@@ -91,7 +91,7 @@ pub fn run_streams(
     let mut latencies = Latencies::new();
     let end = std::thread::scope(|scope| {
         let mut writers = Vec::new();
-        let mut start = || {
+        let start = || {
             for ((writer, file), count) in (0..).zip(open).zip(&counts) {
                 let (files, gate) = (&files, &gate);
                 let body = move || at_once(write_stream(files, options, gate.wait(), writer, file, count));

@@ -34,9 +34,3 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
 fn rig_error(error: bench::RigError) -> CliError {
     CliError::new(error.to_string())
 }
-
-fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
-    println!("{text}");
-    Ok(())
-}

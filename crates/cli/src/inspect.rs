@@ -9,6 +9,7 @@ mod reader;
 mod superblock;
 
 use crate::error::CliError;
+use crate::output;
 use log_reader::LogReader;
 use reader::Reader;
 use std::path::PathBuf;
@@ -102,9 +103,8 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
 impl Place {
     fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(told).expect("plain data")),
-            false => print!("{told}"),
+            true => output::print_json(told),
+            false => output::print(told),
         }
-        Ok(())
     }
 }

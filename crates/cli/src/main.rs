@@ -10,6 +10,7 @@ mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod output;
 mod programs;
 mod progress;
 mod quantity;

@@ -1,5 +1,6 @@
-use super::{print_json, rig_error};
+use super::rig_error;
 use crate::error::CliError;
+use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
@@ -69,10 +70,7 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     drop(progress);
     match arguments.json {
         true => print_json(&rows),
-        false => {
-            print!("{}", table(&rows));
-            Ok(())
-        }
+        false => print(&table(&rows)),
     }
 }
 

@@ -1,5 +1,5 @@
-use super::print_json;
 use crate::error::CliError;
+use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
@@ -86,7 +86,7 @@ pub fn run(arguments: StreamsArguments) -> Result<(), CliError> {
     drop(progress);
     match arguments.json {
         true => print_json(&reports)?,
-        false => print!("{}", table(&reports)),
+        false => print(&table(&reports))?,
     }
     match reports.iter().find_map(|report| report.failure.as_ref()) {
         Some(failure) if !arguments.until_error => Err(CliError::new(format!("a write failed: {failure}"))),

@@ -1,5 +1,5 @@
-use super::print_json;
 use crate::error::CliError;
+use crate::output::{print, print_json};
 use bench::{Acknowledged, verify};
 use std::path::PathBuf;
 
@@ -39,11 +39,12 @@ pub fn run(arguments: VerifyArguments) -> Result<(), CliError> {
     if arguments.json {
         print_json(&verdict)?;
     } else {
-        println!(
-            "{} records acknowledged, {} lost; {} more are there, {} files end torn",
+        let mut text = format!(
+            "{} records acknowledged, {} lost; {} more are there, {} files end torn\n",
             verdict.acknowledged, verdict.lost, verdict.unacknowledged, verdict.torn
         );
-        verdict.complaints.iter().for_each(|complaint| println!("  {complaint}"));
+        verdict.complaints.iter().for_each(|complaint| text += &format!("  {complaint}\n"));
+        print(&text)?;
     }
     if verdict.lost > 0 {
         return Err(CliError::new(format!("{} acknowledged records are lost", verdict.lost)));
