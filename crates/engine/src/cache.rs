@@ -113,8 +113,8 @@ impl CachedBlock {
                 image.fill(&base, size);
             }
         };
-        self.committing.borrow_mut().as_mut().map(fill);
-        self.committed.borrow_mut().as_mut().map(|(image, _)| fill(image));
+        self.committing.borrow_mut().iter_mut().for_each(fill);
+        self.committed.borrow_mut().iter_mut().for_each(|(image, _)| fill(image));
     }
 
     /// Home holds, or is about to be told, nothing older than the current image.

@@ -41,7 +41,7 @@ impl Engine {
     pub async fn commit(&self, transaction: TransactionId) -> Result<(), EngineError> {
         let asked = self.world.now();
         self.check()?;
-        self.away.set(self.away.get().saturating_sub(1));
+        self.note_return();
         if let Some(completion) = self.completion_of(transaction) {
             completion.wait().await?;
         }
@@ -107,8 +107,18 @@ impl Engine {
     pub(crate) fn request_commit(&self, transaction: TransactionId) {
         if transaction.is_after(self.wanted.get()) {
             self.wanted.set(transaction);
+            self.commit_work.notify();
         }
-        self.commit_work.notify();
+    }
+
+    /// One of the writers answered by the last commit is back; a held commit waits for the last of them.
+    fn note_return(&self) {
+        if let Some(away) = self.away.get().checked_sub(1) {
+            self.away.set(away);
+            if away == 0 {
+                self.commit_work.notify();
+            }
+        }
     }
 
     /// Commits whenever someone has asked for it.
@@ -286,6 +296,10 @@ impl Engine {
         let mut cache = self.cache.borrow_mut();
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
+                if cache.peek(number).is_some_and(|block| block.running.get()) {
+                    debug_assert!(false, "{number} is used again before the transaction that freed it committed");
+                    continue;
+                }
                 let Some(block) = cache.remove(number) else { continue };
                 *block.committed.borrow_mut() = None;
                 if block.dirty_since.take().is_some() {

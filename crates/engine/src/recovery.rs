@@ -55,6 +55,8 @@ impl PassReport {
 pub struct RecoveryReport {
     /// The log was empty: nothing was read but its superblock.
     pub clean: bool,
+    /// A negative errno if the journal was aborted when it was last used: run e2fsck.
+    pub recorded_error: i32,
     /// Nothing was written.
     pub dry_run: bool,
     pub transactions: u64,
@@ -78,6 +80,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         return Ok(report);
     };
     let mut superblock = read_superblock(area, parts.block_size).await?;
+    report.recorded_error = superblock.errno;
     if superblock.is_clean() {
         report.clean = true;
         return Ok(report);
