@@ -245,9 +245,10 @@ impl RunningTransaction {
         let regular =
             self.metadata.len() as u64 + self.whole_data + u64::from(self.credits) + u64::from(credits);
         let (fragments, bytes) = (self.fragments + fragments, self.fragment_bytes + bytes);
-        // Longest tags: 16 bytes, 20 with a range; room: a block without header, UUID and checksum, and up to
-        // 19 bytes at its end in which no tag fits.
-        let descriptors = (regular * 16 + fragments * 20).div_ceil(block - 12 - 16 - 4 - 19);
+        // Longest tags: 16 bytes, 20 with a range; all count 20, so that a fragment made with the credit of a
+        // regular block never raises the bound. Room: a block without header, UUID and checksum, and up to 19
+        // bytes at its end in which no tag fits.
+        let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
         // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
         // descriptor begins anew.
         let multiwrite = fragments.min(2 * bytes / block + 1 + descriptors);

@@ -3,12 +3,12 @@ use super::header::{BlockHeader, BlockType};
 use super::layout::LogLayout;
 use units::{Timestamp, TransactionId};
 
-const CHECKSUM_TYPE: usize = 12;
-const CHECKSUM_SIZE: usize = 13;
-const OWN_CHECKSUM: usize = 16;
-const WHOLE_CHECKSUM: usize = 20;
-const SECONDS: usize = 48;
-const NANOSECONDS: usize = 56;
+pub(super) const CHECKSUM_TYPE: usize = 12;
+pub(super) const CHECKSUM_SIZE: usize = 13;
+pub(super) const OWN_CHECKSUM: usize = 16;
+pub(super) const WHOLE_CHECKSUM: usize = 20;
+pub(super) const SECONDS: usize = 48;
+pub(super) const NANOSECONDS: usize = 56;
 /// `h_chksum_type`: CRC-32 (checksum v1) and CRC-32C (our whole-transaction checksum).
 const CRC32: u8 = 1;
 const CRC32C: u8 = 4;

@@ -6,11 +6,30 @@ use super::header::{BlockHeader, BlockType};
 use super::layout::{LogLayout, TagFormat};
 use units::{BlockSize, LogBlock, TransactionId};
 
+/// Where the fields begin. Numbers are 32 bits wide where nothing else is said.
+pub(super) mod at {
+    pub const BLOCK_SIZE: usize = 0xc;
+    pub const LENGTH: usize = 0x10;
+    pub const FIRST: usize = 0x14;
+    pub const SEQUENCE: usize = 0x18;
+    pub const START: usize = 0x1c;
+    pub const ERRNO: usize = 0x20;
+    pub const COMPATIBLE: usize = 0x24;
+    pub const INCOMPATIBLE: usize = 0x28;
+    pub const READ_ONLY_COMPATIBLE: usize = 0x2c;
+    pub const UUID: usize = 0x30;
+    pub const USER_COUNT: usize = 0x40;
+    pub const DYNAMIC_SUPERBLOCK: usize = 0x44;
+    pub const MAX_TRANSACTION: usize = 0x48;
+    pub const MAX_TRANSACTION_DATA: usize = 0x4c;
+    pub const CHECKSUM_TYPE: usize = 0x50;
+    pub const FAST_COMMIT_BLOCKS: usize = 0x54;
+    pub const CHECKSUM: usize = 0xfc;
+    pub const USERS: usize = 0x100;
+}
 /// Bytes of the superblock; the rest of its block is zero.
 pub(super) const SIZE: usize = 1024;
-pub(super) const USERS_AT: usize = 0x100;
 const USERS: usize = 48;
-const CHECKSUM_AT: usize = 0xfc;
 /// `s_checksum_type` for CRC-32C.
 const CRC32C: u8 = 4;
 /// The kernel's number of fast-commit blocks where the field is 0, and the least log it leaves beside them.
@@ -125,11 +144,11 @@ impl JournalSuperblock {
         let mut superblock = JournalSuperblock {
             version,
             block_size,
-            length: be32(bytes, 0x10),
-            first: LogBlock(be32(bytes, 0x14)),
-            sequence: TransactionId(be32(bytes, 0x18)),
-            start: LogBlock(be32(bytes, 0x1c)),
-            errno: be32(bytes, 0x20) as i32,
+            length: be32(bytes, at::LENGTH),
+            first: LogBlock(be32(bytes, at::FIRST)),
+            sequence: TransactionId(be32(bytes, at::SEQUENCE)),
+            start: LogBlock(be32(bytes, at::START)),
+            errno: be32(bytes, at::ERRNO) as i32,
             ..JournalSuperblock::new(block_size, 0, [0; 16])
         };
         if version == SuperblockVersion::V2 {
@@ -137,22 +156,22 @@ impl JournalSuperblock {
             superblock.check_features()?;
             superblock.check_checksum(bytes)?;
         }
-        superblock.check_geometry(be32(bytes, 0x0c), blocks)?;
+        superblock.check_geometry(be32(bytes, at::BLOCK_SIZE), blocks)?;
         Ok(superblock)
     }
 
     fn parse_version_2(&mut self, bytes: &[u8]) {
-        self.compatible = be32(bytes, 0x24);
-        self.incompatible = be32(bytes, 0x28);
-        self.read_only_compatible = be32(bytes, 0x2c);
-        self.uuid = uuid(bytes, 0x30);
-        self.user_count = be32(bytes, 0x40);
-        self.dynamic_superblock = be32(bytes, 0x44);
-        self.max_transaction = be32(bytes, 0x48);
-        self.max_transaction_data = be32(bytes, 0x4c);
-        self.checksum_type = bytes[0x50];
-        self.fast_commit_blocks = be32(bytes, 0x54);
-        self.users = (0..USERS).map(|user| uuid(bytes, USERS_AT + 16 * user)).collect();
+        self.compatible = be32(bytes, at::COMPATIBLE);
+        self.incompatible = be32(bytes, at::INCOMPATIBLE);
+        self.read_only_compatible = be32(bytes, at::READ_ONLY_COMPATIBLE);
+        self.uuid = uuid(bytes, at::UUID);
+        self.user_count = be32(bytes, at::USER_COUNT);
+        self.dynamic_superblock = be32(bytes, at::DYNAMIC_SUPERBLOCK);
+        self.max_transaction = be32(bytes, at::MAX_TRANSACTION);
+        self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
+        self.checksum_type = bytes[at::CHECKSUM_TYPE];
+        self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
+        self.users = (0..USERS).map(|user| uuid(bytes, at::USERS + 16 * user)).collect();
     }
 
     fn check_features(&self) -> Result<(), FormatError> {
@@ -160,8 +179,8 @@ impl JournalSuperblock {
         let known = [Compatible::CHECKSUM, Incompatible::KNOWN, 0];
         let found = [self.compatible, self.incompatible, self.read_only_compatible];
         // As the kernel does: a compatible feature that one does not know may be ignored, others may not.
-        for (set, at) in [("incompatible", 1), ("read-only compatible", 2)] {
-            let bits = (0..32).map(|bit| 1u32 << bit).filter(|bit| found[at] & !known[at] & bit != 0);
+        for (set, which) in [("incompatible", 1), ("read-only compatible", 2)] {
+            let bits = (0..32).map(|bit| 1u32 << bit).filter(|bit| found[which] & !known[which] & bit != 0);
             unknown.extend(bits.map(|bit| format!("{set} {bit:#x}")));
         }
         if !unknown.is_empty() {
@@ -185,7 +204,7 @@ impl JournalSuperblock {
         if self.checksum_type != CRC32C {
             return Err(wrong(format!("checksum type {} is not CRC-32C", self.checksum_type)));
         }
-        let (found, right) = (be32(bytes, CHECKSUM_AT), checksum(bytes));
+        let (found, right) = (be32(bytes, at::CHECKSUM), checksum(bytes));
         if found != right {
             return Err(wrong(format!("its checksum is {found:#010x}, its content gives {right:#010x}")));
         }
@@ -220,12 +239,12 @@ impl JournalSuperblock {
             SuperblockVersion::V2 => BlockType::SuperblockV2,
         };
         BlockHeader::put(kind, TransactionId(0), bytes);
-        put32(bytes, 0x0c, self.block_size.bytes() as u32);
-        put32(bytes, 0x10, self.length);
-        put32(bytes, 0x14, self.first.get());
-        put32(bytes, 0x18, self.sequence.0);
-        put32(bytes, 0x1c, self.start.get());
-        put32(bytes, 0x20, self.errno as u32);
+        put32(bytes, at::BLOCK_SIZE, self.block_size.bytes() as u32);
+        put32(bytes, at::LENGTH, self.length);
+        put32(bytes, at::FIRST, self.first.get());
+        put32(bytes, at::SEQUENCE, self.sequence.0);
+        put32(bytes, at::START, self.start.get());
+        put32(bytes, at::ERRNO, self.errno as u32);
         if self.version == SuperblockVersion::V2 {
             self.put_version_2(bytes);
         }
@@ -233,22 +252,22 @@ impl JournalSuperblock {
     }
 
     fn put_version_2(&self, bytes: &mut [u8]) {
-        put32(bytes, 0x24, self.compatible);
-        put32(bytes, 0x28, self.incompatible);
-        put32(bytes, 0x2c, self.read_only_compatible);
-        bytes[0x30..0x40].copy_from_slice(&self.uuid);
-        put32(bytes, 0x40, self.user_count);
-        put32(bytes, 0x44, self.dynamic_superblock);
-        put32(bytes, 0x48, self.max_transaction);
-        put32(bytes, 0x4c, self.max_transaction_data);
-        bytes[0x50] = self.checksum_type;
-        put32(bytes, 0x54, self.fast_commit_blocks);
+        put32(bytes, at::COMPATIBLE, self.compatible);
+        put32(bytes, at::INCOMPATIBLE, self.incompatible);
+        put32(bytes, at::READ_ONLY_COMPATIBLE, self.read_only_compatible);
+        bytes[at::UUID..][..16].copy_from_slice(&self.uuid);
+        put32(bytes, at::USER_COUNT, self.user_count);
+        put32(bytes, at::DYNAMIC_SUPERBLOCK, self.dynamic_superblock);
+        put32(bytes, at::MAX_TRANSACTION, self.max_transaction);
+        put32(bytes, at::MAX_TRANSACTION_DATA, self.max_transaction_data);
+        bytes[at::CHECKSUM_TYPE] = self.checksum_type;
+        put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
         for (user, uuid) in self.users.iter().take(USERS).enumerate() {
-            bytes[USERS_AT + 16 * user..][..16].copy_from_slice(uuid);
+            bytes[at::USERS + 16 * user..][..16].copy_from_slice(uuid);
         }
         if self.tag_format() != TagFormat::Plain {
             let sum = checksum(bytes);
-            put32(bytes, CHECKSUM_AT, sum);
+            put32(bytes, at::CHECKSUM, sum);
         }
     }
 
@@ -350,7 +369,7 @@ fn version(bytes: &[u8]) -> Result<SuperblockVersion, FormatError> {
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
-    Seed(!0).with(&bytes[..CHECKSUM_AT]).with(&[0; 4]).with(&bytes[CHECKSUM_AT + 4..SIZE]).0
+    Seed(!0).with(&bytes[..at::CHECKSUM]).with(&[0; 4]).with(&bytes[at::CHECKSUM + 4..SIZE]).0
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The journal tables of `docs/ON_DISK.md`, printed from the code so that they cannot become false.
 
+use super::commit;
 use super::header::{BlockHeader, BlockType};
 use super::layout::{LogLayout, TagFormat};
-use super::superblock::{Compatible, Incompatible, SIZE, USERS_AT};
+use super::superblock::{Compatible, Incompatible, SIZE, at};
 use super::tag::{RANGE_BYTES, UUID_BYTES, flag};
 use super::{DescriptorBlock, MAGIC, RevokeBlock};
 use std::fmt::Write;
@@ -12,6 +13,8 @@ use units::BlockSize;
 pub fn tables() -> String {
     let mut text = String::new();
     block_types(&mut text);
+    superblock(&mut text);
+    commit_block(&mut text);
     features(&mut text);
     tag_flags(&mut text);
     sizes(&mut text);
@@ -29,13 +32,13 @@ fn head(text: &mut String, title: &str, cells: &[&str]) {
 }
 
 fn block_types(text: &mut String) {
-    head(text, "Journal block types", &["`h_blocktype`", "block", "who writes it"]);
+    head(text, "Journal block types", &["`h_blocktype`", "block", "okeanos"]);
     let kinds = [
-        (BlockType::Descriptor, "DescriptorBlock", "both"),
-        (BlockType::Commit, "CommitBlock", "both"),
-        (BlockType::SuperblockV1, "JournalSuperblock, version 1", "read only"),
-        (BlockType::SuperblockV2, "JournalSuperblock, version 2", "both"),
-        (BlockType::Revoke, "RevokeBlock", "both"),
+        (BlockType::Descriptor, "DescriptorBlock", "written and read"),
+        (BlockType::Commit, "CommitBlock", "written and read"),
+        (BlockType::SuperblockV1, "JournalSuperblock, version 1", "read"),
+        (BlockType::SuperblockV2, "JournalSuperblock, version 2", "written and read"),
+        (BlockType::Revoke, "RevokeBlock", "written and read"),
     ];
     for (kind, name, who) in kinds {
         row(text, &[&kind.number(), &name, &who]);
@@ -43,7 +46,67 @@ fn block_types(text: &mut String) {
     let header = BlockHeader::SIZE;
     writeln!(text, "\nHeader: {header} bytes: magic {MAGIC:#010x}, type, transaction (be32 each).")
         .expect("text");
-    writeln!(text, "Superblock: {SIZE} bytes, users from byte {USERS_AT:#x} on.").expect("text");
+}
+
+fn superblock(text: &mut String) {
+    head(text, "Journal superblock", &["byte", "field", "meaning"]);
+    let fields = [
+        (0, "`s_header`", "header, transaction 0"),
+        (at::BLOCK_SIZE, "`s_blocksize`", "bytes of a block, as the volume's"),
+        (at::LENGTH, "`s_maxlen`", "blocks of the journal, this one included"),
+        (at::FIRST, "`s_first`", "first block of the log"),
+        (at::SEQUENCE, "`s_sequence`", "first transaction expected in the log"),
+        (at::START, "`s_start`", "where the log begins; 0: it is empty"),
+        (at::ERRNO, "`s_errno`", "a negative errno after an abort"),
+        (at::COMPATIBLE, "`s_feature_compat`", "from here on version 2 only"),
+        (at::INCOMPATIBLE, "`s_feature_incompat`", "see the features"),
+        (at::READ_ONLY_COMPATIBLE, "`s_feature_ro_compat`", "none is known"),
+        (at::UUID, "`s_uuid`", "16 bytes; seeds all checksums of the log"),
+        (at::USER_COUNT, "`s_nr_users`", "volumes that share an external journal"),
+        (at::DYNAMIC_SUPERBLOCK, "`s_dynsuper`", "kept"),
+        (at::MAX_TRANSACTION, "`s_max_transaction`", "kept"),
+        (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
+        (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
+        (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
+        (
+            at::CHECKSUM,
+            "`s_checksum`",
+            "CRC-32C of the superblock with this field 0, under checksum v2 and v3",
+        ),
+        (at::USERS, "`s_users`", "48 UUIDs of volumes that share an external journal"),
+    ];
+    for (at, name, meaning) in fields {
+        row(text, &[&format!("{at:#05x}"), &name, &meaning]);
+    }
+    writeln!(text, "\n{SIZE} bytes; all other bytes, and the rest of the block, are zero.").expect("text");
+}
+
+fn commit_block(text: &mut String) {
+    head(text, "Commit block", &["byte", "field", "meaning"]);
+    let fields = [
+        (0, "header", "type, transaction"),
+        (
+            commit::CHECKSUM_TYPE,
+            "`h_chksum_type`",
+            "1 byte: 1 CRC-32 (checksum v1), 4 ours: a whole-transaction checksum",
+        ),
+        (commit::CHECKSUM_SIZE, "`h_chksum_size`", "1 byte: 4 with a type, else 0"),
+        (
+            commit::OWN_CHECKSUM,
+            "`h_chksum[0]`",
+            "v2, v3: of this block, with this field 0; v1: of the transaction",
+        ),
+        (
+            commit::WHOLE_CHECKSUM,
+            "`h_chksum[1]`",
+            "ours: of UUID, transaction and all its other log blocks in order",
+        ),
+        (commit::SECONDS, "`h_commit_sec`", "be64, seconds since 1970"),
+        (commit::NANOSECONDS, "`h_commit_nsec`", "nanoseconds"),
+    ];
+    for (at, name, meaning) in fields {
+        row(text, &[&at, &name, &meaning]);
+    }
 }
 
 fn features(text: &mut String) {

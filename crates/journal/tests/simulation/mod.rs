@@ -175,7 +175,7 @@ impl Dice {
 }
 
 /// Every state the disk may be in after a power failure during `plan`: what lies before the last barrier passed is
-/// there, of what follows any part. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing, by chance.
+/// there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing, by chance.
 /// `check` is told how many barriers have been passed.
 pub fn every_crash(disk: &Disk, plan: &Plan, dice: &mut Dice, mut check: impl FnMut(Disk, &[Barrier])) {
     const EXHAUSTIVE_MAX: usize = 8;
@@ -196,16 +196,12 @@ pub fn every_crash(disk: &Disk, plan: &Plan, dice: &mut Dice, mut check: impl Fn
                             true => subset >> number & 1 == 1,
                             false => dice.roll(8) != 0,
                         };
-                        let sectors = block.len() / SECTOR;
                         let torn = dice.roll(12) == 0;
-                        let cut = dice.roll(sectors as u64 + 1) as usize;
-                        let part = match (kept, torn) {
-                            (true, false) => 0..sectors,
-                            (true, true) => 0..cut,
-                            (false, true) => cut..sectors,
-                            (false, false) => continue,
-                        };
-                        crashed.write(*at, *index, block, part);
+                        for sector in 0..block.len() / SECTOR {
+                            if kept != (torn && dice.roll(2) == 0) {
+                                crashed.write(*at, *index, block, sector..sector + 1);
+                            }
+                        }
                     }
                     check(crashed, &passed);
                 }
