@@ -1,10 +1,33 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
 use crate::error::CliError;
-use std::path::PathBuf;
+use crate::output::{print, print_json};
+use crate::quantity::format_duration;
+use crate::table::Table;
+use device::Disk;
+use disks::{Access, FileDisk};
+use engine::{PassReport, RecoveryReport};
+use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
+use runtime::RealWorld;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos recover disk.img
+  okeanos recover --dry-run /dev/sdb1                     what a recovery would do
+  okeanos recover --journal-device /dev/sdc1 /dev/sdb1    a volume whose journal is on a disk of its own
+
+Mounting does the same by itself. A recovery that is interrupted does no harm: run it again. Afterwards the
+volume is one that any Linux can check and mount.";
 
 /// Replay the journal of a volume after a crash
+///
+/// Three passes: scan finds the last committed transaction, revoke gathers which old copies must not be
+/// replayed, replay writes the others home.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct RecoverArguments {
     /// Print JSON
     #[arg(long)]
@@ -13,14 +36,159 @@ pub struct RecoverArguments {
     #[arg(long)]
     dry_run: bool,
     /// The external journal of the volume
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
     source: PathBuf,
 }
 
+#[derive(serde::Serialize)]
+struct Recovered {
+    #[serde(flatten)]
+    journal: RecoveryReport,
+    /// Orphans freed or cut to size, after the replay.
+    orphans_freed: u32,
+    orphans_truncated: u32,
+}
+
 pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
-    let RecoverArguments { json: _, dry_run: _, journal_device: _, source } = arguments;
-    Err(CliError::new(format!("cannot recover {} yet", source.display())))
+    let world = RealWorld::new().map_err(|error| {
+        CliError::system("io_uring", error)
+            .with_remedy("The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.")
+    })?;
+    let (source, journal) = (arguments.source.clone(), arguments.journal_device.clone());
+    let (for_run, dry_run) = (world.clone(), arguments.dry_run);
+    let recovered = world.run(async move { recover(&for_run, &source, journal.as_deref(), dry_run).await });
+    world.end();
+    let recovered = recovered?;
+    if arguments.json { print_json(&recovered) } else { print(&tell(&recovered)) }
+}
+
+async fn recover(
+    world: &RealWorld,
+    source: &Path,
+    journal: Option<&Path>,
+    dry_run: bool,
+) -> Result<Recovered, CliError> {
+    let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        let disk = FileDisk::open(world.ring(), path, access);
+        Ok(Rc::new(disk.map_err(|error| CliError::new(error.to_string()))?))
+    };
+    let parts = OpenParts {
+        world: Rc::new(world.clone()),
+        home: open(source)?,
+        journal: journal.map(open).transpose()?,
+        options: VolumeOptions::default(),
+    };
+    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
+    let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
+    let mut orphans = OrphanReport::default();
+    if !dry_run && !journal.clean {
+        // Opening cleans up what was open or being cut at the crash; then e2fsck has nothing to say.
+        let volume = Volume::open(parts).await.map_err(failed)?;
+        orphans = volume.open_report().orphans;
+        volume.close().await.map_err(failed)?;
+    }
+    Ok(Recovered { journal, orphans_freed: orphans.freed, orphans_truncated: orphans.truncated })
+}
+
+fn tell(recovered: &Recovered) -> String {
+    let report = &recovered.journal;
+    if report.clean {
+        return "The journal is empty: nothing to recover.\n".into();
+    }
+    let mut table = Table::new([
+        "pass",
+        "time",
+        "log blocks read",
+        "transactions",
+        "descriptors",
+        "multiwrite",
+        "regular",
+        "revoke",
+        "commit",
+        "records of blocks",
+        "of bytes",
+        "revoked",
+    ]);
+    let passes = [("scan", &report.scan), ("revoke", &report.revoke), ("replay", &report.replay)];
+    passes.into_iter().for_each(|(name, pass)| table.row(cells(name, pass)));
+    let first = report.first_transaction;
+    let last = u64::from(first) + report.transactions.saturating_sub(1);
+    let transactions = match report.transactions {
+        0 => "No transaction was committed.".to_string(),
+        1 => format!("Transaction {first}"),
+        count => format!("{count} transactions, {first} to {last},"),
+    };
+    let did = match (report.transactions, report.dry_run) {
+        (0, _) => String::new(),
+        (_, true) => format!(" would be replayed: {} blocks to write home.", report.home_blocks_written),
+        (_, false) => format!(
+            " replayed: {} blocks written home, {} of them read first, in {}.",
+            report.home_blocks_written,
+            report.home_blocks_read,
+            format_duration(Duration::from_nanos(report.nanoseconds))
+        ),
+    };
+    let mut text = format!("{table}\n{transactions}{did}\n");
+    if recovered.orphans_freed + recovered.orphans_truncated > 0 {
+        text += &format!(
+            "Orphans: {} freed, {} cut to size.\n",
+            recovered.orphans_freed, recovered.orphans_truncated
+        );
+    }
+    text
+}
+
+fn cells(name: &str, pass: &PassReport) -> [String; 12] {
+    let counts = [
+        pass.log_blocks_read,
+        pass.transactions,
+        pass.descriptors,
+        pass.multiwrite_blocks,
+        pass.regular_blocks,
+        pass.revoke_blocks,
+        pass.commit_blocks,
+        pass.whole_records,
+        pass.fragment_records,
+        pass.revokes,
+    ];
+    let mut cells = counts.into_iter().map(|count| count.to_string());
+    let mut next = || cells.next().expect("ten counts");
+    [
+        name.to_string(),
+        format_duration(Duration::from_nanos(pass.nanoseconds)),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+        next(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_row_a_pass_and_a_sentence() {
+        let journal = RecoveryReport {
+            transactions: 3,
+            first_transaction: 17,
+            home_blocks_written: 9,
+            dry_run: true,
+            ..RecoveryReport::default()
+        };
+        let text = tell(&Recovered { journal, orphans_freed: 1, orphans_truncated: 0 });
+        assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("replay")), "{text}");
+        assert!(text.contains("3 transactions, 17 to 19, would be replayed: 9 blocks"), "{text}");
+        assert!(text.contains("Orphans: 1 freed"), "{text}");
+    }
 }
