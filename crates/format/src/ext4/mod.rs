@@ -18,4 +18,4 @@ pub mod xattr;
 pub use features::{Feature, FeatureWord, Features, feature};
 pub use group::{GroupDescriptor, GroupError, group_flags};
 pub use inode::{Inode, InodeError, InodeLayout};
-pub use superblock::{Superblock, SuperblockError};
+pub use superblock::{SUPERBLOCK_OFFSET, Superblock, SuperblockError};
