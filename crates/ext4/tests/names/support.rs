@@ -1,12 +1,13 @@
 //! Images by mke2fs, volumes on them in virtual time, and what e2fsprogs says about them afterwards.
 
 use device::World;
-use disks::MemoryDisk;
+use disks::{Latency, MemoryDisk};
 use ext4::{Caller, DirectoryEntry, Inode, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::rc::Rc;
+use std::time::Duration;
 use tempfile::TempDir;
 use units::InodeNumber;
 
@@ -76,6 +77,8 @@ impl TestImage {
         let virtual_world = VirtualWorld::new(seed);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = MemoryDisk::read_image(world.clone(), &self.path()).unwrap();
+        // Reads take their time, so that tasks meet in the middle of things.
+        disk.set_latency(Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) });
         let home = disk.clone();
         let for_test = virtual_world.clone();
         let result = virtual_world.run(async move {
