@@ -4,12 +4,19 @@
 //! `mount -t okeanos` and for fstab lines.
 
 mod bench;
+mod control;
+mod control_server;
+mod daemon;
 mod error;
 mod inspect;
+mod loop_device;
 mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod mount_options;
+mod mount_serve;
+mod mount_table;
 mod output;
 mod programs;
 mod progress;

@@ -1,14 +1,33 @@
+//! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the volume.
+
+use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
-use std::path::PathBuf;
+use crate::loop_device;
+use crate::mount_options::MountSettings;
+use crate::mount_serve;
+use crate::mount_table::{self, Mount};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Mount a volume
-#[derive(clap::Args)]
+///
+/// IMAGE|DEVICE holds an ext4 or ext3 volume, as mke2fs or okeanos mkfs make it. An image file gets a loop device. A volume
+/// that was not unmounted is recovered first. Returns when the volume is mounted; a daemon goes on in the background.
+///
+/// Root mounts for everybody (permissions are checked as on any file system); an ordinary user mounts an image file for
+/// himself, with the help of fusermount3.
+#[derive(clap::Args, Clone)]
+#[command(after_long_help = OPTIONS)]
 pub struct MountArguments {
-    /// Stay in the foreground
+    /// Stay in the foreground, and tell of errors there
     #[arg(short, long)]
     pub foreground: bool,
+    /// Pass over mount options that are not known
+    #[arg(short, long)]
+    pub sloppy: bool,
     /// Mount options, separated by commas
-    #[arg(short, value_delimiter = ',')]
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
@@ -18,7 +37,122 @@ pub struct MountArguments {
     pub directory: PathBuf,
 }
 
+const OPTIONS: &str = "\
+Mount options:
+  data=MODE            what the journal holds of file data:
+                         writeback   nothing; after a crash, files may hold old bytes
+                         ordered     nothing, but data is home before its commit (default)
+                         journal     every changed block
+                         wasteless   the changed bytes, many writes packed into one block
+                         selective   the changed bytes of small requests; large ones as ordered
+  threshold=SIZE       selective: a request is small below SIZE (default: a block)
+  barrier=flush|none   none only where a disk keeps its cache over a power cut
+  commit=TIME          a change is durable after TIME at the latest (default 5 s)
+  writeback=TIME       how often old changed blocks are looked for (default 5 s)
+  expire=TIME          how old they are to be written home (default 30 s)
+  cache=SIZE           memory for blocks (default 256M)
+  journal_dev=DEVICE   the journal, where the volume has an external one
+  [no]journal_checksum (default on)
+  transport=auto|uring|classic
+                       how requests come from the kernel; uring needs fuse.enable_uring=1
+  noloop               mount the image file itself, as plain fuse: then sync(2) does not
+                       reach the volume, and umount(8) does not wait for it
+  [no]allow_other      whether others than the mounting user may look in (root: they may)
+  ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
+                       as for every file system
+
+Examples:
+  okeanos mount -o data=wasteless disk.img /mnt/a
+  mount -t fuse.okeanos -o noatime /dev/sdb1 /mnt/a
+  /dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,nofail  0 0      (a line of /etc/fstab)";
+
+/// What is to be mounted where, checked as far as that goes without opening the volume.
+pub struct MountPlan {
+    /// Absolute, without links.
+    pub source: PathBuf,
+    pub directory: PathBuf,
+    pub is_block_device: bool,
+    pub is_root: bool,
+    pub settings: MountSettings,
+}
+
 pub fn run(arguments: MountArguments) -> Result<(), CliError> {
-    let MountArguments { foreground: _, options: _, source, directory } = arguments;
-    Err(CliError::new(format!("cannot mount {} on {} yet", source.display(), directory.display())))
+    let settings = MountSettings::parse(&arguments.options, arguments.sloppy)?;
+    let plan = MountPlan::check(&arguments.source, &arguments.directory, settings)?;
+    if arguments.foreground {
+        return mount_serve::serve(plan, Herald::nobody());
+    }
+    match daemon::detach()? {
+        Side::Starter(starter) => starter.wait(),
+        Side::Daemon(herald) => mount_serve::serve(plan, herald),
+    }
+}
+
+impl MountPlan {
+    fn check(source: &Path, directory: &Path, settings: MountSettings) -> Result<MountPlan, CliError> {
+        let mounts =
+            mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+        let at =
+            mount_table::resolve(directory).map_err(|error| CliError::system(directory.display(), error))?;
+        refuse_dead(mounts.iter().rfind(|mount| mount.directory == at))?;
+        if !at.is_dir() {
+            return Err(CliError::new(format!("{} is not a directory", at.display())));
+        }
+        let from = source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
+        let metadata = from.metadata().map_err(|error| CliError::system(from.display(), error))?;
+        let is_block_device = metadata.file_type().is_block_device();
+        if is_block_device {
+            let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+            refuse_mounted(&mounts, device, &from)?;
+        } else {
+            refuse_attached(&mounts, &from)?;
+        }
+        // SAFETY: geteuid has no preconditions.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        Ok(MountPlan { source: from, directory: at, is_block_device, is_root, settings })
+    }
+}
+
+/// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
+fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
+    match mount {
+        Some(mount) if mount.is_okeanos() && mount.is_dead() => {
+            let at = mount.directory.display();
+            Err(CliError::new(format!("the daemon of {} on {at} has died", mount.source.display()))
+                .with_remedy(format!(
+                    "Take the dead mount away first: okeanos umount {at}, or umount -l {at}."
+                )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {
+    let Some(mount) = mounts.iter().find(|mount| mount.device == device) else { return Ok(()) };
+    refuse_dead(Some(mount))?;
+    let at = mount.directory.display();
+    Err(CliError::new(format!("{} is mounted on {at} already", source.display()))
+        .with_remedy(format!("Unmount it first: umount {at}.")))
+}
+
+/// A loop device that stands on the image: mounted, or left behind.
+fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
+    /// A loop device is let go a moment after its last user.
+    const PATIENCE: u32 = 20;
+    for attempt in 0.. {
+        let found = loop_device::device_on(image);
+        let Some(device) = found.map_err(|error| CliError::system(image.display(), error))? else {
+            return Ok(());
+        };
+        if let Some(mount) = mounts.iter().find(|mount| mount.source == device) {
+            refuse_mounted(mounts, mount.device, image)?;
+        }
+        if attempt == PATIENCE {
+            let device = device.display();
+            return Err(CliError::new(format!("{} is in use by {device}", image.display()))
+                .with_remedy(format!("Mount {device} instead, or detach it: losetup -d {device}.")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    unreachable!("patience ends")
 }

@@ -14,7 +14,7 @@ struct HelperArguments {
     /// Mount options, separated by commas
     #[arg(short = 'o', value_delimiter = ',')]
     options: Vec<String>,
-    /// Ignore options that are not known
+    /// Pass over options that are not known
     #[arg(short = 's')]
     sloppy: bool,
     /// Check, but do not mount
@@ -41,17 +41,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     }
     mount::run(MountArguments {
         foreground: false,
-        options: call.options.into_iter().filter(|option| is_ours(option)).collect(),
+        sloppy: call.sloppy,
+        options: call.options,
         source: call.source,
         directory: call.directory,
     })
-}
-
-/// mount(8) and fstab have words of their own, which mean nothing to a file system.
-fn is_ours(option: &str) -> bool {
-    const OF_MOUNT: [&str; 10] =
-        ["", "defaults", "rw", "auto", "noauto", "user", "nouser", "users", "nofail", "_netdev"];
-    !OF_MOUNT.contains(&option) && !option.starts_with("x-") && !option.starts_with("comment=")
 }
 
 #[cfg(test)]
@@ -83,8 +77,5 @@ mod tests {
         assert_eq!(call.options, ["rw", "data=ordered"]);
         assert!(call.sloppy && call.no_mtab && !call.verbose);
         assert_eq!(call.kind.as_deref(), Some("fuse.okeanos"));
-        assert!(
-            !is_ours("rw") && !is_ours("x-systemd.automount") && is_ours("data=ordered") && is_ours("ro")
-        );
     }
 }

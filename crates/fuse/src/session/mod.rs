@@ -20,8 +20,8 @@ use crate::abi::opcode;
 use crate::{Answer, Connection, FileSystem, Operation, Request};
 use classic::{Classic, Received};
 use device::World;
-use runtime::RealWorld;
 use runtime::sync::Event;
+use runtime::{Either, RealWorld, race};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -50,6 +50,9 @@ pub struct Session<F> {
     transport: Transport,
     classic: Classic,
     negotiated: Cell<Option<Negotiated>>,
+    stopping: Cell<bool>,
+    /// The two cells above have changed.
+    changed: Event,
     /// Requests taken and not yet answered.
     running: Cell<u64>,
     idle: Event,
@@ -69,6 +72,8 @@ impl<F: FileSystem> Session<F> {
             file_system,
             transport,
             negotiated: Cell::new(None),
+            stopping: Cell::new(false),
+            changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
             statistics: Cell::default(),
@@ -83,7 +88,19 @@ impl<F: FileSystem> Session<F> {
         self.negotiated.get()
     }
 
-    /// Serves until the file system is unmounted or the connection aborted, and everything taken is done.
+    /// Waits until the kernel and we have agreed: from here on the mount is in use.
+    pub async fn until_begun(&self) -> Negotiated {
+        self.changed.until(|| self.negotiated.get()).await
+    }
+    /// Takes no more requests; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
+    /// gets errors once the connection is dropped.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.changed.notify();
+    }
+
+    /// Serves until the file system is unmounted, the connection aborted or [`Session::stop`] called, and
+    /// everything taken is done.
     pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
         let mut readable = self.classic.readable();
         let result = loop {
@@ -94,8 +111,11 @@ impl<F: FileSystem> Session<F> {
                 Err(error) => break Err(error),
             }
             // Once unmounted the poll reports an error event; reading then tells what happened.
-            if let Err(error) = readable.next().await {
-                break Err(error.into());
+            let stopped = self.changed.until(|| self.stopping.get().then_some(()));
+            match race(stopped, readable.next()).await {
+                Either::Left(()) => break Ok(()),
+                Either::Right(Ok(_)) => {}
+                Either::Right(Err(error)) => break Err(error.into()),
             }
         };
         self.until_alone(0).await;
@@ -137,6 +157,7 @@ impl<F: FileSystem> Session<F> {
             Ok(negotiated) => {
                 self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
                 self.negotiated.set(Some(negotiated));
+                self.changed.notify();
                 Ok(())
             }
             Err(error) => {

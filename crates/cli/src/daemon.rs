@@ -1,0 +1,156 @@
+//! Going into the background, and what a daemon in the kernel's write-back path owes the system.
+
+use crate::error::CliError;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+
+/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits for it.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+/// Tells whoever started the daemon how the start went.
+pub struct Herald(Option<File>);
+
+/// What [`detach`] makes of the one process.
+pub enum Side {
+    /// Waits for the other.
+    Starter(Starter),
+    Daemon(Herald),
+}
+
+/// The process that the user started, waiting.
+pub struct Starter(File);
+
+/// Forks. Call it before anything that a fork does not share: rings, threads.
+pub fn detach() -> Result<Side, CliError> {
+    let system = |error| CliError::system("cannot start the daemon", error);
+    let (from_daemon, to_starter) = pipe().map_err(system)?;
+    // SAFETY: the process has one thread, so the child finds everything in order.
+    match unsafe { libc::fork() } {
+        -1 => Err(system(io::Error::last_os_error())),
+        0 => {
+            drop(from_daemon);
+            // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
+            unsafe { libc::setsid() };
+            Ok(Side::Daemon(Herald(Some(to_starter))))
+        }
+        _ => Ok(Side::Starter(Starter(from_daemon))),
+    }
+}
+
+impl Starter {
+    /// Until the daemon is up, or has failed.
+    pub fn wait(mut self) -> Result<(), CliError> {
+        let mut message = String::new();
+        let read = self.0.read_to_string(&mut message);
+        match (read, message.strip_prefix("up")) {
+            (Ok(_), Some("")) => Ok(()),
+            (Ok(_), _) if !message.is_empty() => Err(CliError::new(message)),
+            _ => Err(CliError::new("the daemon died before the volume was mounted")
+                .with_remedy("Mount with -f to see why.")),
+        }
+    }
+}
+
+impl Herald {
+    /// For a program that stays in the foreground: nobody waits.
+    pub fn nobody() -> Herald {
+        Herald(None)
+    }
+    pub fn is_background(&self) -> bool {
+        self.0.is_some()
+    }
+    /// The volume is mounted. From here on the daemon has no terminal.
+    pub fn up(self) {
+        if let Some(mut pipe) = self.0 {
+            if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+                for standard in 0..3 {
+                    // SAFETY: both descriptors are open, and nobody owns the standard ones.
+                    unsafe { libc::dup2(null.as_raw_fd(), standard) };
+                }
+            }
+            // A starter that was killed hears nothing; the mount stands all the same.
+            let _ = pipe.write_all(b"up");
+        }
+    }
+    /// Gives the error to whoever will print it.
+    pub fn failed(self, error: CliError) -> Result<(), CliError> {
+        match self.0 {
+            None => Err(error),
+            Some(mut pipe) => {
+                let _ = pipe.write_all(error.to_string().as_bytes());
+                std::process::exit(1)
+            }
+        }
+    }
+}
+
+/// Best effort: an ordinary user may do little of it.
+pub fn settle_in() {
+    // SAFETY: prctl with these integers changes a flag of the process.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    // Were it killed for memory, everybody with a file on the volume would fail.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    // Keep no file system busy, least of all our own.
+    let _ = std::env::set_current_dir("/");
+}
+
+/// Tells the system's log; in the foreground, the terminal.
+pub fn reporter(background: bool) -> impl Fn(&str) {
+    move |text: &str| {
+        let text = format!("okeanos[{}]: {text}", std::process::id());
+        if !background {
+            eprintln!("{text}");
+        } else if !tell_syslog(&text) {
+            tell_kernel_log(&text);
+        }
+    }
+}
+
+/// Facility daemon (3), severity error (3): syslog(3).
+const PRIORITY: &str = "<27>";
+
+fn tell_syslog(text: &str) -> bool {
+    let told = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.send_to(format!("{PRIORITY}{text}").as_bytes(), "/dev/log")
+    });
+    told.is_ok()
+}
+
+fn tell_kernel_log(text: &str) {
+    if let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") {
+        let _ = log.write_all(format!("{PRIORITY}{text}\n").as_bytes());
+    }
+}
+
+fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are new, so nobody else owns them.
+    let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    Ok((read.into(), write.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(say: impl FnOnce(File)) -> Result<(), String> {
+        let (read, write) = pipe().unwrap();
+        say(write);
+        Starter(read).wait().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_starter_learns_how_it_went() {
+        assert_eq!(heard(|mut pipe| pipe.write_all(b"up").unwrap()), Ok(()));
+        let told = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
+        assert_eq!(told, Err("no such volume".into()));
+        assert!(heard(drop).unwrap_err().contains("died"));
+    }
+}

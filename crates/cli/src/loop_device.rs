@@ -1,0 +1,159 @@
+//! A loop device for an image file, so that it can be mounted as a block device (linux/loop.h, loop(4)).
+//!
+//! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the device goes
+//! when the last user of it goes, however the daemon ends.
+
+use crate::error::CliError;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+const READ_ONLY: u32 = 1;
+const AUTOCLEAR: u32 = 4;
+const DIRECT_IO: u32 = 16;
+const NAME_SIZE: usize = 64;
+/// Others may take the free device before us; this often in a row is not chance.
+const ATTEMPTS: u32 = 64;
+
+/// `struct loop_info64`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; NAME_SIZE],
+    crypt_name: [u8; NAME_SIZE],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    /// Logical sector size; zero leaves it to the kernel.
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+/// A loop device that exists as long as this is held, or somebody else has it open or mounted.
+/// The image is locked meanwhile, so that nobody mounts it without a loop device.
+pub struct LoopDevice {
+    pub path: PathBuf,
+    _device: File,
+    _image: File,
+}
+
+impl LoopDevice {
+    pub fn attach(image: &Path, read_only: bool) -> Result<LoopDevice, CliError> {
+        let subject = || format!("loop device for {}", image.display());
+        let system = |error| {
+            CliError::system(subject(), error)
+                .with_remedy("Load the loop module (modprobe loop), or mount with -o noloop.")
+        };
+        let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
+        let backing =
+            open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(backing.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(CliError::new(format!("{} is in use by another process", image.display()))
+                .with_remedy("Find it with fuser -v, and end that use first."));
+        }
+        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
+        let mut info = empty();
+        info.flags = AUTOCLEAR | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
+        let name = image.as_os_str().as_encoded_bytes();
+        let shown = name.len().min(NAME_SIZE - 1);
+        info.file_name[..shown].copy_from_slice(&name[..shown]);
+        let config = LoopConfig { fd: backing.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] };
+        for _ in 0..ATTEMPTS {
+            // SAFETY: the request takes no argument.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+            if number < 0 {
+                return Err(system(io::Error::last_os_error()));
+            }
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let device = open(&path).map_err(system)?;
+            // SAFETY: the argument is a live structure of the size that the request expects.
+            if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } == 0 {
+                return Ok(LoopDevice { path, _device: device, _image: backing });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EBUSY) {
+                return Err(system(error));
+            }
+        }
+        Err(CliError::new(format!("{}: others took every free device first", subject())))
+    }
+}
+
+/// A loop device that stands on this file already: two of them would be two caches over one disk.
+pub fn device_on(image: &Path) -> io::Result<Option<PathBuf>> {
+    let image = std::fs::metadata(image)?;
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(None) };
+    for entry in devices.flatten() {
+        if !entry.path().join("loop/backing_file").exists() {
+            continue;
+        }
+        let path = Path::new("/dev").join(entry.file_name());
+        let Ok(device) = File::open(&path) else { continue };
+        let mut info = empty();
+        // SAFETY: the argument is a live structure of the size that the request fills.
+        let known = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) } == 0;
+        if known && (info.device, info.inode) == (image.dev(), image.ino()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn empty() -> LoopInfo {
+    LoopInfo {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        size_limit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: 0,
+        file_name: [0; NAME_SIZE],
+        crypt_name: [0; NAME_SIZE],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_under_a_loop_device_is_found_and_let_go() {
+        let mut image = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut image, &[7; 1 << 20]).unwrap();
+        assert_eq!(device_on(image.path()).unwrap(), None);
+        let device =
+            LoopDevice::attach(image.path(), false).unwrap_or_else(|error| panic!("needs root: {error}"));
+        assert_eq!(device_on(image.path()).unwrap().as_ref(), Some(&device.path));
+        assert_eq!(std::fs::read(&device.path).unwrap().len(), 1 << 20);
+        drop(device);
+        assert_eq!(device_on(image.path()).unwrap(), None);
+    }
+}
