@@ -92,7 +92,7 @@ impl Engine {
             self.request_commit(id);
             return false;
         }
-        if bound <= log.space.free() {
+        if bound + log.revoke_reserve() <= log.space.free() {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.
@@ -307,7 +307,7 @@ impl Handle {
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
             let bound = transaction.log_blocks_bound_with(credits.0, 0, 0);
-            if bound > log.transaction_limit() || bound > log.space.free() {
+            if bound > log.transaction_limit() || bound + log.revoke_reserve() > log.space.free() {
                 return false;
             }
         }

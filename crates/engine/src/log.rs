@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use device::{Buffer, Durability};
-use format::jbd2::JournalSuperblock;
+use format::jbd2::{JournalSuperblock, RevokeBlock};
 use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -61,6 +61,13 @@ impl LogState {
     pub fn transaction_limit(&self) -> u32 {
         self.space.capacity() / 4
     }
+    /// Log blocks to keep free for revokes, for which handles have no credits: enough to revoke every block that
+    /// the log has records of. At most a sixteenth, so that it and the largest transaction stay below what
+    /// `is_short` leaves: whoever waits for space then gets it.
+    pub fn revoke_reserve(&self) -> u32 {
+        let per_block = RevokeBlock::capacity(&self.superblock.layout());
+        (self.live.len().div_ceil(per_block) as u32).min(self.space.capacity() / 16)
+    }
     /// Time to write the oldest transactions home: between a quarter and a half is left.
     pub fn is_short(&self) -> bool {
         self.space.free() < self.space.capacity() / 8 * 3
@@ -80,6 +87,9 @@ pub(crate) struct LiveRecords {
 }
 
 impl LiveRecords {
+    pub fn len(&self) -> usize {
+        self.latest.len()
+    }
     pub fn contains(&self, block: HomeBlock) -> bool {
         self.latest.contains_key(&block)
     }
