@@ -2,7 +2,9 @@
 
 use device::World;
 use disks::MemoryDisk;
+use engine::EngineOptions;
 use ext4::{Inode, OpenParts, Volume, VolumeOptions};
+use journal::DataMode;
 use runtime::VirtualWorld;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -41,6 +43,8 @@ pub const UNCHECKED: Kind = Kind {
     block: 1024,
     extents: true,
 };
+pub const MODES: [DataMode; 5] =
+    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
 pub const ALL: [Kind; 5] = [EXT4, EXT4_1K, EXT3, EXT3_1K, EXT4_POINTERS];
 
 pub struct TestImage {
@@ -61,6 +65,10 @@ impl TestImage {
         command.args(["-q", "-F"]).args(kind.arguments).arg("-d").arg(&content);
         expect_success(command.arg(image.path()).arg(size).output().unwrap(), "mke2fs");
         image
+    }
+    /// A place for another image, without content.
+    pub fn empty() -> TestImage {
+        TestImage { directory: tempfile::tempdir().unwrap(), files: 0 }
     }
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("image")
@@ -98,8 +106,18 @@ fn expect_success(output: Output, what: &str) {
     assert!(output.status.success(), "{what}: {}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// Runs `test` on the volume in virtual time, closes it, writes the image back and has it checked.
+/// [`with_volume_in`] data mode `ordered`.
 pub fn with_volume<F: Future<Output = ()> + 'static>(
+    image: &TestImage,
+    seed: u64,
+    test: impl FnOnce(Rc<Volume>, Vec<Rc<Inode>>) -> F + 'static,
+) {
+    with_volume_in(DataMode::Ordered, image, seed, test);
+}
+
+/// Runs `test` on the volume in virtual time, closes it, writes the image back and has it checked.
+pub fn with_volume_in<F: Future<Output = ()> + 'static>(
+    mode: DataMode,
     image: &TestImage,
     seed: u64,
     test: impl FnOnce(Rc<Volume>, Vec<Rc<Inode>>) -> F + 'static,
@@ -110,7 +128,7 @@ pub fn with_volume<F: Future<Output = ()> + 'static>(
     let numbers: Vec<InodeNumber> = (0..image.files).map(|index| image.inode(index)).collect();
     let home = disk.clone();
     virtual_world.run(async move {
-        let volume = open(&world, &home).await.unwrap();
+        let volume = open_in(&world, &home, mode).await.unwrap();
         let mut inodes = Vec::new();
         for number in numbers {
             inodes.push(volume.inode(number).await.unwrap());
@@ -123,7 +141,12 @@ pub fn with_volume<F: Future<Output = ()> + 'static>(
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk) -> ext4::Result<Rc<Volume>> {
-    let options = VolumeOptions { mount_point: "/test".into(), ..VolumeOptions::default() };
+    open_in(world, disk, DataMode::Ordered).await
+}
+
+pub async fn open_in(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> ext4::Result<Rc<Volume>> {
+    let engine = EngineOptions { data, ..EngineOptions::default() };
+    let options = VolumeOptions { engine, mount_point: "/test".into(), ..VolumeOptions::default() };
     let home = Rc::new(disk.clone());
     Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await
 }

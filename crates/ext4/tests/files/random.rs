@@ -1,6 +1,6 @@
 //! Thousands of operations by chance, compared with a model.
 
-use crate::image::{ALL, Kind, TestImage, with_volume};
+use crate::image::{ALL, Kind, MODES, TestImage, with_volume, with_volume_in};
 use crate::model::ModelFile;
 use ext4::{Caller, RangeMode, WriteFlags};
 use std::cell::RefCell;
@@ -15,7 +15,8 @@ fn run(kind: Kind, seed: u64, rounds: u64, steps: usize, size_max: u64) {
     for round in 0..rounds {
         let contents = contents.clone();
         let last = contents.clone();
-        with_volume(&image, seed.wrapping_add(round), move |volume, inodes| async move {
+        let mode = MODES[(seed + round) as usize % MODES.len()];
+        with_volume_in(mode, &image, seed + round, move |volume, inodes| async move {
             let mut files: Vec<ModelFile> = inodes
                 .into_iter()
                 .zip(contents.take())
@@ -25,7 +26,7 @@ fn run(kind: Kind, seed: u64, rounds: u64, steps: usize, size_max: u64) {
             for step in 0..steps {
                 let index = world.random() as usize % FILES;
                 // Shown only when the test fails.
-                eprint!("{} seed {seed} round {round} step {step} file {index}: ", kind.name);
+                eprint!("{} {mode:?} seed {seed} round {round} step {step} file {index}: ", kind.name);
                 eprintln!("{}", files[index].step(&volume, &*world, kind.block).await);
             }
             for file in &files {
