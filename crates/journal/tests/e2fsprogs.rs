@@ -245,6 +245,30 @@ fn assert_file(image: &Image, expected: &[Vec<u8>], what: &str) {
     }
 }
 
+/// Mounts `image` with the kernel in a mount namespace of its own, makes and removes files, and copies the image
+/// to `copy` while its journal is live. False without the right to mount.
+fn use_with_kernel(image: &Path, mode: &str, copy: &Path) -> bool {
+    let script = r#"
+        set -e
+        mkdir mount; mount -t ext4 -o loop,data="$2",commit=300 "$1" mount || exit 77
+        trap 'umount mount' EXIT
+        for n in $(seq 1 40); do head -c 5000 /dev/urandom > mount/f$n; done
+        sync mount/f1
+        printf '\300\073\071\230magic' > mount/magic
+        for n in $(seq 5 20); do rm mount/f$n; done
+        for n in 1 2 3; do dd if=/dev/urandom of=mount/g$n bs=1k count=50 conv=fsync status=none; done
+        cp "$1" "$3"
+    "#;
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "-m", "--propagation", "private", "bash", "-c", script, "kernel"]);
+    command.args([image.as_os_str(), mode.as_ref(), copy.as_os_str()]);
+    let output = command.current_dir(image.parent().unwrap()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let forbidden = output.status.code() == Some(77) || text.contains("unshare");
+    assert!(output.status.success() || forbidden, "{text}");
+    output.status.success()
+}
+
 /// Our own three passes over an image's journal.
 fn recover(image: &Image) -> Result<Scanned, RecoverError> {
     let read = |at| image.read(Address::Log(at));
@@ -365,5 +389,32 @@ fn we_replay_the_journals_that_debugfs_writes_as_e2fsck_does() {
                 assert_eq!(first, byte.unwrap_or(0x11), "{what}: block {at} of the file");
             }
         }
+    }
+}
+
+#[test]
+fn we_replay_the_journals_that_the_kernel_writes_as_e2fsck_does() {
+    for (block_size, kind, mode) in
+        [(1024, "ext4", "journal"), (4096, "ext4", "ordered"), (4096, "ext3", "journal")]
+    {
+        let what = format!("{kind}, {block_size}, {mode}");
+        let mut image = Image::new(block_size, kind, false);
+        let copy = image.path.with_extension("crashed");
+        if !use_with_kernel(&image.path, mode, &copy) {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        }
+        let theirs = image.path.with_extension("theirs");
+        fs::copy(&copy, &theirs).unwrap();
+        image.path = copy;
+        let scanned = recover(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(scanned.end.is_after(scanned.first), "{what}: the kernel's journal was not live");
+        tool("e2fsck", &["-fy", "-E", "journal_only", theirs.to_str().unwrap()]);
+        let size = image.block_size.bytes();
+        let (ours, theirs) = (fs::read(&image.path).unwrap(), fs::read(&theirs).unwrap());
+        let differ = |at: &usize| ours[at * size..][..size] != theirs[at * size..][..size];
+        let differing: Vec<usize> = (0..ours.len() / size).filter(differ).collect();
+        // Both superblocks: e2fsck also notes there that nothing is left to recover.
+        assert_eq!(differing, [1024 / size, image.journal[0].get() as usize], "{what}");
     }
 }
