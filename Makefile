@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint bench bench-peers man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint test-apps bench bench-peers man install uninstall clean help
 
 all: build
 
@@ -31,6 +31,10 @@ lint: ## format, clippy, dependencies between floors
 
 test: deps lint ## everything that proves the code right
 	$(CARGO) test --workspace
+
+test-apps: deps build ## real programs on a volume of each mode
+	@scripts/install-packages.sh sqlite3 git tar zstd
+	scripts/test-apps.sh $(OKEANOS)
 
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare

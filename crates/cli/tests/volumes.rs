@@ -1,0 +1,200 @@
+//! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop devices; every mount is
+//! made in a namespace of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
+const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
+
+/// A directory for images and scripts.
+struct Rig {
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let rig = Rig { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(rig.path("mount")).unwrap();
+        rig
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+    /// Runs a script where its mounts are seen by nobody else: `$O` is the program, `$M` a mount point, and the
+    /// images are in the current directory.
+    fn run(&self, script: &str) -> String {
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", script])
+            .current_dir(self.directory.path())
+            .env("O", OKEANOS)
+            .env("M", self.path("mount"))
+            .output()
+            .unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script}\n{}\n{out}{err}", output.status);
+        out.into_owned()
+    }
+    fn check(&self, options: &str) {
+        self.run(&format!("timeout 60 e2fsck -fn {options} image >out 2>&1 || {{ cat out; exit 1; }}"));
+    }
+}
+
+/// Something of everything that a volume can hold, changed a few times over.
+const WORK: &str = r#"
+    cd $M
+    mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link; ln -s $(head -c 200 /dev/zero | tr '\0' x) long
+    for i in $(seq 300); do echo "file $i" >many/name-of-file-$i; done
+    rm many/name-of-file-*7; mv many/name-of-file-10 a/moved; ln a/moved a/b/hard
+    head -c 3000000 /dev/zero | tr '\0' y >large; truncate -s 100000 large; truncate -s 5000000 large
+    dd if=/dev/zero of=sparse bs=4096 count=1 seek=3000 status=none; fallocate -l 1M room
+    fallocate -p -o 8192 -l 8192 large
+    for i in $(seq 50); do printf 'record %05d\n' $i | dd of=log bs=13 oflag=sync,append conv=notrunc status=none; done
+    setfattr -n user.colour -v red log; setfattr -n trusted.secret -v x a
+    setfattr -n user.big -v $(head -c 700 /dev/zero | tr '\0' v) log
+    setfacl -m u:1234:rw log; setfacl -d -m g:77:rx a; touch a/inherits; mkdir a/too
+    chmod 4750 a/moved; chown 12:34 many/name-of-file-1; touch -d 2040-01-02 late
+    cd /
+"#;
+
+/// What there is to see of a tree, for comparison.
+const TELL: &str = r#"
+    (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
+     find . -type f -print0 | sort -z | xargs -0 sha256sum
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfattr -d -m - --absolute-names -e hex
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfacl -n --absolute-names)
+"#;
+
+/// Works on the volume with okeanos, then has e2fsck and the kernel look at it.
+fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
+    let rig = Rig::new();
+    rig.run(mkfs);
+    let ours = rig.run(&format!("$O mount {mount} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    rig.check(e2fsck);
+    let again = rig.run(&format!("$O mount {mount} image $M\n{TELL}\n$O umount $M"));
+    assert_eq!(ours, again, "{mkfs}: after an unmount");
+    let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
+    assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
+    // And on from what the kernel leaves.
+    rig.run(&format!("mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"));
+    rig.run(&format!(
+        "$O mount {mount} image $M; cmp $M/log $M/kernel/log; rm -r $M/kernel $M/many; $O umount $M"
+    ));
+    rig.check(e2fsck);
+}
+
+#[test]
+fn default_ext4_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 image 256M", "-o data=wasteless", "", "");
+}
+#[test]
+fn ext4_with_small_blocks_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 -b 1024 image 128M", "-o data=selective", "", "");
+}
+#[test]
+fn ext4_with_blocks_of_2_kib_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 -b 2048 image 128M", "-o data=writeback", "", "");
+}
+#[test]
+fn ext3_is_the_same_to_okeanos_and_the_kernel() {
+    // 128-byte inodes would lose what touch and ACL write beyond 2038 and beyond the inode; ext3 has 256 today.
+    prove("mke2fs -q -t ext3 -b 4096 image 256M", "-o data=ordered", "", "");
+}
+#[test]
+fn a_volume_with_an_external_journal_is_the_same_to_okeanos_and_the_kernel() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --journal-device log --journal-size 16M image 256M -- -q");
+    let ours = rig
+        .run(&format!("$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    let theirs = rig.run(&format!(
+        "L=$(losetup -f --show log); trap 'losetup -d $L' EXIT
+         e2fsck -fn -j $L image >out 2>&1 || {{ cat out; exit 1; }}
+         mount -o loop,journal_path=$L image $M\n{TELL}\numount $M"
+    ));
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
+    for mode in MODES {
+        let rig = Rig::new();
+        rig.run("$O mkfs image 256M -- -q");
+        let told = rig.run(&format!(
+            "$O mount -f -o data={mode} image $M & DAEMON=$!
+             for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+             $O bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
+             sleep 1; kill -9 $DAEMON; wait $WRITERS; wait $DAEMON || true; umount $M
+             for loop in $(losetup -j image -n -O NAME); do losetup -d $loop; done
+             $O recover image >recovered; timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
+             $O mount -o data={mode} image $M; $O bench verify --acknowledged ack --json $M; $O umount $M"
+        ));
+        let verdict: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {told}");
+        assert_eq!(verdict["lost"], 0, "{mode}");
+        rig.check("");
+    }
+}
+
+#[test]
+fn small_synchronous_writes_cost_wasteless_a_fifth_of_what_they_cost_the_others() {
+    let bytes = |mode: &str| {
+        let rig = Rig::new();
+        rig.run("$O mkfs image 256M -- -q");
+        let told = rig.run(&format!(
+            "$O mount -o data={mode} image $M; $O bench streams --writers 100 --count 100 $M >out
+             $O stats --json $M; $O umount $M"
+        ));
+        let stats: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let sum = |place: &str| -> u64 {
+            let kinds = stats["engine"][place].as_object().unwrap();
+            kinds.values().map(|count| count["bytes"].as_u64().unwrap()).sum()
+        };
+        assert_eq!(stats["engine"]["payload_bytes"], 100 * 100 * 128, "{mode}");
+        (sum("log_written"), sum("home_written"))
+    };
+    let (wasteless, journal, ordered) = (bytes("wasteless"), bytes("journal"), bytes("ordered"));
+    assert!(wasteless.0 * 5 <= journal.0, "journal bytes: {} and {}", wasteless.0, journal.0);
+    assert!(wasteless.1 * 5 <= ordered.1, "home bytes: {} and {}", wasteless.1, ordered.1);
+}
+
+#[test]
+fn mount_and_umount_of_the_system_know_us() {
+    let rig = Rig::new();
+    let helper = Path::new("/sbin/mount.fuse.okeanos");
+    if helper.exists() {
+        return;
+    }
+    // In the namespace only: a bind mount of a private /sbin is not worth it, the helper is called as mount(8) does.
+    rig.run(
+        "$O mkfs image 64M -- -q; ln -s $O mount.fuse.okeanos
+         ./mount.fuse.okeanos image $M -o rw,data=wasteless,x-test -t fuse.okeanos
+         echo hello >$M/a; umount $M; for i in $(seq 100); do [ -z \"$(losetup -j image)\" ] && break; sleep 0.1; done
+         debugfs -R 'cat /a' image 2>/dev/null | grep -q hello",
+    );
+    rig.check("");
+}
+
+#[test]
+fn what_is_no_volume_is_refused_in_words_and_left_alone() {
+    let rig = Rig::new();
+    std::fs::write(rig.path("text"), "no volume\n".repeat(10_000)).unwrap();
+    let before = std::fs::read(rig.path("text")).unwrap();
+    for command in ["mount text $M", "recover text", "inspect super text", "inspect journal text"] {
+        let told = rig.run(&format!("if $O {command} 2>&1; then exit 1; fi"));
+        assert!(told.contains("text") && !told.contains("panicked"), "{command}: {told}");
+    }
+    assert_eq!(std::fs::read(rig.path("text")).unwrap(), before);
+    rig.run("mke2fs -q -t ext4 image 64M; truncate -s 20M image; if $O mount image $M 2>told; then exit 1; fi; grep -qi trunc told");
+    rig.run("rm image; mke2fs -q -t ext4 -O casefold image 64M; if $O mount image $M 2>told; then exit 1; fi; grep -q casefold told");
+}
+
+#[test]
+fn what_is_in_use_is_refused() {
+    let rig = Rig::new();
+    rig.run(
+        "$O mkfs image 64M -- -q; $O mount image $M
+         ! $O mount image $M 2>told; ! $O recover image 2>>told; ! $O mkfs image 2>>told
+         echo alive >$M/a; $O umount $M",
+    );
+    rig.check("");
+}
