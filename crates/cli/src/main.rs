@@ -22,6 +22,7 @@ mod programs;
 mod progress;
 mod quantity;
 mod recover;
+mod sim;
 mod stats;
 mod table;
 mod umount;
@@ -55,6 +56,7 @@ enum Command {
     Inspect(inspect::InspectArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
+    Sim(sim::SimArguments),
     #[command(hide = true)]
     Man(man::ManArguments),
 }
@@ -81,6 +83,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
         Command::Man(arguments) => man::run(arguments),
     }
 }

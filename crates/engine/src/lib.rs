@@ -24,6 +24,7 @@ mod update;
 pub use engine::{Block, Engine};
 pub use error::EngineError;
 pub use handle::Handle;
+pub use journal::{DataMode, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent};
 pub use recovery::{PassReport, RecoveryReport, recover};
 pub use stats::{CacheUse, LogUse, Statistics, SyncLatency, Written};

@@ -19,6 +19,7 @@ use units::InodeNumber;
 pub struct Case {
     pub setup: Setup,
     pub mode: DataMode,
+    pub barrier: BarrierKind,
     pub seed: u64,
     pub writers: usize,
     pub size: ScriptSize,
@@ -26,13 +27,22 @@ pub struct Case {
     pub sample: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Report {
     /// Writes, flushes and discards of the run, each a place to cut.
     pub cuts: u64,
     pub images: u64,
     pub recoveries_cut: u64,
     pub checked: u64,
+}
+
+impl Report {
+    pub fn add(&mut self, other: Report) {
+        self.cuts += other.cuts;
+        self.images += other.images;
+        self.recoveries_cut += other.recoveries_cut;
+        self.checked += other.checked;
+    }
 }
 
 #[derive(Debug)]
@@ -49,7 +59,11 @@ impl std::fmt::Display for Failure {
         write!(
             f,
             "replay: okeanos sim --mode {} --setup {} --seed {seed} --writers {writers} --steps {} --cut {} ({:?})",
-            mode.name(), setup.name, size.steps, self.cut, self.policy
+            mode.name(),
+            setup.name,
+            size.steps,
+            self.cut,
+            self.policy
         )
     }
 }
@@ -80,14 +94,23 @@ pub fn run(case: Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, F
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
         let (cut, policy) = (snapshot.cut, snapshot.policy);
-        judge(case, snapshot, &histories, sampled, &mut report)
-            .map_err(|why| Failure { case, cut, policy: Some(policy), why })?;
+        judge(case, snapshot, &histories, sampled, &mut report).map_err(|why| Failure {
+            case,
+            cut,
+            policy: Some(policy),
+            why,
+        })?;
     }
     Ok(report)
 }
 
 /// Runs the scripts to their end, and collects what power cuts on the way would have left.
-fn record(case: Case, fresh: &Disks, scripts: &[Script], only_cut: Option<u64>) -> Result<(Vec<Snapshot>, u64), Failure> {
+fn record(
+    case: Case,
+    fresh: &Disks,
+    scripts: &[Script],
+    only_cut: Option<u64>,
+) -> Result<(Vec<Snapshot>, u64), Failure> {
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, fresh);
     let progress: Rc<RefCell<Vec<Progress>>> = Rc::new(RefCell::new(vec![Progress::default(); case.writers]));
@@ -98,25 +121,31 @@ fn record(case: Case, fresh: &Disks, scripts: &[Script], only_cut: Option<u64>) 
         let (world, disks, snapshots, progress, cuts) =
             (world.clone(), disks.clone(), snapshots.clone(), progress.clone(), cuts.clone());
         async move {
-            let volume = disks.open(&world, case.mode).await?;
+            let volume = disks.open(&world, case).await?;
             let directories = make_directories(&volume, scripts.len()).await?;
             disks.watch(case.seed, only_cut, snapshots, progress.clone(), cuts);
             let world: Rc<dyn World> = Rc::new(world);
-            let writers = scripts.into_iter().zip(directories).enumerate().map(|(writer, (script, directory))| {
-                let (volume, progress) = (volume.clone(), progress.clone());
-                runtime::spawn_with_result(&*world, async move {
-                    run_script(&volume, &directory, writer, &script, &progress).await
-                })
-            });
+            let writers =
+                scripts.into_iter().zip(directories).enumerate().map(|(writer, (script, directory))| {
+                    let (volume, progress) = (volume.clone(), progress.clone());
+                    runtime::spawn_with_result(&*world, async move {
+                        run_script(&volume, &directory, writer, &script, &progress).await
+                    })
+                });
             for writer in writers.collect::<Vec<_>>() {
-                writer.await?;
+                writer.await.expect("a writer that ends")?;
             }
             volume.close().await
         }
     });
     world.end();
     if let Err(error) = outcome {
-        return Err(Failure { case, cut: cuts.get(), policy: None, why: format!("without any crash: {error}") });
+        return Err(Failure {
+            case,
+            cut: cuts.get(),
+            policy: None,
+            why: format!("without any crash: {error}"),
+        });
     }
     Ok((snapshots.take(), cuts.get()))
 }
@@ -126,7 +155,7 @@ async fn make_directories(volume: &Rc<Volume>, count: usize) -> Result<Vec<Rc<In
     let mut directories = Vec::new();
     for writer in 0..count {
         let name = format!("writer-{writer}");
-        directories.push(volume.mkdir(&root, name.as_bytes(), &Caller::root(), 0o755).await?.value);
+        directories.push(volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value);
     }
     volume.sync().await?;
     Ok(directories)
@@ -158,7 +187,7 @@ async fn act(
     index: usize,
     action: &Action,
 ) -> Result<Option<Rc<Inode>>, Error> {
-    let caller = Caller::root();
+    let caller = Caller::ROOT;
     match action {
         Action::Create { file } => {
             ignore(volume.mknod(directory, file_name(*file).as_bytes(), &caller, 0o100644, 0).await)?;
@@ -237,7 +266,7 @@ fn judge(
         .run({
             let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
             async move {
-                let volume = memory.open(&world, case.mode).await?;
+                let volume = memory.open(&world, case).await?;
                 let found = read_back(&volume, writers).await?;
                 volume.close().await?;
                 Ok::<_, Error>(found)
@@ -276,7 +305,7 @@ fn crash_recovery(case: Case, disks: &Disks, cut: u64) -> Result<Disks, String> 
     memory.home.cut_at(dice.next() % 12);
     let opened = world.run({
         let (world, memory) = (world.clone(), memory.clone());
-        async move { race(memory.open(&world, case.mode), memory.home.power_lost()).await }
+        async move { race(memory.open(&world, case), memory.home.power_lost()).await }
     });
     world.end();
     if let Either::Left(Err(error)) = opened {
@@ -329,12 +358,12 @@ impl MemoryDisks {
         MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make) }
     }
 
-    async fn open(&self, world: &VirtualWorld, mode: DataMode) -> Result<Rc<Volume>, Error> {
+    async fn open(&self, world: &VirtualWorld, case: Case) -> Result<Rc<Volume>, Error> {
         let journal = self.journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>);
         let engine = EngineOptions {
-            data: mode,
+            data: case.mode,
             threshold: WriteThreshold(4096),
-            barrier: BarrierKind::Flush,
+            barrier: case.barrier,
             // Short, so that a script of milliseconds meets timed commits, write-back and moving tails.
             commit: Duration::from_millis(3),
             writeback: Duration::from_millis(2),
@@ -342,7 +371,13 @@ impl MemoryDisks {
             ..EngineOptions::default()
         };
         let options = VolumeOptions { engine, ..VolumeOptions::default() };
-        Volume::open(OpenParts { world: Rc::new(world.clone()), home: Rc::new(self.home.clone()), journal, options }).await
+        Volume::open(OpenParts {
+            world: Rc::new(world.clone()),
+            home: Rc::new(self.home.clone()),
+            journal,
+            options,
+        })
+        .await
     }
 
     fn images(&self) -> Disks {
@@ -362,7 +397,8 @@ impl MemoryDisks {
         cuts: Rc<Cell<u64>>,
     ) {
         for disk in [Some(&self.home), self.journal.as_ref()].into_iter().flatten() {
-            let (disks, snapshots, progress, cuts) = (self.clone(), snapshots.clone(), progress.clone(), cuts.clone());
+            let (disks, snapshots, progress, cuts) =
+                (self.clone(), snapshots.clone(), progress.clone(), cuts.clone());
             disk.on_change(move |_, _, _| {
                 let cut = cuts.get();
                 cuts.set(cut + 1);
@@ -372,8 +408,12 @@ impl MemoryDisks {
                 let seed = seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut);
                 let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(4096) };
                 for policy in [CrashPolicy::LoseAll, torn] {
-                    let snapshot =
-                        Snapshot { cut, policy, disks: disks.crash(policy), progress: progress.borrow().clone() };
+                    let snapshot = Snapshot {
+                        cut,
+                        policy,
+                        disks: disks.crash(policy),
+                        progress: progress.borrow().clone(),
+                    };
                     snapshots.borrow_mut().push(snapshot);
                 }
             });

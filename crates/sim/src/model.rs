@@ -43,8 +43,7 @@ pub enum Promise {
 
 impl History {
     pub fn of(writer: usize, script: &Script) -> History {
-        let mut history =
-            History { states: vec![Tree::new()], values: BTreeMap::new(), synced: vec![None] };
+        let mut history = History { states: vec![Tree::new()], values: BTreeMap::new(), synced: vec![None] };
         for (step, scripted) in script.iter().enumerate() {
             let mut tree = history.states[step].clone();
             let touched = apply(&mut tree, writer, step, &scripted.action);
@@ -70,7 +69,13 @@ impl History {
 
     /// Is `found` allowed, when the last acknowledged sync came after `acknowledged` actions and at most `started`
     /// actions had begun?
-    pub fn judge(&self, found: &Found, acknowledged: usize, started: usize, promise: Promise) -> Result<(), Verdict> {
+    pub fn judge(
+        &self,
+        found: &Found,
+        acknowledged: usize,
+        started: usize,
+        promise: Promise,
+    ) -> Result<(), Verdict> {
         let mut nearest = None;
         for state in (acknowledged..=started).rev() {
             match self.matches(found, state, acknowledged..=started, promise) {
@@ -86,7 +91,13 @@ impl History {
         Err(Verdict { acknowledged, started, nearest: nearest.map(|(_, why)| why).unwrap_or_default() })
     }
 
-    fn matches(&self, found: &Found, state: usize, window: Window, promise: Promise) -> Result<(), (u8, String)> {
+    fn matches(
+        &self,
+        found: &Found,
+        state: usize,
+        window: Window,
+        promise: Promise,
+    ) -> Result<(), (u8, String)> {
         let tree = &self.states[state];
         if !tree.keys().eq(found.keys()) {
             let expected: Vec<_> = tree.keys().collect();
@@ -132,12 +143,17 @@ impl History {
                     Some(promised) => *byte == promised,
                     // Zero: the tail of a block that a truncate cleared, home before its commit.
                     None => {
-                        promise == Promise::Synced || *byte == 0 || self.values[&identity][place].contains(byte)
+                        promise == Promise::Synced
+                            || *byte == 0
+                            || self.values[&identity][place].contains(byte)
                     }
                 },
             };
             if !fine {
-                return Err((2, format!("{name} byte {place} is {byte:#04x}, expected {:#04x}", expected[place])));
+                return Err((
+                    2,
+                    format!("{name} byte {place} is {byte:#04x}, expected {:#04x}", expected[place]),
+                ));
             }
         }
         Ok(())
@@ -166,10 +182,10 @@ impl History {
     /// The last state up to `acknowledged` in which this file itself was written.
     fn last_sync(&self, identity: usize, acknowledged: usize) -> Option<usize> {
         (0..=acknowledged).rev().find(|state| {
-                let name = self.synced[*state].as_ref();
-                name.and_then(|name| self.states[*state].get(name))
-                    .is_some_and(|entry| matches!(entry, Entry::File { identity: i, .. } if *i == identity))
-            })
+            let name = self.synced[*state].as_ref();
+            name.and_then(|name| self.states[*state].get(name))
+                .is_some_and(|entry| matches!(entry, Entry::File { identity: i, .. } if *i == identity))
+        })
     }
 }
 
@@ -187,7 +203,11 @@ pub struct Verdict {
 }
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no state from {} to {} matches; nearest: {}", self.acknowledged, self.started, self.nearest)
+        write!(
+            f,
+            "no state from {} to {} matches; nearest: {}",
+            self.acknowledged, self.started, self.nearest
+        )
     }
 }
 
@@ -224,7 +244,9 @@ fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option
             Some(name)
         }
         Action::Rename { from, to } => {
-            if from != to && let Some(entry) = tree.remove(&file_name(*from)) {
+            if from != to
+                && let Some(entry) = tree.remove(&file_name(*from))
+            {
                 tree.insert(file_name(*to), entry);
             }
             None

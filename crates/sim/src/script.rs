@@ -7,13 +7,29 @@ use runtime::SplitMix;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Makes an empty file if the name is free.
-    Create { file: u8 },
+    Create {
+        file: u8,
+    },
     /// Writes bytes that no other action writes; nothing if there is no such file.
-    Write { file: u8, place: Place, length: usize },
-    Truncate { file: u8, size: u64 },
-    Rename { from: u8, to: u8 },
-    Unlink { file: u8 },
-    MakeDirectory { number: u8 },
+    Write {
+        file: u8,
+        place: Place,
+        length: usize,
+    },
+    Truncate {
+        file: u8,
+        size: u64,
+    },
+    Rename {
+        from: u8,
+        to: u8,
+    },
+    Unlink {
+        file: u8,
+    },
+    MakeDirectory {
+        number: u8,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

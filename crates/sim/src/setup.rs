@@ -49,10 +49,21 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
     let journal = directory.path().join("journal");
     let common = ["-q", "-F", "-b", setup.block_size];
     if setup.external_journal {
-        run(Command::new("mke2fs").args(common).args(["-O", "journal_dev", "-U", UUID]).arg(&journal).arg(JOURNAL_SIZE))?;
+        run(Command::new("mke2fs")
+            .args(common)
+            .args(["-O", "journal_dev", "-U", UUID])
+            .arg(&journal)
+            .arg(JOURNAL_SIZE))?;
     }
     let mut command = Command::new("mke2fs");
-    command.args(common).args(setup.mke2fs).args(["-U", UUID, "-N", "256", "-E", "hash_seed=8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f"]);
+    command.args(common).args(setup.mke2fs).args([
+        "-U",
+        UUID,
+        "-N",
+        "256",
+        "-E",
+        "hash_seed=8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f",
+    ]);
     if setup.external_journal {
         // mke2fs wants a block device for `-J device=`; the journal is attached by its UUID afterwards.
         command.args(["-O", "^has_journal"]);
@@ -69,7 +80,11 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
 
 /// What `mke2fs -J device=` writes into the superblock, by debugfs.
 fn attach(home: &Path) -> io::Result<()> {
-    for request in ["feature has_journal", &format!("set_super_value journal_uuid {UUID}"), "set_super_value journal_dev 0x700"] {
+    for request in [
+        "feature has_journal",
+        &format!("set_super_value journal_uuid {UUID}"),
+        "set_super_value journal_dev 0x700",
+    ] {
         run(Command::new("debugfs").args(["-w", "-R", request]).arg(home))?;
     }
     Ok(())
