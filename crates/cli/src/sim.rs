@@ -60,8 +60,9 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
     let mut total = Report::default();
     let progress = Progress::new();
     for setup in &setups {
-        let fresh = setup::make(*setup)
-            .map_err(|error| CliError::new(format!("cannot make a volume: {error}")).with_remedy("install e2fsprogs"))?;
+        let fresh = setup::make(*setup).map_err(|error| {
+            CliError::new(format!("cannot make a volume: {error}")).with_remedy("install e2fsprogs")
+        })?;
         for mode in &modes {
             for seed in arguments.seed..arguments.seed.saturating_add(arguments.cases) {
                 let (setup, mode, writers) = (*setup, *mode, arguments.writers);

@@ -12,7 +12,7 @@ use runtime::{Either, SplitMix, VirtualWorld, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use units::InodeNumber;
+use units::{InodeNumber, TransactionId};
 
 /// Everything that decides a run: the same case is the same run.
 #[derive(Clone, Copy, Debug)]
@@ -168,30 +168,52 @@ async fn run_script(
     script: &Script,
     progress: &RefCell<Vec<Progress>>,
 ) -> Result<(), Error> {
+    // The transaction that holds everything up to and including each action.
+    let mut transactions = vec![directory.last_change.get()];
     for (index, step) in script.iter().enumerate() {
         progress.borrow_mut()[writer].started = index + 1;
-        let written = act(volume, directory, writer, index, &step.action).await?;
+        let acted = act(volume, directory, writer, index, &step.action).await?;
+        let (inode, transaction) = match acted {
+            Some(Acted { inode, transaction }) => (inode, transaction),
+            None => (directory.clone(), transactions[index]),
+        };
+        transactions.push(transaction);
         if step.sync {
-            volume.fsync(&written.unwrap_or_else(|| directory.clone()), false).await?;
-            progress.borrow_mut()[writer].acknowledged = index + 1;
+            // A sync promises the latest change of its inode, and with it all transactions before.
+            let promised = inode.last_change.get();
+            volume.fsync(&inode, false).await?;
+            let durable = transactions.iter().rposition(|transaction| promised.is_at_or_after(*transaction));
+            let acknowledged = &mut progress.borrow_mut()[writer].acknowledged;
+            *acknowledged = durable.unwrap_or(0).max(*acknowledged);
         }
     }
     Ok(())
 }
 
-/// Carries one action out; gives the file it wrote, if it wrote one. What the model ignores is ignored here.
+/// What an action changed.
+struct Acted {
+    inode: Rc<Inode>,
+    transaction: TransactionId,
+}
+
+/// Carries one action out; `None` if there was nothing to do, which is when the model does nothing either.
 async fn act(
     volume: &Rc<Volume>,
     directory: &Rc<Inode>,
     writer: usize,
     index: usize,
     action: &Action,
-) -> Result<Option<Rc<Inode>>, Error> {
+) -> Result<Option<Acted>, Error> {
     let caller = Caller::ROOT;
+    let named = |result: Result<TransactionId, Error>| match result {
+        Ok(transaction) => Ok(Some(Acted { inode: directory.clone(), transaction })),
+        Err(Error::Refused(ENOENT | EEXIST)) => Ok(None),
+        Err(error) => Err(error),
+    };
     match action {
         Action::Create { file } => {
-            ignore(volume.mknod(directory, file_name(*file).as_bytes(), &caller, 0o100644, 0).await)?;
-            Ok(None)
+            let made = volume.mknod(directory, file_name(*file).as_bytes(), &caller, 0o100644, 0).await;
+            named(made.map(|made| made.transaction))
         }
         Action::Write { file, place, length } => {
             let Some(inode) = look(volume, directory, &file_name(*file)).await? else { return Ok(None) };
@@ -203,41 +225,34 @@ async fn act(
             let bytes = pattern(writer, index, *length);
             let written = volume.write(&inode, &caller, offset, &bytes, flags).await?;
             assert_eq!(written.count, *length, "a short write on a volume with room");
-            Ok(Some(inode))
+            Ok(Some(Acted { inode, transaction: written.transaction }))
         }
         Action::Truncate { file, size } => {
             let Some(inode) = look(volume, directory, &file_name(*file)).await? else { return Ok(None) };
-            volume.truncate(&inode, *size).await?;
-            Ok(Some(inode))
+            let transaction = volume.truncate(&inode, *size).await?;
+            Ok(Some(Acted { inode, transaction }))
         }
+        Action::Rename { from, to } if from == to => Ok(None),
         Action::Rename { from, to } => {
-            if from != to {
-                let (from, to) = (file_name(*from), file_name(*to));
-                let (from, to) = ((directory, from.as_bytes()), (directory, to.as_bytes()));
-                ignore(volume.rename(from, to, &caller, ext4::RenameMode::Replace).await)?;
-            }
-            Ok(None)
+            let (from, to) = (file_name(*from), file_name(*to));
+            let (from, to) = ((directory, from.as_bytes()), (directory, to.as_bytes()));
+            let moved = volume.rename(from, to, &caller, ext4::RenameMode::Replace).await;
+            named(moved.map(|moved| moved.transaction))
         }
         Action::Unlink { file } => {
-            ignore(volume.unlink(directory, file_name(*file).as_bytes()).await)?;
-            Ok(None)
+            let removed = volume.unlink(directory, file_name(*file).as_bytes()).await;
+            named(removed.map(|removed| removed.transaction))
         }
         Action::MakeDirectory { number } => {
-            ignore(volume.mkdir(directory, directory_name(*number).as_bytes(), &caller, 0o755).await)?;
-            Ok(None)
+            let name = directory_name(*number);
+            let made = volume.mkdir(directory, name.as_bytes(), &caller, 0o755).await;
+            named(made.map(|made| made.transaction))
         }
     }
 }
 
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
-
-fn ignore<T>(result: Result<T, Error>) -> Result<(), Error> {
-    match result {
-        Err(Error::Refused(ENOENT | EEXIST)) => Ok(()),
-        other => other.map(|_| ()),
-    }
-}
 
 async fn look(volume: &Rc<Volume>, directory: &Rc<Inode>, name: &str) -> Result<Option<Rc<Inode>>, Error> {
     match volume.lookup(directory, name.as_bytes()).await {
