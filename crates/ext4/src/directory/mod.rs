@@ -16,9 +16,9 @@ use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type}
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::{LEVELS_MAX, Table};
 use format::ext4::inode::flags;
-use format::ext4::{Superblock, feature};
+use format::ext4::{Features, feature};
 use std::rc::Rc;
-use units::{BlockRange, FileBlock, InodeNumber};
+use units::{BlockRange, BlockSize, FileBlock, InodeNumber};
 
 /// Directories end below 2 GiB (without large_dir).
 const SIZE_MAX: u64 = 1 << 31;
@@ -28,7 +28,19 @@ pub(crate) struct Directory<'a> {
     volume: &'a Rc<Volume>,
     inode: &'a Inode,
     format: DirectoryFormat,
-    superblock: Superblock,
+    settings: Settings,
+}
+
+/// What the superblock says about directories.
+#[derive(Clone, Copy)]
+struct Settings {
+    features: Features,
+    block_size: BlockSize,
+    /// Blocks of the volume.
+    blocks: u64,
+    hash_bytes: HashBytes,
+    hash_seed: [u32; 4],
+    default_hash_version: u8,
 }
 
 /// A name that is there.
@@ -51,18 +63,26 @@ impl<'a> Directory<'a> {
         if !inode.is_directory() {
             return Err(Error::Refused(errno::ENOTDIR));
         }
-        let superblock = volume.superblock();
+        let superblock = volume.superblock.borrow();
         if superblock.block_size.bytes() > 1 << 15 {
             // Record lengths of 64 KiB are written in a special way.
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
+        let settings = Settings {
+            features: superblock.features,
+            block_size: superblock.block_size,
+            blocks: superblock.blocks,
+            hash_bytes: HashBytes::new(superblock.flags),
+            hash_seed: superblock.hash_seed,
+            default_hash_version: superblock.default_hash_version,
+        };
         let generation = inode.fields.borrow().generation;
         let format = DirectoryFormat {
             file_types: superblock.features.has(feature::FILETYPE),
             seed: volume.inode_checksum_seed(inode.number, generation),
             inodes: superblock.inodes,
         };
-        Ok(Directory { volume, inode, format, superblock })
+        Ok(Directory { volume, inode, format, settings })
     }
 
     /// Where `name` (not `.` or `..`) leads.
@@ -172,11 +192,11 @@ impl<'a> Directory<'a> {
     /// The next block of the directory, all zeros; size and mapping are stored.
     async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
         let size = self.inode.fields.borrow().size;
-        let next = size + self.superblock.block_size.bytes() as u64;
+        let next = size + self.settings.block_size.bytes() as u64;
         if next >= SIZE_MAX {
             return Err(Error::Refused(errno::ENOSPC));
         }
-        let at = FileBlock((size >> self.superblock.block_size.shift()) as u32);
+        let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
         let how = crate::Allocate::Directory;
         let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how).await?;
         let home = allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
@@ -194,28 +214,27 @@ impl<'a> Directory<'a> {
 
     /// Whether names are found by hash.
     fn is_indexed(&self) -> bool {
-        self.superblock.features.has(feature::DIR_INDEX) && self.inode.has_flag(flags::INDEX)
+        self.settings.features.has(feature::DIR_INDEX) && self.inode.has_flag(flags::INDEX)
     }
 
     /// What names are ordered by in an index that is yet to be made.
     fn default_hasher(&self) -> Option<NameHasher> {
-        let version = HashVersion::new(self.superblock.default_hash_version)?;
-        self.superblock.features.has(feature::DIR_INDEX).then(|| self.hasher(version))
+        let version = HashVersion::new(self.settings.default_hash_version)?;
+        self.settings.features.has(feature::DIR_INDEX).then(|| self.hasher(version))
     }
     fn hasher(&self, version: HashVersion) -> NameHasher {
-        let bytes = HashBytes::new(self.superblock.flags);
-        NameHasher { version, bytes, seed: self.superblock.hash_seed }
+        NameHasher { version, bytes: self.settings.hash_bytes, seed: self.settings.hash_seed }
     }
 
     /// Blocks of the directory, at least 1.
     fn blocks(&self) -> Result<u32> {
         let size = self.inode.fields.borrow().size;
-        let block_size = self.superblock.block_size.bytes() as u64;
+        let block_size = self.settings.block_size.bytes() as u64;
         let blocks = size / block_size;
         if blocks == 0
             || !size.is_multiple_of(block_size)
             || size >= SIZE_MAX
-            || blocks > self.superblock.blocks
+            || blocks > self.settings.blocks
         {
             return Err(self.corrupt(format!("a directory cannot have {size} bytes")));
         }
@@ -266,14 +285,14 @@ impl<'a> Directory<'a> {
         if kind != Kind::Leaf {
             let table = self.table(block, kind)?;
             handle.change(block, table.range(), |bytes| table.set_checksum(bytes));
-        } else if let Some(range) = self.format.checksum_range(self.superblock.block_size.bytes()) {
+        } else if let Some(range) = self.format.checksum_range(self.settings.block_size.bytes()) {
             handle.change(block, range, |bytes| self.format.set_checksum(bytes));
         }
         Ok(())
     }
 
     fn whole(&self) -> BlockRange {
-        self.superblock.block_size.whole()
+        self.settings.block_size.whole()
     }
     fn damaged(&self, block: &Block, error: DirectoryError) -> Error {
         self.corrupt(format!("directory {}: {error}", block.number()))

@@ -45,7 +45,7 @@ impl Directory<'_> {
     }
 
     async fn read_linear(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {
-        let shift = self.superblock.block_size.shift();
+        let shift = self.settings.block_size.shift();
         let mut listed = Vec::new();
         for at in u32::try_from(cookie >> shift).unwrap_or(u32::MAX)..self.blocks()? {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;

@@ -11,14 +11,17 @@ use runtime::sync::Event;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use units::TransactionId;
 
 const TASKS: usize = 4;
 
-struct Task {
-    volume: Rc<Volume>,
-    world: VirtualWorld,
-    model: Model,
-    number: usize,
+pub struct Task {
+    pub volume: Rc<Volume>,
+    pub world: VirtualWorld,
+    pub model: Model,
+    pub number: usize,
+    /// Called after every change, with the model and the transaction that holds the change.
+    pub changed: Rc<dyn Fn(&Model, TransactionId)>,
 }
 
 impl Task {
@@ -48,7 +51,7 @@ impl Task {
         }
     }
 
-    async fn step(&mut self) {
+    pub async fn step(&mut self) {
         let directory = self.pick(&self.model.directories());
         let name = self.name();
         match self.below(20) {
@@ -80,7 +83,11 @@ impl Task {
         };
         match self.model.refuses_make(directory, name) {
             Some(errno) => assert_refused(made, errno),
-            None => self.model.make(directory, name, made.unwrap().value.number, what),
+            None => {
+                let made = made.unwrap();
+                self.model.make(directory, name, made.value.number, what);
+                (self.changed)(&self.model, made.transaction);
+            }
         }
     }
 
@@ -95,8 +102,9 @@ impl Task {
         match self.model.refuses_make(directory, name) {
             Some(errno) => assert_refused(made, errno),
             None => {
-                made.unwrap();
+                let made = made.unwrap();
                 self.model.link(directory, name, file);
+                (self.changed)(&self.model, made.transaction);
             }
         }
     }
@@ -110,8 +118,9 @@ impl Task {
         match self.model.refuses_remove(directory, name, as_directory) {
             Some(errno) => assert_refused(removed, errno),
             None => {
-                removed.unwrap();
+                let removed = removed.unwrap();
                 self.model.remove(directory, name);
+                (self.changed)(&self.model, removed.transaction);
             }
         }
     }
@@ -144,8 +153,9 @@ impl Task {
         match self.model.refuses_rename((from, &old), (to, &new), mode) {
             Some(errno) => assert_refused(renamed, errno),
             None => {
-                renamed.unwrap();
+                let renamed = renamed.unwrap();
                 self.model.rename((from, &old), (to, &new), mode);
+                (self.changed)(&self.model, renamed.transaction);
             }
         }
     }
@@ -171,7 +181,8 @@ async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told {
     let done = Rc::new((Event::default(), RefCell::new(Vec::new())));
     for number in 0..TASKS {
         let model = Model::new(shared);
-        let mut task = Task { volume: volume.clone(), world: world.clone(), model, number };
+        let mut task =
+            Task { volume: volume.clone(), world: world.clone(), model, number, changed: Rc::new(|_, _| ()) };
         let done = done.clone();
         world.spawn(Box::pin(async move {
             for _ in 0..steps {

@@ -2,6 +2,7 @@
 
 use device::World;
 use disks::{Latency, MemoryDisk};
+use engine::EngineOptions;
 use ext4::{Caller, DirectoryEntry, Inode, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::path::PathBuf;
@@ -41,7 +42,11 @@ impl TestImage {
         image
     }
     pub fn path(&self) -> PathBuf {
-        self.directory.path().join("image")
+        self.path_of("image")
+    }
+    /// Another image that lives as long as this one.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
     pub fn debugfs(&self, request: &str) -> String {
         let output = Command::new("debugfs").arg("-R").arg(request).arg(self.path()).output().unwrap();
@@ -54,8 +59,11 @@ impl TestImage {
     }
     /// Panics with what e2fsck says unless the volume is clean.
     pub fn check(&self) {
+        self.check_other("image");
+    }
+    fn check_other(&self, name: &str) {
         let mut command = Command::new("timeout");
-        let output = command.args(["300", "e2fsck", "-fn"]).arg(self.path()).output().unwrap();
+        let output = command.args(["300", "e2fsck", "-fn"]).arg(self.path_of(name)).output().unwrap();
         succeed(output, "e2fsck -fn");
     }
 
@@ -65,18 +73,18 @@ impl TestImage {
         seed: u64,
         test: impl FnOnce(Rc<Volume>, VirtualWorld) -> F + 'static,
     ) -> T {
-        let result = self.with_unchecked(seed, test);
-        self.check();
-        result
+        self.with_other("image", seed, test)
     }
-    fn with_unchecked<T: 'static, F: Future<Output = T> + 'static>(
+    /// As [`TestImage::with`], on another image.
+    pub fn with_other<T: 'static, F: Future<Output = T> + 'static>(
         &self,
+        name: &str,
         seed: u64,
         test: impl FnOnce(Rc<Volume>, VirtualWorld) -> F + 'static,
     ) -> T {
         let virtual_world = VirtualWorld::new(seed);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::read_image(world.clone(), &self.path()).unwrap();
+        let disk = MemoryDisk::read_image(world.clone(), &self.path_of(name)).unwrap();
         // Reads take their time, so that tasks meet in the middle of things.
         disk.set_latency(Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) });
         let home = disk.clone();
@@ -87,7 +95,8 @@ impl TestImage {
             volume.close().await.unwrap();
             result
         });
-        disk.write_image(&self.path()).unwrap();
+        disk.write_image(&self.path_of(name)).unwrap();
+        self.check_other(name);
         result
     }
 }
@@ -99,7 +108,14 @@ pub fn succeed(output: Output, what: &str) -> String {
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk) -> ext4::Result<Rc<Volume>> {
-    let options = VolumeOptions { mount_point: "/test".into(), ..VolumeOptions::default() };
+    open_with(world, disk, EngineOptions::default()).await
+}
+pub async fn open_with(
+    world: &Rc<dyn World>,
+    disk: &MemoryDisk,
+    engine: EngineOptions,
+) -> ext4::Result<Rc<Volume>> {
+    let options = VolumeOptions { mount_point: "/test".into(), engine, ..VolumeOptions::default() };
     let home = Rc::new(disk.clone());
     Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await
 }
