@@ -4,7 +4,7 @@
 //! its inode's bytes in a shared table block, then waits for the commit. Without PATH the disk answers at once,
 //! so that only our own code is measured; with PATH that file (at least 512 MiB, overwritten!) is the volume.
 
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture};
 use engine::{Base, Credits, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent};
 use format::jbd2::JournalSuperblock;
 use runtime::RealWorld;
@@ -105,7 +105,11 @@ async fn measure(parts: EngineParts, writers: u64, time: Duration) {
     }
     let elapsed = world.now().since(begun);
     let count = done.get();
-    println!("{writers} writers: {:.0} syncs/s, {:.2} us each", count as f64 / elapsed.as_secs_f64(), elapsed.as_micros() as f64 / count as f64);
+    println!(
+        "{writers} writers: {:.0} syncs/s, {:.2} us each",
+        count as f64 / elapsed.as_secs_f64(),
+        elapsed.as_micros() as f64 / count as f64
+    );
     println!("{}", serde_json::to_string(&engine.statistics()).expect("numbers"));
     engine.shutdown().await.expect("a clean end");
 }
@@ -116,7 +120,8 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
     // A new block of the writer's own every 32 appends, from a stretch that is used again and again.
     let stretch = (HOME_BLOCKS / 2) / writers;
     let home = HomeBlock(HOME_BLOCKS / 2 + writer * stretch + number / per_block % stretch);
-    let table = engine.metadata(HomeBlock(1 + writer / u64::from(BLOCK / INODE))).await.expect("a table block");
+    let table =
+        engine.metadata(HomeBlock(1 + writer / u64::from(BLOCK / INODE))).await.expect("a table block");
     let mut handle = engine.start(Credits(1)).await.expect("a handle");
     let at = (writer % u64::from(BLOCK / INODE)) as u32 * INODE;
     handle.change(&table, BlockRange::new(at, at + INODE), |bytes| {

@@ -57,22 +57,31 @@ impl Engine {
             let all = self.lazy.borrow();
             all.range((inode, HomeBlock(0))..=(inode, HomeBlock(u64::MAX))).copied().collect()
         };
-        if lazy.is_empty() {
-            return self.commit(transaction).await;
-        }
-        self.order_lazy(lazy);
-        self.commit(self.running_id()).await
+        self.sync_lazy(lazy, transaction).await
     }
 
     /// Makes all that was done before the call durable: `sync`, `syncfs`.
     pub async fn sync(&self) -> Result<(), EngineError> {
-        let lazy: Vec<_> = self.lazy.borrow().iter().copied().collect();
-        self.order_lazy(lazy);
-        self.commit(self.running_id()).await
+        let lazy = self.lazy.borrow().iter().copied().collect();
+        self.sync_lazy(lazy, self.running_id()).await
     }
 
-    /// Data that no commit waited for goes home with the running transaction, and so shares its barrier.
-    fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) {
+    /// Commits `transaction`, and data that no commit waited for.
+    async fn sync_lazy(
+        &self,
+        lazy: Vec<(InodeNumber, HomeBlock)>,
+        transaction: TransactionId,
+    ) -> Result<(), EngineError> {
+        let transaction = if lazy.is_empty() { transaction } else { self.order_lazy(lazy) };
+        // Write-back may have sent some home already; that is durable only after a flush.
+        if let Err(error) = self.runner.flush_loose().await {
+            self.abort(&error);
+        }
+        self.commit(transaction).await
+    }
+
+    /// Has data go home with the running transaction, to share its barrier.
+    fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) -> TransactionId {
         let mut running = self.running.borrow_mut();
         for (inode, at) in blocks {
             self.lazy.borrow_mut().remove(&(inode, at));
@@ -82,6 +91,7 @@ impl Engine {
                 running.transaction.add_home_data(inode, at, 0);
             }
         }
+        running.transaction.id()
     }
 
     /// What to wait for, after asking for it; `None` if `transaction` and all before it are durable.
@@ -140,11 +150,31 @@ impl Engine {
             if self.is_over() {
                 return;
             }
+            if self.skip_empty() {
+                continue;
+            }
             if let Err(error) = self.commit_running().await {
                 self.abort(&error);
                 return;
             }
         }
+    }
+
+    /// A transaction in which nothing happened is not written: it goes on, and those who waited for it are done.
+    fn skip_empty(&self) -> bool {
+        let mut running = self.running.borrow_mut();
+        if !running.transaction.is_empty() {
+            return false;
+        }
+        running.since = None;
+        let completion = std::mem::take(&mut running.completion);
+        self.wanted.set(running.transaction.id().previous());
+        drop(running);
+        self.locking.set(false);
+        completion.complete(Ok(()));
+        self.gate.wake_first();
+        self.commit_work.notify();
+        true
     }
 
     /// With few writers, those answered by the last commit are worth a short wait: they share this one.
@@ -297,7 +327,10 @@ impl Engine {
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
                 if cache.peek(number).is_some_and(|block| block.running.get()) {
-                    debug_assert!(false, "{number} is used again before the transaction that freed it committed");
+                    debug_assert!(
+                        false,
+                        "{number} is used again before the transaction that freed it committed"
+                    );
                     continue;
                 }
                 let Some(block) = cache.remove(number) else { continue };
@@ -322,12 +355,16 @@ impl Engine {
                 (running.transaction.id(), running.since)
             };
             let due = since.unwrap_or(self.world.now()).plus(self.options.commit);
-            let replaced = || (self.is_over() || self.running_id() != id).then_some(());
+            let replaced = || {
+                let running = self.running.borrow();
+                let same = running.transaction.id() == id && running.since == since;
+                (self.is_over() || !same).then_some(())
+            };
             let _ = race(self.commit_work.until(replaced), self.world.sleep_until(due)).await;
             if self.is_over() {
                 return;
             }
-            if self.running_id() == id {
+            if replaced().is_none() {
                 self.request_commit(id);
                 self.commit_work.until(replaced).await;
             }

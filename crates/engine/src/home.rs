@@ -243,6 +243,7 @@ impl Engine {
                 }
             }
             None => {
+                self.runner.note_loose();
                 if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
                     && let Some(inode) = block.lazy.take()
                 {

@@ -11,6 +11,7 @@ use device::{Buffer, Disk, Durability, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::join_all;
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
 
@@ -45,8 +46,12 @@ pub(crate) struct Runner {
     volume_blocks: u64,
     pub claims: HomeClaims,
     pub counters: Rc<RefCell<Counters>>,
-    /// Home writes of write-back have completed since the home disk was last flushed for the log tail's sake.
-    home_unflushed: Cell<bool>,
+    /// How many home writes of write-back have completed; how many of those a later flush has made durable; and
+    /// up to which one some held data that is in no transaction. Counts and not flags, because a flush that has
+    /// begun has not yet made anything durable.
+    home_written: Cell<u64>,
+    home_durable: Cell<u64>,
+    loose_written: Cell<u64>,
 }
 
 impl Runner {
@@ -67,7 +72,9 @@ impl Runner {
             volume_blocks,
             claims: HomeClaims::default(),
             counters: Rc::default(),
-            home_unflushed: Cell::new(false),
+            home_written: Cell::new(0),
+            home_durable: Cell::new(0),
+            loose_written: Cell::new(0),
         }
     }
 
@@ -94,7 +101,30 @@ impl Runner {
         let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
         self.home.write(at.get() << self.block_size.shift(), parts, Durability::Cached).await?;
-        self.home_unflushed.set(true);
+        self.home_written.set(self.home_written.get() + 1);
+        Ok(())
+    }
+
+    /// The last [`Runner::write_home`] held data that is in no transaction.
+    pub fn note_loose(&self) {
+        self.loose_written.set(self.home_written.get());
+    }
+
+    /// Makes all data durable that write-back sent home and no log holds.
+    pub async fn flush_loose(&self) -> Result<(), EngineError> {
+        if self.barrier == BarrierKind::Flush && self.home_durable.get() < self.loose_written.get() {
+            self.flush(Place::Home).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self, place: Place) -> Result<(), EngineError> {
+        let written = self.home_written.get();
+        self.counters.borrow_mut().flushes += 1;
+        self.disk(place).flush().await?;
+        if place == Place::Home {
+            self.home_durable.set(self.home_durable.get().max(written));
+        }
         Ok(())
     }
 
@@ -162,7 +192,9 @@ impl Runner {
         let mut flush = [false; 2];
         if ordered {
             flush = writes.map(|count| count > 1);
-            if barrier == Some(Barrier::HomeBeforeLogTail) && self.home_unflushed.get() {
+            if barrier == Some(Barrier::HomeBeforeLogTail)
+                && self.home_durable.get() < self.home_written.get()
+            {
                 flush[Place::Home as usize] = true;
             }
         }
@@ -179,14 +211,16 @@ impl Runner {
                 join_all(wave).await.into_iter().collect::<Result<(), _>>()?;
             }
         }
-        if flush[Place::Home as usize] {
-            self.home_unflushed.set(false);
+        match flush {
+            [false, false] => Ok(()),
+            [true, false] => self.flush(Place::Home).await,
+            [false, true] => self.flush(Place::Log).await,
+            [true, true] => {
+                let both: Vec<Pin<Box<dyn Future<Output = _> + '_>>> =
+                    vec![Box::pin(self.flush(Place::Home)), Box::pin(self.flush(Place::Log))];
+                join_all(both).await.into_iter().collect()
+            }
         }
-        let flushes = [Place::Home, Place::Log].into_iter().filter(|place| flush[*place as usize]);
-        let flushes: Vec<_> = flushes.map(|place| self.disk(place).flush()).collect();
-        self.counters.borrow_mut().flushes += flushes.len() as u64;
-        join_all(flushes).await.into_iter().collect::<Result<(), _>>()?;
-        Ok(())
     }
 
     fn disk(&self, place: Place) -> &Rc<dyn Disk> {

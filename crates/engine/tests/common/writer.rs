@@ -40,6 +40,8 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
+    /// By writer: what its open handle has written so far.
+    open: Vec<Vec<Slot>>,
     pub failed: Vec<EngineError>,
 }
 
@@ -64,6 +66,7 @@ pub async fn run_script(engine: Rc<Engine>, setup: Setup, script: Script, histor
     *history.borrow_mut() = History {
         versions: vec![vec![Version::default()]; script.writers as usize],
         acknowledged: vec![0; script.writers as usize],
+        open: vec![Vec::new(); script.writers as usize],
         failed: Vec::new(),
     };
     let writers = (0..script.writers).map(|number| -> device::LocalFuture<()> {
@@ -132,7 +135,11 @@ impl Writer {
             }
         }
         self.write_tables(&mut handle, &state, version).await?;
-        self.history.borrow_mut().versions[self.number as usize].push(state);
+        {
+            let mut history = self.history.borrow_mut();
+            history.versions[self.number as usize].push(state);
+            history.open[self.number as usize].clear();
+        }
         let transaction = handle.stop();
         if self.chance(self.script.sync_one_in) {
             self.sync(transaction, version).await?;
@@ -186,6 +193,7 @@ impl Writer {
         let start = self.dice.next() % (size as u64 - length + 1);
         let bytes: Vec<u8> = (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
         slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);
+        self.history.borrow_mut().open[self.number as usize].push(slot.clone());
         handle
             .file_data(FileUpdate {
                 inode: InodeNumber(self.number as u32 + 1),
@@ -244,7 +252,10 @@ pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> 
                 DataMode::Writeback => acknowledged..versions.len(),
                 _ => version..versions.len(),
             };
-            let candidates = versions[from].iter().map_while(|state| content_of(state, slot)).collect();
+            let open = history.open[writer].iter().filter(|open| is_same(open, slot));
+            let open = open.filter(|_| setup.mode == DataMode::Writeback).map(|open| &open.content[..]);
+            let candidates =
+                versions[from].iter().map_while(|state| content_of(state, slot)).chain(open).collect();
             check_slot(rig, slot, candidates).map_err(|why| {
                 format!("writer {writer}, version {version} (acknowledged {acknowledged}): {why}")
             })?;
@@ -290,6 +301,8 @@ fn is_exact(mode: DataMode, slot: &Slot) -> bool {
 }
 
 fn content_of<'a>(state: &'a Version, slot: &Slot) -> Option<&'a [u8]> {
-    let found = state.iter().flatten().find(|other| other.home == slot.home && other.born == slot.born);
-    found.map(|found| &found.content[..])
+    state.iter().flatten().find(|other| is_same(other, slot)).map(|found| &found.content[..])
+}
+fn is_same(a: &Slot, b: &Slot) -> bool {
+    a.home == b.home && a.born == b.born
 }
