@@ -15,13 +15,15 @@ use units::TransactionId;
 
 const TASKS: usize = 4;
 
+type Changed = Rc<dyn Fn(&Model, TransactionId)>;
+
 pub struct Task {
     pub volume: Rc<Volume>,
     pub world: VirtualWorld,
     pub model: Model,
     pub number: usize,
     /// Called after every change, with the model and the transaction that holds the change.
-    pub changed: Rc<dyn Fn(&Model, TransactionId)>,
+    pub changed: Changed,
 }
 
 impl Task {
