@@ -191,6 +191,7 @@ impl Mounted {
                     "engine": volume.engine().statistics(),
                     "door": {
                         "requests": door.requests,
+                        "ring_requests": door.ring_requests,
                         "malformed": door.malformed,
                         "interrupts": door.interrupts,
                     },

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Memory, Seen, private_mounts, unmount};
-use fuse::{Kind, MountOptions, Session, SessionError, Transport};
+use fuse::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transport};
 use runtime::RealWorld;
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 struct Mounted {
     directory: tempfile::TempDir,
     seen: Arc<Seen>,
-    daemon: JoinHandle<Result<(), SessionError>>,
+    daemon: JoinHandle<Result<SessionStatistics, SessionError>>,
 }
 
 fn mounted(transport: Transport) -> Mounted {
@@ -35,7 +35,7 @@ fn mounted(transport: Transport) -> Mounted {
         let world = RealWorld::new().unwrap();
         let memory = Rc::new(Memory { seen: theirs, ..Memory::default() });
         let session = Session::new(world.clone(), connection, memory, transport);
-        world.run(async move { session.serve().await })
+        world.run(async move { session.serve().await.map(|()| session.statistics()) })
     });
     Mounted { directory, seen, daemon }
 }
@@ -44,11 +44,11 @@ impl Mounted {
     fn path(&self) -> &Path {
         self.directory.path()
     }
-    fn end(self) -> Arc<Seen> {
+    fn end(self) -> (Arc<Seen>, SessionStatistics) {
         unmount(self.path()).unwrap();
-        self.daemon.join().unwrap().unwrap();
+        let statistics = self.daemon.join().unwrap().unwrap();
         assert_eq!(count(&self.seen.ends), 1);
-        self.seen
+        (self.seen, statistics)
     }
 }
 
@@ -56,7 +56,7 @@ fn count(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::SeqCst)
 }
 
-fn what_is_written_can_be_read(transport: Transport) {
+fn what_is_written_can_be_read(transport: Transport) -> SessionStatistics {
     let mounted = mounted(transport);
     let path = mounted.path().join("file");
     let large: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
@@ -67,12 +67,39 @@ fn what_is_written_can_be_read(transport: Transport) {
         fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["file"]);
     assert_eq!(fs::read(mounted.path().join("none")).unwrap_err().raw_os_error(), Some(libc::ENOENT));
-    mounted.end();
+    mounted.end().1
 }
 
 #[test]
 fn what_is_written_can_be_read_over_the_classic_channel() {
-    what_is_written_can_be_read(Transport::Classic);
+    let statistics = what_is_written_can_be_read(Transport::Classic);
+    assert_eq!(statistics.ring_requests, 0);
+}
+
+/// The module parameter is on while this lives.
+struct UringEnabled(String);
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+impl UringEnabled {
+    fn new() -> Option<UringEnabled> {
+        let before = fs::read_to_string(PARAMETER).ok()?;
+        fs::write(PARAMETER, "Y").unwrap();
+        Some(UringEnabled(before))
+    }
+}
+impl Drop for UringEnabled {
+    fn drop(&mut self) {
+        let _ = fs::write(PARAMETER, self.0.trim());
+    }
+}
+
+#[test]
+fn what_is_written_can_be_read_over_io_uring() {
+    let Some(_enabled) = UringEnabled::new() else {
+        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
+        return;
+    };
+    let statistics = what_is_written_can_be_read(Transport::Uring);
+    assert!(statistics.ring_requests > statistics.requests / 2, "{statistics:?}");
 }
 
 #[test]
@@ -84,7 +111,7 @@ fn a_synchronous_write_is_one_request_that_says_so() {
             fs::OpenOptions::new().create(true).write(true).custom_flags(flag).open(&path).unwrap();
         file.write_all(b"durable").unwrap();
     }
-    let seen = mounted.end();
+    let (seen, _) = mounted.end();
     assert_eq!((count(&seen.durable_writes), count(&seen.fsyncs)), (2, 0));
 }
 
@@ -108,5 +135,5 @@ fn many_writers_at_once_each_get_their_own_answer() {
             });
         }
     });
-    assert_eq!(count(&mounted.end().durable_writes), 1000);
+    assert_eq!(count(&mounted.end().0.durable_writes), 1000);
 }

@@ -35,6 +35,9 @@ impl Classic {
         Classic { ring, fuse, buffer: RefCell::new(vec![0; MESSAGE_MAX]), length: Cell::new(0) }
     }
 
+    pub fn file(&self) -> &File {
+        &self.fuse
+    }
     pub fn readable(&self) -> PollStream {
         self.ring.poll(&self.fuse, libc::POLLIN)
     }

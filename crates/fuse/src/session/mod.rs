@@ -13,6 +13,7 @@
 
 mod classic;
 mod init;
+mod uring;
 
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
@@ -40,6 +41,8 @@ pub enum SessionError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
     pub requests: u64,
+    /// Of these, came through ring entries.
+    pub ring_requests: u64,
     pub malformed: u64,
     pub interrupts: u64,
 }
@@ -147,7 +150,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    fn begin(&self, request: &Request) -> Result<(), SessionError> {
+    fn begin(self: &Rc<Self>, request: &Request) -> Result<(), SessionError> {
         let unique = request.header.unique;
         let Ok(Operation::Init(offer)) = request.operation() else {
             self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
@@ -158,6 +161,9 @@ impl<F: FileSystem> Session<F> {
                 self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
                 self.negotiated.set(Some(negotiated));
                 self.changed.notify();
+                if negotiated.uring {
+                    self.start_ring();
+                }
                 Ok(())
             }
             Err(error) => {
@@ -168,27 +174,35 @@ impl<F: FileSystem> Session<F> {
     }
 
     fn start(self: &Rc<Self>, request: Request) {
-        self.note(|statistics| {
-            statistics.requests += 1;
-            statistics.interrupts += u64::from(request.header.opcode == opcode::INTERRUPT);
-        });
         if request.header.opcode == opcode::INTERRUPT {
+            self.note(|statistics| statistics.interrupts += 1);
             return;
         }
-        self.running.set(self.running.get() + 1);
+        self.count_in();
         let session = self.clone();
         self.world.spawn(Box::pin(async move {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
-            if request.header.opcode == opcode::DESTROY {
-                session.until_alone(1).await;
-            }
-            let answer = session.file_system.clone().serve(request).await;
+            let answer = session.answer(request).await;
             if wants_answer {
                 session.classic.answer(unique, answer);
             }
-            session.running.set(session.running.get() - 1);
-            session.idle.notify();
         }));
+    }
+
+    /// A request is under way from when it is taken, not from when its task first runs.
+    fn count_in(&self) {
+        self.note(|statistics| statistics.requests += 1);
+        self.running.set(self.running.get() + 1);
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
+        if request.header.opcode == opcode::DESTROY {
+            self.until_alone(1).await;
+        }
+        let answer = self.file_system.clone().serve(request).await;
+        self.running.set(self.running.get() - 1);
+        self.idle.notify();
+        answer
     }
 
     /// Waits until only `left` requests are under way.
