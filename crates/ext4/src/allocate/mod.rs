@@ -159,7 +159,7 @@ impl Volume {
         let run = Run { start: HomeBlock(start), count: count.min((window.end - start) as u32) };
         self.drop_preallocation(request.inode);
         let found = Found { group, bits, run: first..first + run.count };
-        if !bitmap::all_clear(&found.bits.to_vec(), found.run.clone()) {
+        if !found.bits.all_clear(found.run.clone()) {
             self.groups.mark_damaged(group);
             return Ok(None);
         }

@@ -3,6 +3,7 @@
 use crate::{Error, Result, Volume};
 use engine::{Block, Handle};
 use format::ext4::{GroupDescriptor, Superblock, bitmap, group_flags};
+use std::ops::Range;
 use units::GroupNumber;
 
 /// A bitmap to look at. To change it: [`Volume::take_block_bitmap`], with no await between.
@@ -13,6 +14,13 @@ pub(crate) enum Bits {
 }
 
 impl Bits {
+    /// Whether none of the bits is in use.
+    pub fn all_clear(&self, range: Range<u32>) -> bool {
+        match self {
+            Bits::Stored(block) => bitmap::all_clear(&block.bytes(), range),
+            Bits::Initial(bits) => bitmap::all_clear(bits, range),
+        }
+    }
     /// A copy to mark further bits in.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {

@@ -1,7 +1,7 @@
 //! Closing a volume.
 
 use super::{Volume, superblock};
-use crate::Result;
+use crate::{Error, Result};
 use format::ext4::feature;
 use format::ext4::superblock::state;
 use std::rc::Rc;
@@ -16,14 +16,11 @@ impl Volume {
         if self.is_read_only() {
             return Ok(self.engine.shutdown().await?);
         }
-        let unlinked = self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0);
-        for inode in unlinked {
-            inode.lookups.set(0);
-            inode.opens.set(0);
-            self.free_if_unused(&inode).await?;
-        }
-        self.store_access_times().await?;
-        self.engine.shutdown().await?;
+        let finished = self.finish().await;
+        // Whatever failed, the engine's tasks must end.
+        let stopped = self.engine.shutdown().await;
+        finished?;
+        stopped?;
         let mut clean = self.superblock.borrow().clone();
         superblock::stamp(&mut clean, self.now());
         clean.features.clear(feature::RECOVER);
@@ -32,5 +29,20 @@ impl Volume {
         }
         clean.state |= state::VALID;
         superblock::write(&**self.home_disk(), &clean).await
+    }
+
+    /// What is left to do when nobody uses the volume any more.
+    async fn finish(self: &Rc<Self>) -> Result<()> {
+        let unlinked = self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0);
+        for inode in unlinked {
+            inode.lookups.set(0);
+            inode.opens.set(0);
+            match self.free_if_unused(&inode).await {
+                // Damage is noted; the inode stays an orphan, and e2fsck will see to it.
+                Err(Error::Corrupt { .. }) => {}
+                freed => freed?,
+            }
+        }
+        self.store_access_times().await
     }
 }

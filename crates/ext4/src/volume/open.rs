@@ -58,15 +58,36 @@ impl Volume {
         warn_of_state(&fresh, &mut report);
         let runs = found.runs.clone();
         let engine = found.open().await?;
-        if parts.options.access == Access::ReadWrite {
-            mark_in_use(&mut fresh, &parts);
-            superblock::write(&*parts.home, &fresh).await?;
+        let started = Volume::start(&parts, &engine, fresh, &runs, &mut report).await;
+        match started {
+            Ok(volume) => {
+                *volume.opened.borrow_mut() = report;
+                Ok(volume)
+            }
+            Err(error) => {
+                // The engine's tasks must end; the error that counts is the first.
+                let _ = engine.shutdown().await;
+                Err(error)
+            }
         }
-        let volume = Volume::assemble(&parts, engine, fresh, &runs, Trust::All).await?;
+    }
+
+    /// Everything behind the journal. Nothing is written before the descriptors are known to be sound.
+    async fn start(
+        parts: &OpenParts,
+        engine: &Rc<Engine>,
+        superblock: Superblock,
+        journal: &[(HomeBlock, u64)],
+        report: &mut OpenReport,
+    ) -> Result<Rc<Volume>> {
+        let volume = Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
         if parts.options.access == Access::ReadWrite {
+            mark_in_use(&mut volume.superblock.borrow_mut(), parts);
+            // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
+            let marked = volume.superblock();
+            superblock::write(&*parts.home, &marked).await?;
             report.orphans = volume.clean_up_orphans().await?;
         }
-        *volume.opened.borrow_mut() = report;
         Ok(volume)
     }
 

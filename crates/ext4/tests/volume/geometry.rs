@@ -93,3 +93,20 @@ fn group_descriptors_say_what_dumpe2fs_says() {
         }
     }
 }
+
+#[test]
+fn a_torn_superblock_is_the_old_one_or_the_new_one() {
+    for kind in ALL {
+        let bytes = TestImage::make(kind).bytes();
+        let old = Superblock::parse(&bytes[1024..]).unwrap();
+        let mut new = old.clone();
+        new.features.set(format::ext4::feature::RECOVER);
+        (new.mount_time, new.mount_count, new.last_orphan) = (77, 8, 13);
+        let (before, after) = (old.serialize(), new.serialize());
+        assert_eq!(Superblock::parse(&after).unwrap().serialize(), after);
+        let torn = [&after[..512], &before[512..]].concat();
+        assert_eq!(Superblock::parse(&torn).unwrap().last_orphan, 13);
+        let torn = [&before[..512], &after[512..]].concat();
+        assert_eq!(Superblock::parse(&torn).unwrap().last_orphan, 0);
+    }
+}

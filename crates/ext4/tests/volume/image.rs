@@ -1,6 +1,6 @@
 //! Images by mke2fs, volumes on them in virtual time, and what e2fsprogs says about them afterwards.
 
-use device::World;
+use device::{Disk, World};
 use disks::MemoryDisk;
 use ext4::{Access, OpenParts, Result, Volume, VolumeOptions};
 use runtime::VirtualWorld;
@@ -79,9 +79,17 @@ fn text(output: &Output) -> String {
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, access: Access) -> Result<Rc<Volume>> {
+    open_with(world, disk, None, access).await
+}
+
+pub async fn open_with(
+    world: &Rc<dyn World>,
+    disk: &MemoryDisk,
+    journal: Option<Rc<dyn Disk>>,
+    access: Access,
+) -> Result<Rc<Volume>> {
     let options = VolumeOptions { access, mount_point: "/test".into(), ..VolumeOptions::default() };
-    let home = Rc::new(disk.clone());
-    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await
+    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal, options }).await
 }
 
 /// Opens the image's volume in virtual time, runs `test`, closes the volume, writes the image back and has it

@@ -4,5 +4,6 @@ mod allocation;
 mod damage;
 mod geometry;
 mod image;
+mod journal;
 mod lifetime;
 mod orphans;

@@ -23,6 +23,33 @@ pub fn crc16(parts: &[&[u8]]) -> u16 {
     digest.finalize()
 }
 
+/// The four bytes which, in place of four zeros with `behind` more bytes after them, turn a [`crc32c`] of `found`
+/// into `wanted`. (A CRC is linear: the bytes must bring about the difference, so it is followed back.)
+pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
+    let undo = |state: u32, _| {
+        let low = UNDO[(state >> 24) as usize];
+        (state ^ low.1) << 8 | u32::from(low.0)
+    };
+    (0..behind + 4).fold(found ^ wanted, undo).to_le_bytes()
+}
+
+/// For each high byte that a step of CRC-32C by one byte leaves: the low byte that went in, and what was xored.
+const UNDO: [(u8, u32); 256] = {
+    let mut table = [(0, 0); 256];
+    let mut low = 0;
+    while low < 256 {
+        let mut xored = low as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            xored = xored >> 1 ^ if xored & 1 != 0 { 0x82f6_3b78 } else { 0 };
+            bit += 1;
+        }
+        table[(xored >> 24) as usize] = (low as u8, xored);
+        low += 1;
+    }
+    table
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +59,16 @@ mod tests {
         // The check value of CRC-32C is 0xe3069283 with both inversions.
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(crc32c(!0, b"1234"), b"56789"), crc32c(!0, b"123456789"));
+    }
+
+    #[test]
+    fn forged_bytes_bring_about_the_wanted_checksum() {
+        let mut bytes: Vec<u8> = (0..200).collect();
+        for at in [0, 7, 100, 196] {
+            bytes[at..at + 4].fill(0);
+            let forged = forge_crc32c(crc32c(5, &bytes), 0x1234_5678, bytes.len() - at - 4);
+            bytes[at..at + 4].copy_from_slice(&forged);
+            assert_eq!(crc32c(5, &bytes), 0x1234_5678, "at {at}");
+        }
     }
 }

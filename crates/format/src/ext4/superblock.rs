@@ -3,7 +3,7 @@
 //! [`Superblock::parse`] takes a volume whose geometry adds up, or says what is wrong with it; everything
 //! computed from it afterwards stays within bounds. Unknown bytes are kept.
 
-use super::checksum::crc32c;
+use super::checksum::{crc32c, forge_crc32c};
 use super::features::{Features, feature};
 use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber};
 
@@ -11,6 +11,8 @@ pub const SUPERBLOCK_SIZE: usize = 1024;
 /// Where the superblock begins, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 pub const MAGIC: u16 = 0xef53;
+const SNAPSHOT_ID: usize = 0x184;
+const CHECKSUM: usize = 0x3fc;
 
 /// Bits of [`Superblock::state`].
 pub mod state {
@@ -172,6 +174,11 @@ impl Superblock {
     }
 
     /// The 1024 bytes with every field, and with the checksum where the volume has them.
+    ///
+    /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second: a write torn between
+    /// them would leave a superblock that everyone refuses. So the checksum stays as it was read, and four bytes
+    /// of the first sector that nobody uses (`s_snapshot_id`) make the content match it. Whichever of the two
+    /// sectors arrives, the superblock is then the old one or the new one.
     pub fn serialize(&self) -> [u8; SUPERBLOCK_SIZE] {
         let mut raw = self.to_raw();
         (self.free_blocks as u32).store(&mut raw[0x0c..]);
@@ -179,7 +186,10 @@ impl Superblock {
             ((self.free_blocks >> 32) as u32).store(&mut raw[0x158..]);
         }
         if self.features.has(feature::METADATA_CSUM) {
-            crc32c(!0, &raw[..0x3fc]).store(&mut raw[0x3fc..]);
+            raw[SNAPSHOT_ID..SNAPSHOT_ID + 4].fill(0);
+            let (found, wanted) = (crc32c(!0, &raw[..CHECKSUM]), u32::load(&raw[CHECKSUM..]));
+            let forged = forge_crc32c(found, wanted, CHECKSUM - SNAPSHOT_ID - 4);
+            raw[SNAPSHOT_ID..SNAPSHOT_ID + 4].copy_from_slice(&forged);
         }
         raw
     }
@@ -188,8 +198,8 @@ impl Superblock {
         if !self.features.has(feature::METADATA_CSUM) {
             return Ok(());
         }
-        let stored = u32::load(&self.raw[0x3fc..]);
-        let computed = crc32c(!0, &self.raw[..0x3fc]);
+        let stored = u32::load(&self.raw[CHECKSUM..]);
+        let computed = crc32c(!0, &self.raw[..CHECKSUM]);
         if stored != computed {
             return Err(SuperblockError::BadChecksum { stored, computed });
         }

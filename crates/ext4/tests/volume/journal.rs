@@ -1,0 +1,219 @@
+//! The journal from the volume's side: crashes, external journals, recovery.
+
+use crate::allocation::create;
+use crate::image::{ALL, EXT4_1K, Kind, MANY_GROUPS, TestImage, open, open_with, with_volume};
+use device::{Disk, World};
+use disks::{CrashPolicy, MemoryDisk};
+use engine::Contents;
+use ext4::{Access, OpenParts, Purpose, Request, Volume, VolumeOptions};
+use runtime::{SplitMix, VirtualWorld};
+use std::cell::Cell;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{FileBlock, InodeNumber};
+
+/// Makes and frees inodes and blocks until the power fails.
+async fn work_until_dark(volume: Rc<Volume>, seed: u64) -> ext4::Result<()> {
+    let dice = SplitMix::new(seed);
+    let root = volume.inode(InodeNumber(2)).await?;
+    let mut orphans = Vec::new();
+    for _ in 0..30 {
+        let inode = create(&volume, &root, 0o100_644).await?;
+        let mut handle =
+            volume.engine().start(volume.credits_allocate(1) + volume.credits_free(1, 64)).await?;
+        let request = Request {
+            inode: &inode,
+            goal: None,
+            count: 1 + dice.next() as u32 % 64,
+            at: FileBlock(0),
+            purpose: Purpose::Data,
+            use_reserve: true,
+        };
+        // Nobody owns the blocks, so they must go in the same transaction.
+        let run = volume.allocate_blocks(&mut handle, request).await?;
+        volume.free_blocks(&mut handle, run.start, run.count.into(), Contents::Data).await?;
+        let transaction = handle.stop();
+        orphans.push(inode);
+        match dice.next() % 3 {
+            0 => volume.engine().commit(transaction).await?,
+            1 => volume.sync().await?,
+            _ => {
+                let inode = orphans.swap_remove(dice.next() as usize % orphans.len());
+                volume.free_if_unused(&inode).await?;
+            }
+        }
+    }
+    drop(orphans);
+    volume.close().await
+}
+
+#[test]
+fn the_volume_is_whole_after_a_power_cut_at_any_write() {
+    for kind in [EXT4_1K, MANY_GROUPS] {
+        let image = TestImage::make(kind);
+        let pristine = image.bytes();
+        for seed in 0..20u64 {
+            println!("{kind:?} seed {seed}");
+            std::fs::write(image.path(), &pristine).unwrap();
+            let virtual_world = VirtualWorld::new(seed);
+            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+            let disk = image.disk(&world);
+            disk.cut_at(seed * 5);
+            let home = disk.clone();
+            virtual_world.run(async move {
+                let done = Rc::new(Cell::new(false));
+                let (finished, volume_world, home_disk) = (done.clone(), world.clone(), home.clone());
+                world.spawn(Box::pin(async move {
+                    if let Ok(volume) = open(&volume_world, &home_disk, Access::ReadWrite).await {
+                        let _ = work_until_dark(volume, seed).await;
+                    }
+                    finished.set(true);
+                }));
+                while !done.get() && !home.is_off() {
+                    world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+                }
+            });
+            let left = disk.crash(CrashPolicy::Random { seed, atomicity: disks::Atomicity::Unit(512) });
+            left.write_file(&image.path()).unwrap();
+            with_volume(&image, seed, |volume| async move {
+                assert_eq!(volume.open_report().orphans.damaged, 0);
+                assert!(volume.open_report().warnings.is_empty(), "{:?}", volume.open_report().warnings);
+            });
+        }
+    }
+}
+
+#[test]
+fn recover_replays_what_a_crash_left_and_e2fsck_then_finds_nothing_to_replay() {
+    for kind in ALL {
+        let image = TestImage::make(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        let home = disk.clone();
+        let left = virtual_world.run(async move {
+            let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let inode = create(&volume, &root, 0o100_644).await.unwrap();
+            volume.engine().commit(inode.last_change.get()).await.unwrap();
+            let left = home.crash(CrashPolicy::LoseAll);
+            let parts = parts(&world, &MemoryDisk::from_image(world.clone(), left.clone()));
+            let dry = ext4::recover(&parts, true).await.unwrap();
+            assert!(!dry.clean && dry.transactions >= 1, "{dry:?}");
+            let disk = MemoryDisk::from_image(world.clone(), left);
+            let parts = self::parts(&world, &disk);
+            let report = ext4::recover(&parts, false).await.unwrap();
+            assert_eq!(report.transactions, dry.transactions);
+            assert!(ext4::recover(&parts, false).await.unwrap().clean);
+            disk.image()
+        });
+        left.write_file(&image.path()).unwrap();
+        assert!(!image.dumpe2fs().contains("needs_recovery"), "{kind:?}");
+        with_volume(&image, 1, |volume| async move {
+            assert_eq!(volume.open_report().orphans.freed, 1);
+        });
+    }
+}
+
+fn parts(world: &Rc<dyn World>, disk: &MemoryDisk) -> OpenParts {
+    let home = Rc::new(disk.clone());
+    OpenParts { world: world.clone(), home, journal: None, options: VolumeOptions::default() }
+}
+
+#[test]
+fn read_only_opening_replays_the_journal_and_says_so_if_it_cannot() {
+    let image = TestImage::make(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let inode = create(&volume, &root, 0o100_644).await.unwrap();
+        volume.engine().commit(inode.last_change.get()).await.unwrap();
+        let left = disk.crash(CrashPolicy::LoseAll);
+        let writable = MemoryDisk::from_image(world.clone(), left.clone());
+        let volume = open(&world, &writable, Access::ReadOnly).await.unwrap();
+        assert!(!volume.open_report().recovery.clean);
+        volume.close().await.unwrap();
+        let locked = MemoryDisk::from_image(world.clone(), left);
+        locked.inject(disks::Fault::forever(device::Operation::Write));
+        let refused = open(&world, &locked, Access::ReadOnly).await.err().unwrap().to_string();
+        assert!(refused.contains("the journal must be replayed first"), "{refused}");
+    });
+}
+
+/// A volume of 1 or 4 KiB blocks with its journal on another image.
+fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
+    let journal = TestImage::make(match block {
+        "1024" => Kind { arguments: "-O journal_dev -b 1024", size: "8M" },
+        _ => Kind { arguments: "-O journal_dev -b 4096", size: "8M" },
+    });
+    // mke2fs takes only block devices as journal; what it writes is the feature, the UUID, and no inode.
+    let home = TestImage::make(match block {
+        "1024" => Kind { arguments: "-t ext4 -b 1024 -O ^has_journal", size: "24M" },
+        _ => Kind { arguments: "-t ext4 -b 4096 -O ^has_journal", size: "24M" },
+    });
+    let bytes = journal.bytes();
+    let uuid: String = bytes[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
+    let uuid = [&uuid[..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]].join("-");
+    home.debugfs("feature has_journal");
+    home.debugfs(&format!("set_super_value journal_uuid {uuid}"));
+    home.debugfs("set_super_value journal_dev 0x700");
+    (home, journal)
+}
+
+#[test]
+fn an_external_journal_is_used_if_it_is_the_volumes() {
+    for block in ["1024", "4096"] {
+        let (home, journal) = with_external_journal(block);
+        let other = TestImage::make(Kind { arguments: "-O journal_dev -b 1024", size: "8M" });
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disks = [home.disk(&world), journal.disk(&world), other.disk(&world)];
+        let (home_disk, journal_disk) = (disks[0].clone(), disks[1].clone());
+        virtual_world.run(async move {
+            let [home, journal, other] = disks;
+            let missing = open(&world, &home, Access::ReadWrite).await.err().unwrap().to_string();
+            assert!(missing.contains("journal_dev="), "{missing}");
+            let wrong: Rc<dyn Disk> = Rc::new(other);
+            let wrong =
+                open_with(&world, &home, Some(wrong), Access::ReadWrite).await.err().unwrap().to_string();
+            assert!(wrong.contains("has UUID"), "{wrong}");
+            let log: Rc<dyn Disk> = Rc::new(journal.clone());
+            let volume = open_with(&world, &home, Some(log), Access::ReadWrite).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let inode = create(&volume, &root, 0o100_644).await.unwrap();
+            volume.engine().commit(inode.last_change.get()).await.unwrap();
+            // A crash of both, then the rest of life.
+            let home_left = MemoryDisk::from_image(world.clone(), home.crash(CrashPolicy::LoseAll));
+            let log_left = MemoryDisk::from_image(world.clone(), journal.crash(CrashPolicy::LoseAll));
+            let again =
+                open_with(&world, &home_left, Some(Rc::new(log_left)), Access::ReadWrite).await.unwrap();
+            assert_eq!(again.open_report().orphans.freed, 1);
+            assert!(!again.open_report().recovery.clean);
+            again.close().await.unwrap();
+            volume.close().await.unwrap();
+        });
+        home_disk.write_image(&home.path()).unwrap();
+        journal_disk.write_image(&journal.path()).unwrap();
+        let mut command = Command::new("timeout");
+        command.args(["60", "e2fsck", "-fn", "-j"]).arg(journal.path()).arg(home.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn a_journal_that_nobody_asked_for_is_refused() {
+    let image = TestImage::make(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let log: Rc<dyn Disk> = Rc::new(disk.clone());
+        let refused = open_with(&world, &disk, Some(log), Access::ReadWrite).await.err().unwrap();
+        assert!(refused.to_string().contains("named as journal"), "{refused}");
+    });
+}
