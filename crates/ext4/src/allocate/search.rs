@@ -55,6 +55,6 @@ mod tests {
     #[test]
     fn without_a_run_long_enough_the_longest_is_taken() {
         assert_eq!(find_run(&bits(&[0..10, 12..20, 25..128]), 128, 0, 100), Some(20..25));
-        assert_eq!(find_run(&bits(&[0..128]), 128, 0, 1), None);
+        assert_eq!(find_run(&bits(&[0..100, 100..128]), 128, 0, 1), None);
     }
 }

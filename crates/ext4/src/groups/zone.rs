@@ -16,7 +16,8 @@ impl SystemZone {
     /// `journal`: start and length of each run of the hidden journal inode.
     pub fn new(superblock: &Superblock, groups: &Groups, journal: &[(HomeBlock, u64)]) -> SystemZone {
         let table = u64::from(superblock.inode_table_blocks());
-        let mut ranges: Vec<Range<u64>> = vec![0..u64::from(superblock.first_data_block) + 1];
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        ranges.push(0..u64::from(superblock.first_data_block) + 1);
         for index in 0..groups.count() {
             let group = GroupNumber(index);
             let start = superblock.group_start(group).get();

@@ -181,7 +181,7 @@ impl Volume {
         };
         let room = superblock.inode_size - 128;
         let wanted = superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
-        let extra_size = if wanted <= room && wanted % 4 == 0 { wanted } else { room.min(32) };
+        let extra_size = if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
         let now = self.now();
         let mut fields = format::ext4::Inode {
             mode,

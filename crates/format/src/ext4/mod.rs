@@ -13,9 +13,11 @@ pub mod indirect;
 pub mod inode;
 pub mod orphan;
 pub mod superblock;
+mod tables;
 pub mod xattr;
 
 pub use features::{Feature, FeatureWord, Features, feature};
 pub use group::{GroupDescriptor, GroupError, group_flags};
 pub use inode::{Inode, InodeError, InodeLayout};
 pub use superblock::{SUPERBLOCK_OFFSET, Superblock, SuperblockError};
+pub use tables::tables;

@@ -251,7 +251,7 @@ impl Superblock {
             self.blocks_per_group,
             self.blocks_per_group >= 8
                 && self.blocks_per_group <= block_bits
-                && self.blocks_per_group % 8 == 0,
+                && self.blocks_per_group.is_multiple_of(8),
             "a multiple of 8 that one bitmap block can count",
         )?;
         let size = u32::from(self.inode_size);
@@ -266,7 +266,7 @@ impl Superblock {
             "s_inodes_per_group",
             self.inodes_per_group,
             self.inodes_per_group >= inodes_per_block
-                && self.inodes_per_group % inodes_per_block == 0
+                && self.inodes_per_group.is_multiple_of(inodes_per_block)
                 && self.inodes_per_group <= block_bits,
             "whole blocks of inodes that one bitmap block can count",
         )?;
@@ -426,7 +426,7 @@ impl JournalDevice {
         check(
             "s_blocks_count",
             blocks,
-            blocks >= 3 && blocks < 1 << 32,
+            (3..1 << 32).contains(&blocks),
             "a journal has 3 to 2^32 - 1 blocks",
         )?;
         Ok(JournalDevice { uuid, block_size, blocks })
