@@ -140,7 +140,7 @@ pub(crate) enum Temperature {
 }
 
 pub(crate) struct Cache {
-    blocks: HashMap<HomeBlock, Rc<CachedBlock>, BuildHasherDefault<BlockHasher>>,
+    blocks: BlockMap<Rc<CachedBlock>>,
     /// Next to be looked at first. May hold blocks that were removed; they go when met.
     clock: VecDeque<Rc<CachedBlock>>,
     /// Most blocks to keep, as far as they can be evicted.
@@ -221,7 +221,10 @@ impl Cache {
     }
 }
 
-/// Block numbers are well spread by one multiplication (Fibonacci hashing); the table is for lookups alone.
+/// A table by block number, for lookups alone: nothing may depend on its order.
+pub(crate) type BlockMap<T> = HashMap<HomeBlock, T, BuildHasherDefault<BlockHasher>>;
+
+/// Block numbers are well spread by one multiplication (Fibonacci hashing).
 #[derive(Default)]
 pub(crate) struct BlockHasher(u64);
 

@@ -197,7 +197,8 @@ impl Engine {
     /// From lock to answer. No handle is open.
     async fn commit_running(&self) -> Result<(), EngineError> {
         let commit = self.lock()?;
-        let few = commit.completion.waiters() <= FEW_WRITERS;
+        let waiting = commit.completion.waiters();
+        let few = waiting > 0 && waiting + self.away.get() <= FEW_WRITERS;
         if few {
             self.world.expect_soon(true);
         }

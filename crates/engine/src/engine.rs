@@ -1,6 +1,6 @@
 //! The engine itself: its parts, how it is opened and closed, and how it gives up.
 
-use crate::cache::{Cache, CachedBlock};
+use crate::cache::{BlockMap, Cache, CachedBlock};
 use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
@@ -12,7 +12,7 @@ use device::{Buffer, Disk, World};
 use journal::{Address, Barrier, BlockKind, LogSpace, Plan, Policy, RunningTransaction, UpdateSequence};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
@@ -89,7 +89,7 @@ pub struct Engine {
     /// Data mode `writeback`: data that no commit waits for.
     pub(crate) lazy: RefCell<BTreeSet<(InodeNumber, HomeBlock)>>,
     /// Selective mode: where each block stands in its update sequence.
-    pub(crate) sequences: RefCell<HashMap<HomeBlock, UpdateSequence>>,
+    pub(crate) sequences: RefCell<BlockMap<UpdateSequence>>,
     pub(crate) home_kicks: Cell<u64>,
     pub(crate) home_work: Event,
     /// Held by whoever writes home outside a commit, and moves the log tail.
@@ -118,6 +118,7 @@ impl Engine {
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }
+        area.check(&superblock, &*parts.home, parts.volume_blocks)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area);
         Ok(Engine::assemble(parts, Some(log), next))

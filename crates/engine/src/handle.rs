@@ -286,15 +286,17 @@ impl Handle {
         running.freed.push((at, count));
         let cache = engine.cache.borrow();
         for number in (0..count).map(|index| at.plus(index)) {
+            let block = cache.peek(number);
             let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live.contains(number));
-            running.transaction.free(number, logged);
+            if logged || block.is_some_and(|block| block.running.get()) {
+                running.transaction.free(number, logged);
+            }
             engine.sequences.borrow_mut().remove(&number);
             // Images of committed transactions stay: until this transaction commits, the block is not free.
-            if let Some(block) = cache.peek(number) {
-                block.running.set(false);
-                if let Some(inode) = block.lazy.take() {
-                    engine.lazy.borrow_mut().remove(&(inode, number));
-                }
+            let Some(block) = block else { continue };
+            block.running.set(false);
+            if let Some(inode) = block.lazy.take() {
+                engine.lazy.borrow_mut().remove(&(inode, number));
             }
         }
     }

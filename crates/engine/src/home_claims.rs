@@ -1,9 +1,9 @@
 //! Home blocks that a write is under way to. Two writes of one block wait for each other, because a disk may
 //! carry out in any order what it was given at once.
 
+use crate::cache::BlockMap;
 use runtime::sync::Event;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::rc::Rc;
 use units::HomeBlock;
 
@@ -12,7 +12,7 @@ pub(crate) struct HomeClaims(Rc<State>);
 
 #[derive(Default)]
 struct State {
-    claimed: RefCell<HashSet<HomeBlock>>,
+    claimed: RefCell<BlockMap<()>>,
     released: Event,
 }
 
@@ -29,9 +29,9 @@ impl HomeClaims {
         let blocks = || (0..count).map(|index| start.plus(index));
         let free = || {
             let mut claimed = self.0.claimed.borrow_mut();
-            let free = !blocks().any(|block| claimed.contains(&block));
+            let free = !blocks().any(|block| claimed.contains_key(&block));
             if free {
-                claimed.extend(blocks());
+                claimed.extend(blocks().map(|block| (block, ())));
             }
             free.then_some(())
         };

@@ -1,11 +1,12 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
 
+use crate::cache::BlockMap;
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use device::{Buffer, Durability};
 use format::jbd2::{JournalSuperblock, RevokeBlock};
 use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
 
@@ -82,7 +83,7 @@ pub(crate) fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
 /// Blocks of which the log on disk holds records that a replay would carry out: freeing one needs a revoke.
 #[derive(Default)]
 pub(crate) struct LiveRecords {
-    latest: HashMap<HomeBlock, TransactionId>,
+    latest: BlockMap<TransactionId>,
     transactions: VecDeque<(TransactionId, Vec<HomeBlock>)>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::EngineError;
 use device::{Disk, World};
+use format::jbd2::JournalSuperblock;
 use journal::{DataMode, WriteThreshold};
 use std::rc::Rc;
 use std::time::Duration;
@@ -37,6 +38,28 @@ pub struct LogArea {
 }
 
 impl LogArea {
+    /// Every block that the superblock names is there, on the disk, and if that is home, within the volume.
+    pub(crate) fn check(
+        &self,
+        superblock: &JournalSuperblock,
+        home: &dyn Disk,
+        volume_blocks: u64,
+    ) -> Result<(), EngineError> {
+        let on_disk = self.disk.geometry().size >> superblock.block_size.shift();
+        let most = if std::ptr::addr_eq(&*self.disk, home) { volume_blocks.min(on_disk) } else { on_disk };
+        self.locate(self.superblock)?;
+        let mut at = superblock.first;
+        while at < superblock.log_end() {
+            let (place, together) = self.locate(at)?;
+            let count = together.min(superblock.log_end().get() - at.get());
+            if place.checked_add(u64::from(count)).is_none_or(|end| end > most) {
+                return Err(EngineError::BadJournal { why: format!("{at} lies beyond the end of its disk") });
+            }
+            at = at.plus(count);
+        }
+        Ok(())
+    }
+
     /// The disk block of `at` and how many log blocks follow it there, itself included.
     pub fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
         let after = self.extents.partition_point(|extent| extent.first <= at);
