@@ -10,6 +10,7 @@ use crate::error::CliError;
 use crate::loop_device::LoopDevice;
 use crate::mount::MountPlan;
 use crate::mount_table;
+use crate::open_disk::open_disk;
 use crate::umount;
 use device::{Disk, World};
 use disks::{Access, FileDisk};
@@ -206,10 +207,6 @@ impl Mounted {
         };
         ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
     }
-}
-
-fn open_disk(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, CliError> {
-    FileDisk::open(world.ring(), path, access).map_err(|error| CliError::new(error.to_string()))
 }
 
 async fn open_volume(

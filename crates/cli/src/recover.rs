@@ -1,11 +1,12 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
 use crate::error::CliError;
+use crate::open_disk::open_disk;
 use crate::output::{print, print_json};
 use crate::quantity::format_duration;
 use crate::table::Table;
 use device::Disk;
-use disks::{Access, FileDisk};
+use disks::Access;
 use engine::{PassReport, RecoveryReport};
 use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
 use runtime::RealWorld;
@@ -72,10 +73,8 @@ async fn recover(
     dry_run: bool,
 ) -> Result<Recovered, CliError> {
     let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
-    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
-        let disk = FileDisk::open(world.ring(), path, access);
-        Ok(Rc::new(disk.map_err(|error| CliError::new(error.to_string()))?))
-    };
+    let open =
+        |path: &Path| -> Result<Rc<dyn Disk>, CliError> { Ok(Rc::new(open_disk(world, path, access)?)) };
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: open(source)?,
