@@ -6,15 +6,14 @@ use std::process::ExitCode;
 pub struct CliError {
     problem: String,
     remedy: Option<String>,
-    code: u8,
 }
 
-/// The exit code of everything that has none of its own. clap exits with 2 on a wrong command line.
+/// clap exits with 2 on a wrong command line.
 const FAILURE: u8 = 1;
 
 impl CliError {
     pub fn new(problem: impl Into<String>) -> CliError {
-        CliError { problem: problem.into(), remedy: None, code: FAILURE }
+        CliError { problem: problem.into(), remedy: None }
     }
     /// Something the operating system refused: `subject` names what it was about ("open disk.img").
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
@@ -24,12 +23,8 @@ impl CliError {
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }
     }
-    pub fn with_code(self, code: u8) -> CliError {
-        assert_ne!(code, 0, "an error never exits with success");
-        CliError { code, ..self }
-    }
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.code)
+        ExitCode::from(FAILURE)
     }
 }
 

@@ -36,7 +36,7 @@ pub struct StreamsArguments {
     rate: Option<f64>,
     /// When an append counts as done
     #[arg(long, value_enum, default_value = "o_sync")]
-    sync: Sync,
+    sync: Done,
     /// What the names of the files begin with
     #[arg(long, default_value = "stream-")]
     prefix: String,
@@ -55,7 +55,7 @@ pub struct StreamsArguments {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Sync {
+enum Done {
     /// The files are opened O_SYNC
     #[value(name = "o_sync")]
     OSync,
@@ -117,9 +117,9 @@ fn options(arguments: &StreamsArguments, writers: u32) -> StreamOptions {
         (false, None) => Limit::Time(arguments.seconds),
     };
     let sync = match arguments.sync {
-        Sync::OSync => SyncKind::OSync,
-        Sync::Fsync => SyncKind::Fsync,
-        Sync::None => SyncKind::None,
+        Done::OSync => SyncKind::OSync,
+        Done::Fsync => SyncKind::Fsync,
+        Done::None => SyncKind::None,
     };
     let prefix = match arguments.writers.len() {
         1 => arguments.prefix.clone(),

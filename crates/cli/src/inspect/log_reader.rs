@@ -16,7 +16,7 @@ pub struct LogReader {
 }
 
 enum Place {
-    Inode { reader: Reader, number: InodeNumber, layout: Layout },
+    Inode { reader: Box<Reader>, number: InodeNumber, layout: Layout },
     Device { path: PathBuf, file: File },
 }
 
@@ -29,7 +29,7 @@ impl LogReader {
         if let Ok(log) = LogReader::external(source) {
             return Ok(log);
         }
-        let reader = Reader::open(source)?;
+        let reader = Box::new(Reader::open(source)?);
         if !reader.superblock.features.has(feature::HAS_JOURNAL) {
             return Err(CliError::new(format!("{} has no journal", source.display())));
         }
