@@ -67,7 +67,7 @@ fn main() {
         world: Rc::new(world.clone()),
         home: disk.clone(),
         block_size: BlockSize::new(BLOCK).unwrap(),
-        volume_blocks: HOME_BLOCKS,
+        volume_blocks: HOME_BLOCKS + u64::from(LOG_BLOCKS),
         log: Some(LogArea {
             disk: disk.clone(),
             extents: vec![LogExtent { first: LogBlock(0), count: LOG_BLOCKS, disk_block: HOME_BLOCKS }],

@@ -84,15 +84,17 @@ impl Engine {
         let Some(log) = &self.log else { return true };
         let log = log.borrow();
         let running = self.running.borrow();
-        let bound = running.transaction.log_blocks_bound_with(needed, 0, 0);
-        let used = running.transaction.handles() > 0;
-        let id = running.transaction.id();
-        drop(running);
+        let transaction = &running.transaction;
+        let bound = transaction.log_blocks_bound_with(needed, 0, 0);
+        let (used, id) = (transaction.handles() > 0, transaction.id());
         if bound > log.transaction_limit() && used {
-            self.request_commit(id);
+            // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
+            if transaction.credits() <= bound / 2 {
+                self.request_commit(id);
+            }
             return false;
         }
-        if bound + log.revoke_reserve() <= log.space.free() {
+        if bound <= log.space.free() {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.

@@ -112,6 +112,10 @@ impl RunningTransaction {
     pub fn open_handles(&self) -> u32 {
         self.open_handles
     }
+    /// Credits of open handles that are not used yet.
+    pub fn credits(&self) -> u32 {
+        self.credits
+    }
     /// Handles that have joined, open or stopped.
     pub fn handles(&self) -> u64 {
         self.handles
