@@ -5,7 +5,6 @@ use device::World;
 use runtime::{File, RealWorld};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -122,7 +121,7 @@ fn line_of(value: &impl serde::Serialize) -> Vec<u8> {
 
 /// A descriptor of the same socket that the ring may hold on to.
 fn watched(socket: &impl std::os::fd::AsFd) -> io::Result<File> {
-    Ok(Rc::new(OwnedFd::from(socket.as_fd().try_clone_to_owned()?)))
+    Ok(Rc::new(socket.as_fd().try_clone_to_owned()?))
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ fn attributes(volume: &Volume) {
 
 fn content(volume: &Volume, has_extents: bool) {
     let path = volume.at("content");
-    let mut file = OpenOptions::new().create(true).read(true).write(true).open(&path).unwrap();
+    let mut file = OpenOptions::new().create_new(true).read(true).write(true).open(&path).unwrap();
     let bytes: Vec<u8> = (0..2_500_000u32).map(|at| (at / 7) as u8).collect();
     file.write_all(&bytes).unwrap();
     let mut back = Vec::new();
