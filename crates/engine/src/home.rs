@@ -32,6 +32,23 @@ struct Sent {
     as_of: Option<TransactionId>,
 }
 
+/// What became of blocks that were to go home.
+struct Outcome {
+    written: usize,
+    unreadable: Option<EngineError>,
+}
+
+impl Outcome {
+    /// Whether any block went home. That none could for want of its base is an error: the log, or memory, can
+    /// then never be freed.
+    fn progress(self) -> Result<bool, EngineError> {
+        match self.unreadable {
+            Some(error) if self.written == 0 => Err(error),
+            _ => Ok(self.written > 0),
+        }
+    }
+}
+
 impl Engine {
     /// Someone waits for blocks to go home, or there are dirty blocks now.
     pub(crate) fn kick_home(&self) {
@@ -88,7 +105,7 @@ impl Engine {
         }
         self.runner.counters.borrow_mut().checkpoints += 1;
         while let Some(blocks) = self.checkpoint_batch() {
-            if self.write_home(blocks).await? == 0 {
+            if !self.write_home(blocks).await?.progress()? {
                 break;
             }
         }
@@ -114,7 +131,7 @@ impl Engine {
         }
         while self.dirty_count.get() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
-            if blocks.is_empty() || self.write_home(blocks).await? == 0 {
+            if blocks.is_empty() || !self.write_home(blocks).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
                 self.request_commit(self.running_id());
                 break;
@@ -130,6 +147,7 @@ impl Engine {
             if blocks.is_empty() {
                 return Ok(());
             }
+            // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks).await?;
         }
     }
@@ -168,16 +186,17 @@ impl Engine {
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
         while self.dirty_count.get() > 0 {
             let blocks = self.dirty_blocks(|_| true);
-            if self.write_home(blocks).await? == 0 {
+            if !self.write_home(blocks).await?.progress()? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Writes the committed images of `numbers` (sorted) home; returns of how many. No barrier yet.
-    async fn write_home(&self, numbers: Vec<HomeBlock>) -> Result<usize, EngineError> {
-        let blocks: Vec<_> = {
+    /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read. No barrier
+    /// yet.
+    async fn write_home(&self, numbers: Vec<HomeBlock>) -> Result<Outcome, EngineError> {
+        let mut blocks: Vec<_> = {
             let cache = self.cache.borrow();
             let blocks = numbers.iter().filter_map(|number| cache.peek(*number));
             blocks
@@ -185,7 +204,13 @@ impl Engine {
                 .cloned()
                 .collect()
         };
-        self.load_all(&blocks).await?;
+        let mut unreadable = None;
+        if self.load_all(&blocks).await.is_err() {
+            for block in &blocks {
+                unreadable = self.load(block).await.err().or(unreadable);
+            }
+            blocks.retain(|block| block.is_whole());
+        }
         let mut runs: Vec<Vec<Rc<CachedBlock>>> = Vec::new();
         for block in blocks {
             match runs.last_mut() {
@@ -207,7 +232,7 @@ impl Engine {
             }
         }
         self.gate.wake_first();
-        Ok(written)
+        Ok(Outcome { written, unreadable })
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.

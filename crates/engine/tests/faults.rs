@@ -90,3 +90,38 @@ fn a_failed_read_is_its_readers_alone() {
         engine.shutdown().await.unwrap();
     });
 }
+
+/// A base that cannot be read delays the write-back of its block, and nothing else.
+#[test]
+fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
+    let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let bad = Fault { range: 5 << 12..6 << 12, ..Fault::forever(Operation::Read) };
+        disk.inject(bad);
+        let mut handle = engine.start(Credits(0)).await.unwrap();
+        for home in [4, 5, 6] {
+            let update = engine::FileUpdate {
+                inode: units::InodeNumber(1),
+                home: HomeBlock(home),
+                range: BlockRange::new(8, 12),
+                bytes: b"late",
+                base: engine::Base::Home,
+                request: 4,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+        }
+        engine.commit(handle.stop()).await.unwrap();
+        let world = engine.world();
+        world.sleep_until(world.now().plus(std::time::Duration::from_secs(1))).await;
+        assert_eq!(engine.statistics().home_written["data"].blocks, 2);
+        disk.heal();
+        engine.shutdown().await.unwrap();
+    });
+    for home in [4, 5, 6] {
+        assert_eq!(rig.home_block(home)[8..12], *b"late");
+    }
+}
