@@ -326,7 +326,7 @@ fn crash_recovery(case: Case, disks: &Disks, cut: u64) -> Result<Disks, String> 
     if let Either::Left(Err(error)) = opened {
         return Err(format!("recovery before its own crash: {error}"));
     }
-    Ok(memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(4096) }))
+    Ok(memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) }))
 }
 
 async fn read_back(volume: &Rc<Volume>, writers: usize) -> Result<Vec<Found>, Error> {
@@ -421,7 +421,7 @@ impl MemoryDisks {
                     return;
                 }
                 let seed = seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut);
-                let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(4096) };
+                let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
                 for policy in [CrashPolicy::LoseAll, torn] {
                     let snapshot = Snapshot {
                         cut,

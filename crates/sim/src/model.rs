@@ -133,7 +133,7 @@ impl History {
             Promise::Data => Some(self.stable(identity, window)),
             Promise::Synced => {
                 let from = self.last_sync(identity, *window.start());
-                from.map(|from| self.stable(identity, from..=*window.end())).or(Some(Vec::new()))
+                from.map(|from| self.untouched(identity, from..=*window.end())).or(Some(Vec::new()))
             }
         };
         for (place, byte) in bytes.iter().enumerate() {
@@ -179,6 +179,24 @@ impl History {
         stable.unwrap_or_default()
     }
 
+    /// The bytes of those blocks that were the same in all states of the window. A block that a later write
+    /// allocated, its data not yet home, may show in `writeback` what the disk held before: all of it.
+    fn untouched(&self, identity: usize, window: Window) -> Vec<Option<u8>> {
+        let mut stable = self.stable(identity, window.clone());
+        let lengths = || {
+            self.states[window.clone()].iter().filter_map(|tree| content_of(tree, identity).map(<[u8]>::len))
+        };
+        if lengths().min() != lengths().max() {
+            stable.truncate(stable.len() / LARGEST_BLOCK * LARGEST_BLOCK);
+        }
+        for block in stable.chunks_mut(LARGEST_BLOCK) {
+            if block.contains(&None) {
+                block.fill(None);
+            }
+        }
+        stable
+    }
+
     /// The last state up to `acknowledged` in which this file itself was written.
     fn last_sync(&self, identity: usize, acknowledged: usize) -> Option<usize> {
         (0..=acknowledged).rev().find(|state| {
@@ -188,6 +206,9 @@ impl History {
         })
     }
 }
+
+/// Bytes; no setup has larger blocks.
+const LARGEST_BLOCK: usize = 4096;
 
 /// From the last acknowledged sync to the last action begun: the states that a crash may leave.
 type Window = std::ops::RangeInclusive<usize>;
