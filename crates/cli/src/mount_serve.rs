@@ -109,8 +109,7 @@ impl Mounted {
         if plan.settings.transport == Transport::Uring
             && matches!(begun, Either::Right(agreed) if !agreed.uring)
         {
-            let _ = umount::unmount(&plan.directory, libc::MNT_DETACH);
-            self.session.stop();
+            take_away(plan);
             served.await;
             let error = CliError::new("transport=uring: the kernel does not offer FUSE over io_uring");
             return herald.failed(error.with_remedy(
@@ -151,9 +150,7 @@ impl Mounted {
         if let Either::Left(result) = race(&mut served, self.signals.next()).await {
             return result;
         }
-        // umount(2) waits for this thread to answer, so another one calls it.
-        let directory = plan.directory.clone();
-        std::thread::spawn(move || umount::unmount(&directory, libc::MNT_DETACH));
+        take_away(plan);
         let patience = race(world.sleep_until(world.now().plus(GRACE)), self.signals.next());
         if let Either::Left(result) = race(&mut served, patience).await {
             return result;
@@ -207,6 +204,13 @@ impl Mounted {
         };
         ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
     }
+}
+
+/// Lets nobody in any more; the session ends when those who are in have left. umount(2) waits for this thread
+/// to answer, so another one calls it.
+fn take_away(plan: &MountPlan) {
+    let directory = plan.directory.clone();
+    std::thread::spawn(move || umount::unmount(&directory, libc::MNT_DETACH));
 }
 
 async fn open_volume(

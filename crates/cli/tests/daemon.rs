@@ -71,6 +71,26 @@ fn a_termination_signal_unmounts_cleanly() {
 }
 
 #[test]
+fn a_second_signal_ends_a_mount_that_is_still_in_use() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    let mut file = fs::File::create(volume.at("file")).unwrap();
+    file.write_all(b"not yet synced").unwrap();
+    let daemon = volume.daemon();
+    signal(daemon, libc::SIGTERM);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(is_alive(daemon), "somebody still uses it");
+    signal(daemon, libc::SIGTERM);
+    gone(daemon);
+    assert!(file.write_all(b"too late").is_err());
+    drop(file);
+    volume.check();
+    volume.mount("");
+    assert_eq!(fs::read(volume.at("file")).unwrap(), b"not yet synced");
+    volume.umount_and_check();
+}
+
+#[test]
 fn a_foreground_daemon_exits_with_success_when_told_to_end() {
     let volume = Volume::new(&["-t", "ext4"]);
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_okeanos"))

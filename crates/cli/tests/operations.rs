@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// The result of a system call as the standard library would give it.
@@ -287,5 +288,86 @@ fn a_file_open_through_and_past_the_page_cache_shows_one_content() {
         assert!(back.iter().all(|&byte| byte == round + 1), "round {round}");
     }
     drop((cached, direct));
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_direct_write_is_seen_by_cached_readers_however_they_race() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("data=wasteless");
+    let path = volume.at("raced");
+    fs::write(&path, [0; 4096]).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let reader = File::open(&path).unwrap();
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    reader.read_exact_at(&mut [0; 128], 0).unwrap();
+                }
+            });
+        }
+        let direct = OpenOptions::new().write(true).custom_flags(libc::O_SYNC).open(&path).unwrap();
+        let cached = File::open(&path).unwrap();
+        let mut back = [0; 128];
+        let seen: Vec<_> = (1..=300u32)
+            .map(|round| {
+                direct.write_all_at(&[round as u8; 128], 0).unwrap();
+                cached.read_exact_at(&mut back, 0).unwrap();
+                (round as u8, back[0])
+            })
+            .collect();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        seen.into_iter().for_each(|(written, read)| assert_eq!(written, read));
+    });
+    volume.umount_and_check();
+}
+
+#[test]
+fn owners_and_modes_follow_the_rules_of_the_kernel() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    let shell = |user: u32, script: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{script}: {}", common::said(&output));
+    };
+    let mode = |name: &str| fs::symlink_metadata(volume.at(name)).unwrap().mode() & 0o7777;
+    shell(0, "chmod 1777 .; umask 027; touch file; mkdir directory; mkfifo fifo");
+    assert_eq!((mode("file"), mode("directory"), mode("fifo")), (0o640, 0o750, 0o640));
+    shell(0, "mkdir shared; chgrp 100 shared; chmod 2775 shared; mkdir shared/below; touch shared/file");
+    assert_eq!(
+        (mode("shared/below") & 0o2000, fs::metadata(volume.at("shared/file")).unwrap().gid()),
+        (0o2000, 100)
+    );
+    shell(1000, "touch mine; chmod 6777 mine; echo written by the owner > mine");
+    assert_eq!(mode("mine"), 0o777, "a write by an ordinary user takes the set-id bits away");
+    shell(1000, "chmod 6777 mine; : > mine");
+    assert_eq!(mode("mine"), 0o777, "so does a truncation");
+    shell(0, "chmod 4755 mine; echo root may >> mine");
+    assert_eq!(mode("mine"), 0o4755, "root keeps them");
+    shell(1001, "! rm -f mine 2> /dev/null && ! cat file 2> /dev/null");
+    volume.umount_and_check();
+}
+
+#[test]
+fn requests_come_through_the_ring_when_asked_for() {
+    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+    let Ok(before) = fs::read_to_string(PARAMETER) else {
+        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
+        return;
+    };
+    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
+    fs::write(PARAMETER, "N").unwrap();
+    let refused = volume.try_mount("transport=uring");
+    assert!(!refused.status.success() && common::said(&refused).contains("enable_uring"));
+    fs::write(PARAMETER, "Y").unwrap();
+    volume.mount("transport=uring,data=wasteless");
+    fs::write(PARAMETER, before.trim()).unwrap();
+    every_operation(&volume, true);
+    let statistics = volume.statistics();
+    assert_eq!(statistics["transport"], "io_uring");
+    assert!(statistics["door"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
     volume.umount_and_check();
 }

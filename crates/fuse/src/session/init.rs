@@ -49,8 +49,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_ACL
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
-    // Nobody else changes the volume, so cached pages stay valid until we say otherwise.
-    | init::EXPLICIT_INVAL_DATA
     // Without it every cached write asks for security.capability first.
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
@@ -66,7 +64,11 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    let flags = offered & wanted;
+    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old page back while
+    // a direct write is under way, and kernels before 7.45 (Linux 6.18) drop pages only before the write: there
+    // each change of the modification time must empty the cache.
+    let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
+    let flags = offered & (wanted | inval);
     let minor = offer.minor.min(abi::MINOR);
     let answer = InitOut {
         major: abi::MAJOR,
@@ -113,6 +115,17 @@ mod tests {
     fn classic_never_asks_for_the_ring() {
         assert!(!negotiate(&OFFER, Transport::Classic).unwrap().uring);
         assert!(negotiate(&OFFER, Transport::Auto).unwrap().uring);
+    }
+
+    #[test]
+    fn older_kernels_empty_the_cache_when_a_file_changes() {
+        let flags =
+            |minor| u64::from(negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap().answer.flags);
+        assert_eq!(
+            flags(45) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
+            init::EXPLICIT_INVAL_DATA
+        );
+        assert_eq!(flags(44) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA), init::AUTO_INVAL_DATA);
     }
 
     #[test]
