@@ -8,7 +8,7 @@ declare -A floor=(
     [units]=0 [device]=1 [format]=1 [runtime]=2 [disks]=2 [journal]=3 [engine]=4 [ext4]=5 [fuse]=6
     [bench]=7 [cli]=7 [sim]=7
 )
-neighbours=" disks->runtime cli->bench "
+neighbours=" disks->runtime cli->bench cli->sim "
 
 # The names in the sections [dependencies] and [build-dependencies] of a manifest.
 dependencies_of() {

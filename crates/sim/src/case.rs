@@ -85,7 +85,7 @@ struct Snapshot {
 }
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut` looks at one place alone.
-pub fn run(case: Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, Failure> {
+pub fn run(case: Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, Box<Failure>> {
     let scripts = make_scripts(case.seed, case.writers, case.size);
     let (snapshots, cuts) = record(case, fresh, &scripts, only_cut)?;
     let histories: Vec<History> =
@@ -110,7 +110,7 @@ fn record(
     fresh: &Disks,
     scripts: &[Script],
     only_cut: Option<u64>,
-) -> Result<(Vec<Snapshot>, u64), Failure> {
+) -> Result<(Vec<Snapshot>, u64), Box<Failure>> {
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, fresh);
     let progress: Rc<RefCell<Vec<Progress>>> = Rc::new(RefCell::new(vec![Progress::default(); case.writers]));
@@ -140,12 +140,12 @@ fn record(
     });
     world.end();
     if let Err(error) = outcome {
-        return Err(Failure {
+        return Err(Box::new(Failure {
             case,
             cut: cuts.get(),
             policy: None,
             why: format!("without any crash: {error}"),
-        });
+        }));
     }
     Ok((snapshots.take(), cuts.get()))
 }
