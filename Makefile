@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint test-apps bench bench-peers man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint soak test-apps bench bench-peers man install uninstall clean help
 
 all: build
 
@@ -31,6 +31,14 @@ lint: ## format, clippy, dependencies between floors
 
 test: deps lint ## everything that proves the code right
 	$(CARGO) test --workspace
+
+# A new seed each hour: what failed is told with the command that replays it.
+SOAK_SEED ?= $(shell date +%Y%m%d%H)
+SOAK_CASES ?= 40
+
+soak: deps build ## random scripts cut at every write, and real crashes, for as long as SOAK_CASES says
+	$(OKEANOS) sim --seed $(SOAK_SEED) --cases $(SOAK_CASES)
+	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 
 test-apps: deps build ## real programs on a volume of each mode
 	@scripts/install-packages.sh sqlite3 git tar zstd

@@ -142,6 +142,30 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
 }
 
 #[test]
+fn a_log_left_by_a_crash_is_told_record_by_record() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 256M -- -q -b 4096");
+    let told = rig.run(&format!(
+        "$O mount -f -o data=wasteless image $M & DAEMON=$!
+         for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+         $O bench streams --writers 1 --count 3 $M >streams
+         kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
+         $O inspect journal image; $O recover image"
+    ));
+    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "checksums v3", "multiwrite"]), "{told}");
+    assert!(has(&["descriptor at log block", ": bytes 0..128 of block"]), "{told}");
+    assert!(has(&[": bytes 128..256 of block", "in log block", "at byte 0"]), "{told}");
+    assert!(has(&[": bytes 256..384 of block"]), "{told}");
+    assert!(has(&["whole, in log block"]), "the inodes' blocks: {told}");
+    assert!(has(&["commit at log block", "with a checksum of the whole transaction"]), "{told}");
+    assert!(has(&["are committed and would be replayed"]), "{told}");
+    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+    assert!(rig.run("$O inspect journal image").contains("the log is empty"));
+    rig.check("");
+}
+
+#[test]
 fn small_synchronous_writes_cost_wasteless_a_fifth_of_what_they_cost_the_others() {
     let bytes = |mode: &str| {
         let rig = Rig::new();
