@@ -364,10 +364,10 @@ fn requests_come_through_the_ring_when_asked_for() {
     assert!(!refused.status.success() && common::said(&refused).contains("enable_uring"));
     fs::write(PARAMETER, "Y").unwrap();
     volume.mount("transport=uring,data=wasteless");
-    fs::write(PARAMETER, before.trim()).unwrap();
     every_operation(&volume, true);
     let statistics = volume.statistics();
     assert_eq!(statistics["transport"], "io_uring");
     assert!(statistics["door"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
     volume.umount_and_check();
+    fs::write(PARAMETER, before.trim()).unwrap();
 }

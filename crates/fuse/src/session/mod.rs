@@ -54,7 +54,9 @@ pub struct Session<F> {
     classic: Classic,
     negotiated: Cell<Option<Negotiated>>,
     stopping: Cell<bool>,
-    /// The two cells above have changed.
+    /// The kernel agreed to the ring and then took an entry of it not.
+    ring_refused: Cell<bool>,
+    /// The cells above have changed.
     changed: Event,
     /// Requests taken and not yet answered.
     running: Cell<u64>,
@@ -76,6 +78,7 @@ impl<F: FileSystem> Session<F> {
             transport,
             negotiated: Cell::new(None),
             stopping: Cell::new(false),
+            ring_refused: Cell::new(false),
             changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
@@ -123,6 +126,9 @@ impl<F: FileSystem> Session<F> {
         };
         self.until_alone(0).await;
         self.file_system.clone().end().await;
+        if self.ring_refused.get() {
+            return Err(SessionError::NoRing("the kernel refused an entry; mount with transport=classic"));
+        }
         result
     }
 

@@ -92,6 +92,12 @@ impl<F: FileSystem> Session<F> {
     /// Until the kernel takes the entry no more: ENOTCONN after unmounting.
     async fn serve_entry(self: Rc<Self>, entry: Rc<Entry>) {
         let mut result = self.run_command(&entry, URING_REGISTER, 0).await;
+        if result < 0 && result != -libc::ENOTCONN {
+            // The kernel serves nobody before all entries are there (`fuse_block_alloc`): better no mount than
+            // one that hangs. Seen when `fuse.enable_uring` was switched off after INIT.
+            self.ring_refused.set(true);
+            self.stop();
+        }
         while result >= 0 {
             self.note(|statistics| statistics.ring_requests += 1);
             // SAFETY: the command has completed.
