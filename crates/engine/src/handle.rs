@@ -176,9 +176,12 @@ impl Handle {
         let block = &block.0;
         debug_assert!(block.is_cached(), "{} was freed", block.number);
         let transaction = &mut engine.running.borrow_mut().transaction;
-        if transaction.add_metadata(block.number, range) && self.credits > 0 {
-            self.credits -= 1;
-            transaction.use_credits(1);
+        if transaction.add_metadata(block.number, range) {
+            debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number);
+            if self.credits > 0 {
+                self.credits -= 1;
+                transaction.use_credits(1);
+            }
         }
         engine.soil(block);
         block.running.set(true);
