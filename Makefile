@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint soak test-apps bench bench-peers man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint soak test-apps test-posix posix-tools bench bench-peers man install uninstall clean help
 
 all: build
 
@@ -43,6 +43,19 @@ soak: deps build ## random scripts cut at every write, and real crashes, for as 
 test-apps: deps build ## real programs on a volume of each mode
 	@scripts/install-packages.sh sqlite3 git tar zstd
 	scripts/test-apps.sh $(OKEANOS)
+
+# The suites of others, built once; unoptimised, because they wait for the file system anyway.
+TOOLS := target/tools
+POSIX_OPERATIONS ?= 5000
+
+posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
+$(TOOLS)/%:
+	@scripts/install-packages.sh libacl1-dev acl
+	$(CARGO) install --quiet --debug --locked --root $(TOOLS) --target-dir $(TOOLS)/build $(subst -,@,$*)
+	@touch $@
+
+test-posix: deps posix-tools build ## the POSIX suites of others, on mounted volumes
+	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
 
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare

@@ -10,6 +10,7 @@ mod latency;
 mod record;
 mod rig;
 mod streams;
+mod stress;
 mod verify;
 
 pub use compare::{CompareOptions, Comparison, Contender, compare};
@@ -18,4 +19,5 @@ pub use files::{DirectoryFiles, Files, SyncKind};
 pub use latency::Latency;
 pub use rig::RigError;
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
+pub use stress::{StressOptions, StressReport, check_stressed, stress};
 pub use verify::{Verdict, verify};

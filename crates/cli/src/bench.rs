@@ -3,6 +3,7 @@
 mod compare;
 mod demo;
 mod streams;
+mod stress;
 mod verify;
 
 use crate::error::CliError;
@@ -18,6 +19,7 @@ pub struct BenchArguments {
 enum What {
     Streams(streams::StreamsArguments),
     Verify(verify::VerifyArguments),
+    Stress(stress::StressArguments),
     Compare(compare::CompareArguments),
     Demo(demo::DemoArguments),
 }
@@ -26,6 +28,7 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
     match arguments.what {
         What::Streams(arguments) => streams::run(arguments),
         What::Verify(arguments) => verify::run(arguments),
+        What::Stress(arguments) => stress::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }

@@ -352,6 +352,44 @@ fn owners_and_modes_follow_the_rules_of_the_kernel() {
 }
 
 #[test]
+fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
+    for (kind, extents) in [("ext4", "e"), ("ext3", "-")] {
+        let volume = Volume::new(&["-t", kind]);
+        volume.mount("data=wasteless");
+        let shell = |user: u32, script: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{kind}: {script}: {}", common::said(&output));
+        };
+        shell(0, "chmod 777 .; echo old > fixed; echo old > log; mkdir sealed; touch sealed/inside");
+        shell(0, "chattr +i fixed; chattr +a log; chattr +i sealed");
+        shell(
+            0,
+            &format!("[ \"$(lsattr fixed | cut -c 5,15)\" = i{extents} ]; lsattr log | cut -c 6 | grep -q a"),
+        );
+        shell(0, "! (echo no > fixed) && ! (echo no >> fixed) && ! rm -f fixed && ! mv fixed other");
+        shell(0, "! ln fixed other && ! chmod 600 fixed && ! touch fixed && ! setfattr -n user.a -v b fixed");
+        shell(0, "! (echo no > log) && ! rm -f log && ! truncate -s 0 log && ! chmod 600 log");
+        shell(0, "echo new >> log; touch log; [ \"$(cat log)\" = \"$(printf 'old\\nnew')\" ]");
+        shell(
+            0,
+            "! touch sealed/more && ! rm -f sealed/inside && ! mv sealed/inside . && echo yes > sealed/inside",
+        );
+        shell(0, "chattr -i fixed sealed; chattr -a log; echo new > fixed; rm fixed log sealed/inside");
+        shell(1000, "touch mine; chattr +dAS mine; ! chattr +i mine 2>&1 && ! chattr +a mine 2>&1");
+        shell(1001, "! chattr -d mine 2>&1");
+        shell(0, "mkdir strict; chattr +DT strict; touch strict/file; ! chattr +j mine 2>&1");
+        assert_eq!(errno(File::options().write(true).open(volume.root())), libc::EISDIR);
+        volume.umount_and_check();
+        let dump =
+            std::process::Command::new("debugfs").args(["-R", "stat mine"]).arg(volume.image()).output();
+        let flags = if kind == "ext4" { "Flags: 0x800c8" } else { "Flags: 0xc8" };
+        assert!(common::said(dump.as_ref().unwrap()).contains(flags), "{}", common::said(&dump.unwrap()));
+    }
+}
+
+#[test]
 fn requests_come_through_the_ring_when_asked_for() {
     const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
     let Ok(before) = fs::read_to_string(PARAMETER) else {

@@ -22,6 +22,7 @@ pub use error::{Error, errno};
 pub use file::{
     Attributes, Content, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, WriteFlags, Written,
 };
+pub use format::ext4::inode::flags;
 pub use inode::Inode;
 pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};

@@ -3,9 +3,11 @@
 
 mod allocate;
 mod attributes;
+
 mod layout;
 mod read;
 mod truncate;
+mod user_flags;
 mod write;
 
 use crate::{Error, Inode, MappingState, Result, Volume, errno};

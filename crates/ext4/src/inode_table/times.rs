@@ -1,6 +1,7 @@
 //! The times of inodes.
 
 use crate::{Inode, Result, Volume};
+use format::ext4::inode::flags;
 use std::rc::Rc;
 
 /// When a read changes the access time.
@@ -14,7 +15,6 @@ pub enum Atime {
 }
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
-const NO_ATIME: u32 = 0x80;
 /// Access times stored by one handle.
 const BATCH: usize = 64;
 
@@ -31,7 +31,7 @@ impl Volume {
                 last <= fields.modified || last <= fields.changed || now.seconds - last.seconds >= DAY_SECONDS
             }
         };
-        if is_due && !self.is_read_only() && fields.flags & NO_ATIME == 0 {
+        if is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0 {
             fields.accessed = now;
             inode.access_is_newer.set(true);
         }

@@ -45,10 +45,14 @@ pub struct Inode {
 
 /// Bits of [`Inode::flags`].
 pub mod flags {
+    pub const SYNC: u32 = 0x8;
     pub const IMMUTABLE: u32 = 0x10;
     pub const APPEND: u32 = 0x20;
+    pub const NO_DUMP: u32 = 0x40;
+    pub const NO_ATIME: u32 = 0x80;
     pub const INDEX: u32 = 0x1000;
     pub const JOURNAL_DATA: u32 = 0x4000;
+    pub const DIRECTORY_SYNC: u32 = 0x1_0000;
     pub const TOP_DIRECTORY: u32 = 0x2_0000;
     pub const HUGE_FILE: u32 = 0x4_0000;
     pub const EXTENTS: u32 = 0x8_0000;

@@ -48,4 +48,6 @@ wire! {
     IoctlIn = 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     FallocateIn = 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn = 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
+    /// linux/fs.h
+    Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32, padding: [u8; 8] }
 }

@@ -3,25 +3,51 @@
 use super::{Result, VolumeDoor};
 use crate::Answer;
 use crate::abi::*;
-use ext4::{Error, MappingState};
+use ext4::{Error, MappingState, flags};
 use units::FileBlock;
+use zerocopy::FromBytes;
 
-/// `FS_IOC_GETFLAGS` on 64-bit and 32-bit machines (linux/fs.h): what lsattr asks.
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` (linux/fs.h) on 64-bit and 32-bit machines: lsattr and chattr.
 const GETFLAGS: [u32; 2] = [0x8008_6601, 0x8004_6601];
-/// The flags that lsattr shows (`EXT4_FL_USER_VISIBLE`).
-const VISIBLE: u32 = 0x725b_dfff;
+const SETFLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
+/// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
+const FSGETXATTR: u32 = 0x801c_581f;
+const FSSETXATTR: u32 = 0x401c_5820;
+/// The flags that both ways can tell, and their bits in either (`FS_XFLAG_...`).
+const BOTH_WAYS: [(u32, u32); 5] = [
+    (flags::SYNC, 0x20),
+    (flags::IMMUTABLE, 0x8),
+    (flags::APPEND, 0x10),
+    (flags::NO_DUMP, 0x80),
+    (flags::NO_ATIME, 0x40),
+];
 
 impl VolumeDoor {
-    pub(super) async fn ioctl(&self, header: &InHeader, arguments: IoctlIn) -> Result {
-        if !GETFLAGS.contains(&arguments.cmd) {
-            return Err(Error::Refused(libc::ENOTTY));
-        }
+    pub(super) async fn ioctl(&self, header: &InHeader, arguments: IoctlIn, input: &[u8]) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        let flags = self.volume.getattr(&inode).flags & VISIBLE;
+        let before = self.volume.flags(&inode);
         let mut answer = Answer::of(&IoctlOut::default());
-        // The caller's variable may be as wide as a long.
-        let bytes = u64::from(flags).to_le_bytes();
-        answer.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
+        match arguments.cmd {
+            command if GETFLAGS.contains(&command) => {
+                // The caller's variable may be as wide as a long.
+                let bytes = u64::from(before).to_le_bytes();
+                answer.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
+            }
+            FSGETXATTR if arguments.out_size as usize >= size_of::<Fsxattr>() => {
+                answer.append(&Fsxattr { xflags: xflags_of(before), ..Default::default() });
+            }
+            command if SETFLAGS.contains(&command) => {
+                self.volume.set_flags(&inode, first_word(input)?).await?;
+            }
+            FSSETXATTR => {
+                let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
+                if (wanted.extsize, wanted.projid, wanted.cowextsize) != (0, 0, 0) {
+                    return Err(Error::Refused(libc::EOPNOTSUPP));
+                }
+                self.volume.set_flags(&inode, flags_of(wanted.xflags, before)?).await?;
+            }
+            _ => return Err(Error::Refused(libc::ENOTTY)),
+        }
         Ok(answer)
     }
 
@@ -42,5 +68,40 @@ impl VolumeDoor {
             _ => 0,
         };
         Ok(Answer::of(&BmapOut { block }))
+    }
+}
+
+fn first_word(input: &[u8]) -> Result<u32> {
+    let bytes = input.first_chunk().ok_or(Error::Refused(libc::EINVAL))?;
+    Ok(u32::from_le_bytes(*bytes))
+}
+
+fn xflags_of(flags: u32) -> u32 {
+    BOTH_WAYS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, xflag)| xflag).sum()
+}
+
+/// What `xflags` can tell is as it tells, the rest as before.
+fn flags_of(xflags: u32, before: u32) -> Result<u32> {
+    let known: u32 = BOTH_WAYS.iter().map(|(_, xflag)| xflag).sum();
+    if xflags & !known != 0 {
+        return Err(Error::Refused(libc::EOPNOTSUPP));
+    }
+    Ok(BOTH_WAYS.iter().fold(
+        before,
+        |flags, (flag, xflag)| {
+            if xflags & xflag != 0 { flags | flag } else { flags & !flag }
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_survive_the_way_through_the_other_form() {
+        let (immutable, extents) = (flags::IMMUTABLE | flags::NO_DUMP, flags::EXTENTS);
+        assert_eq!(flags_of(xflags_of(immutable), extents | flags::APPEND).unwrap(), immutable | extents);
+        assert!(flags_of(0x8000, 0).is_err(), "dax");
     }
 }

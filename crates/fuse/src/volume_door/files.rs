@@ -5,7 +5,7 @@
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
-use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SetAttributes, WriteFlags};
+use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SetAttributes, WriteFlags, flags};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -17,6 +17,7 @@ const SLICES_MAX: usize = 512;
 impl VolumeDoor {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
+        check_flags(&inode, arguments.flags as i32)?;
         if arguments.flags & libc::O_TRUNC as u32 != 0 {
             let kill_privileges = arguments.open_flags & abi::open::KILL_SUIDGID != 0;
             let change = SetAttributes { size: Some(0), kill_privileges, ..Default::default() };
@@ -30,8 +31,9 @@ impl VolumeDoor {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
         let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
-        self.settle(made.transaction).await?;
-        Ok(self.answer_created(&made.value, arguments.flags))
+        let answer = self.answer_created(&made.value, arguments.flags);
+        self.settle(&parent, made.transaction).await?;
+        Ok(answer)
     }
 
     pub(super) async fn tmpfile(&self, header: &InHeader, arguments: CreateIn) -> Result {
@@ -68,7 +70,7 @@ impl VolumeDoor {
             append: false,
         };
         let written = self.volume.write(&inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        if arguments.flags & libc::O_DSYNC as u32 != 0 {
+        if arguments.flags & libc::O_DSYNC as u32 != 0 || inode.has_flag(flags::SYNC) {
             self.volume.engine().sync_file(inode.number, written.transaction).await?;
         }
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
@@ -109,6 +111,16 @@ impl VolumeDoor {
 
 fn regular(mode: u32) -> u16 {
     (libc::S_IFREG | mode & 0o7777) as u16
+}
+
+/// The kernel knows nothing of our inodes' flags.
+fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
+    let changes = open_flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let only_adds = open_flags & libc::O_APPEND != 0 && open_flags & libc::O_TRUNC == 0;
+    if changes && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !only_adds) {
+        return Err(Error::Refused(libc::EPERM));
+    }
+    Ok(())
 }
 
 /// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays valid.

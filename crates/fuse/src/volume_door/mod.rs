@@ -13,7 +13,7 @@ mod names;
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};
 use device::LocalFuture;
-use ext4::{Caller, Error, Inode, Volume};
+use ext4::{Caller, Error, Inode, Volume, flags};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
@@ -129,7 +129,7 @@ impl VolumeDoor {
                 Err(ClosedBadly) => Err(Error::Refused(libc::EIO)),
             },
             Operation::Syncfs => self.volume.sync().await.map(|()| Answer::empty()),
-            Operation::Ioctl { arguments, .. } => self.ioctl(header, arguments).await,
+            Operation::Ioctl { arguments, input } => self.ioctl(header, arguments, input).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
             // ENOSYS: the kernel does without from now on. Nothing waits for a close: errors are told by fsync.
@@ -146,9 +146,10 @@ impl VolumeDoor {
         }
     }
 
-    /// Waits for a directory change to be durable, on mounts that promise it.
-    async fn settle(&self, transaction: TransactionId) -> Result<()> {
-        if self.options.synchronous_directories {
+    /// Waits for a change of a directory to be durable, on mounts and in directories that promise it. An inode
+    /// that the answer tells of is remembered before: meanwhile another may take its name away.
+    async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
+        if self.options.synchronous_directories || directory.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) {
             self.volume.engine().commit(transaction).await?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::{Result, VALID_SECONDS, VolumeDoor, caller, number_of};
 use crate::Answer;
 use crate::abi::*;
-use ext4::{Error, Inode, RenameMode, Stamped};
+use ext4::{Error, Inode, RenameMode, Stamped, flags};
 use std::rc::Rc;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -36,46 +36,48 @@ impl VolumeDoor {
     pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let made = self.volume.symlink(&parent, name, &caller(header, 0), target).await?;
-        self.answer_made(made).await
+        self.answer_made(&parent, made).await
     }
 
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
         let made = self.volume.mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev).await?;
-        self.answer_made(made).await
+        self.answer_made(&parent, made).await
     }
 
     pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let mode = (arguments.mode & PERMISSIONS) as u16;
         let made = self.volume.mkdir(&parent, name, &caller(header, arguments.umask), mode).await?;
-        self.answer_made(made).await
+        self.answer_made(&parent, made).await
     }
 
-    async fn answer_made(&self, made: Stamped<Rc<Inode>>) -> Result {
-        self.settle(made.transaction).await?;
-        Ok(Answer::of(&self.entry(&made.value)))
+    async fn answer_made(&self, parent: &Inode, made: Stamped<Rc<Inode>>) -> Result {
+        let entry = self.entry(&made.value);
+        self.settle(parent, made.transaction).await?;
+        Ok(Answer::of(&entry))
     }
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
         let (inode, parent) = (self.inode(node).await?, self.inode(header.nodeid).await?);
         let made = self.volume.link(&inode, &parent, name, &caller(header, 0)).await?;
-        self.settle(made.transaction).await?;
-        Ok(Answer::of(&self.entry(&inode)))
+        let entry = self.entry(&inode);
+        self.settle(&parent, made.transaction).await?;
+        Ok(Answer::of(&entry))
     }
 
     pub(super) async fn unlink(&self, header: &InHeader, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let removed = self.volume.unlink(&parent, name).await?;
-        self.settle(removed.transaction).await?;
+        self.settle(&parent, removed.transaction).await?;
         Ok(Answer::empty())
     }
 
     pub(super) async fn rmdir(&self, header: &InHeader, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let removed = self.volume.rmdir(&parent, name).await?;
-        self.settle(removed.transaction).await?;
+        self.settle(&parent, removed.transaction).await?;
         Ok(Answer::empty())
     }
 
@@ -96,7 +98,9 @@ impl VolumeDoor {
         };
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);
         let moved = self.volume.rename((&from, name), (&to, new_name), &caller(header, 0), mode).await?;
-        self.settle(moved.transaction).await?;
+        // One transaction holds both directories.
+        let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
+        self.settle(strict, moved.transaction).await?;
         Ok(Answer::empty())
     }
 
