@@ -15,10 +15,13 @@ use format::ext4::bitmap;
 use std::ops::Range;
 use units::{FileBlock, GroupNumber, HomeBlock};
 
-/// Blocks of a file's first window; later ones grow with the file.
-const WINDOW_MIN: u32 = 8;
-/// 2 MiB in blocks of 4 KiB: as long as a disk needs to make up for a seek.
-const WINDOW_MAX: u32 = 512;
+/// Bytes of a file's first window: most small files and logs that are rotated early stay whole.
+const WINDOW_MIN: u64 = 64 << 10;
+/// Bytes of the longest window: reading it takes a disk far longer than the seek before it.
+const WINDOW_MAX: u64 = 8 << 20;
+/// A further window is so many times as long as the file before it: the number of a file's runs grows with the
+/// logarithm of its size.
+const WINDOW_GROWTH: u64 = 4;
 /// After so many groups with something free the best run seen is good enough.
 const GROUPS_COMPARED: u32 = 16;
 
@@ -118,16 +121,19 @@ impl Volume {
         superblock.free_blocks.saturating_sub(self.withheld.borrow().freed_blocks()).saturating_sub(reserve)
     }
 
-    /// The window's size for a file whose block `at` is allocated: as long as the file, within bounds; small
-    /// when all windows together would take more than a part of the free space.
+    /// The window's size in blocks for a file whose block `at` is allocated: some times as long as the file,
+    /// within bounds; small when all windows together would take more than a part of the free space.
     fn window_size(&self, at: FileBlock) -> u32 {
-        let windows = self.withheld.borrow().window_count() as u64;
+        let (shift, windows) = (self.block_size().shift(), self.withheld.borrow().window_count() as u64);
         let share = self.superblock.borrow().free_blocks / (4 * (windows + 4));
-        at.get()
-            .checked_next_power_of_two()
-            .unwrap_or(WINDOW_MAX)
-            .clamp(WINDOW_MIN, WINDOW_MAX)
-            .min(share as u32)
+        let grown = (u64::from(at.get()) * WINDOW_GROWTH).next_power_of_two();
+        grown.max(WINDOW_MIN >> shift).min(self.window_max().into()).min(share) as u32
+    }
+
+    /// In blocks. Groups that are used in part have a run of a quarter more often than not.
+    fn window_max(&self) -> u32 {
+        let quarter = self.superblock.borrow().blocks_per_group / 4;
+        quarter.min((WINDOW_MAX >> self.block_size().shift()) as u32).max(1)
     }
 
     /// Near the inode: its group's first block.
@@ -173,8 +179,18 @@ impl Volume {
         Ok(Some(run))
     }
 
-    /// A run near `goal`: in its group, else in the groups behind it, around the volume.
+    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Scraps are taken only
+    /// when no run of good length is near.
     async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<Found>> {
+        let good = wanted.min(self.window_max());
+        match self.find_near(goal, wanted, good).await? {
+            None if good > 1 => self.find_near(goal, wanted, 1).await,
+            found => Ok(found),
+        }
+    }
+
+    /// [`Volume::find`] for runs of `least` blocks; only the goal itself is taken however short.
+    async fn find_near(&self, goal: HomeBlock, wanted: u32, least: u32) -> Result<Option<Found>> {
         let groups = self.groups.count();
         let (first, within) = {
             let superblock = self.superblock.borrow();
@@ -186,7 +202,8 @@ impl Volume {
         for step in 0..groups {
             let group = GroupNumber((first.get() + step) % groups);
             let state = self.groups.state(group);
-            if state.damaged || state.descriptor.free_blocks <= state.withheld {
+            let needed = if step == 0 { 1 } else { least };
+            if state.damaged || state.descriptor.free_blocks.saturating_sub(state.withheld) < needed {
                 continue;
             }
             let goal = if step == 0 { within } else { 0 };
@@ -195,8 +212,9 @@ impl Volume {
                 return Ok(Some(found));
             }
             compared += 1;
-            if best.is_none_or(|(_, length)| found.run.len() > length) {
-                best = Some((group, found.run.len()));
+            let length = found.run.len();
+            if length >= least as usize && best.is_none_or(|(_, longest)| length > longest) {
+                best = Some((group, length));
             }
             if compared == GROUPS_COMPARED {
                 break;

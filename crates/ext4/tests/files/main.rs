@@ -5,5 +5,6 @@ mod crash;
 mod damage;
 mod image;
 mod large;
+mod locality;
 mod model;
 mod random;
