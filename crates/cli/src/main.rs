@@ -17,6 +17,7 @@ mod mount_helper;
 mod mount_options;
 mod mount_serve;
 mod mount_table;
+mod mount_users;
 mod open_disk;
 mod output;
 mod programs;

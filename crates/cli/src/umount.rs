@@ -3,6 +3,7 @@
 use crate::control::{About, Ask, Client, End};
 use crate::error::CliError;
 use crate::mount_table::{self, Mount};
+use crate::mount_users;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -98,7 +99,11 @@ fn cut(mount: &Mount) -> Result<(), CliError> {
 fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
     unmount(&mount.directory, flags).map_err(|error| {
         let text = CliError::system(format!("unmount {}", mount.directory.display()), error);
-        text.with_remedy("See who uses it: fuser -vm DIR. Or take it away for new users only: --lazy.")
+        let users = match mount_users::users_of(&mount.directory) {
+            users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
+            users => format!("It is used by {}.", users.join(", ")),
+        };
+        text.with_remedy(format!("{users} Or take it away for new users only: --lazy."))
     })
 }
 

@@ -3,11 +3,13 @@
 mod common;
 
 use common::{Volume, gone, is_alive, okeanos, said, signal};
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
 
@@ -147,30 +149,86 @@ fn what_is_no_volume_is_refused_and_untouched() {
     }
 }
 
+/// The program as a user who is not root.
+struct User<'a> {
+    number: u32,
+    program: &'a Path,
+}
+
+impl User<'_> {
+    fn command(&self, program: &Path, arguments: &[&OsStr]) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(program).args(arguments).current_dir("/").env_remove("XDG_RUNTIME_DIR");
+        command.uid(self.number).gid(self.number).output().unwrap()
+    }
+    fn okeanos(&self, arguments: &[&OsStr]) -> Output {
+        self.command(self.program, arguments)
+    }
+    fn shell(&self, script: &str) -> Output {
+        self.command(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()])
+    }
+}
+
 #[test]
-fn an_ordinary_user_mounts_with_the_helper_or_is_told_what_is_missing() {
+fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
     const NOBODY: u32 = 65534;
-    let volume = Volume::new(&["-t", "ext4"]);
-    let own = |path: &std::path::Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-    own(volume.directory.path());
+    let volume = Volume::new(&["-t", "ext4", "-E", "root_owner=65534:65534"]);
+    // A device that everybody may open, as distributions have it; seen by this test alone.
+    let device = volume.directory.path().join("fuse");
+    let script = "mknod -m 666 $0 c 10 229; mount --bind $0 /dev/fuse";
+    let made = Command::new("sh").args(["-ec", script]).arg(&device).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     own(&volume.image());
     own(&volume.root());
     // The program itself may lie where nobody may look.
     let program = volume.directory.path().join("okeanos");
     fs::copy(env!("CARGO_BIN_EXE_okeanos"), &program).unwrap();
-    let as_nobody = |arguments: &[&std::ffi::OsStr]| {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(&program).args(arguments).uid(NOBODY).gid(NOBODY).output().unwrap()
-    };
+    fs::set_permissions(volume.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (owner, other) =
+        (User { number: NOBODY, program: &program }, User { number: 1234, program: &program });
     let (image, root) = (volume.image(), volume.root());
-    let mounted = as_nobody(&["mount".as_ref(), image.as_os_str(), root.as_os_str()]);
-    if mounted.status.success() {
-        let umounted = as_nobody(&["umount".as_ref(), root.as_os_str()]);
-        assert!(umounted.status.success(), "{}", said(&umounted));
-    } else {
-        assert!(said(&mounted).contains("fusermount3"), "{}", said(&mounted));
-    }
+    let succeeds = |output: Output| assert!(output.status.success(), "{}", said(&output));
+    let fails = |output: Output| assert!(!output.status.success(), "{}", said(&output));
+
+    succeeds(owner.okeanos(&[
+        "mount".as_ref(),
+        "-o".as_ref(),
+        "data=wasteless".as_ref(),
+        image.as_os_str(),
+        root.as_os_str(),
+    ]));
+    let file = volume.at("mine");
+    succeeds(owner.shell(&format!("echo kept > {}; sync {0}", file.display())));
+    let statistics = owner.okeanos(&["stats".as_ref(), "--json".as_ref(), root.as_os_str()]);
+    assert!(statistics.status.success() && said(&statistics).contains("wasteless"), "{}", said(&statistics));
+    fails(other.shell(&format!("cat {}", file.display())));
+    fails(other.okeanos(&["stats".as_ref(), root.as_os_str()]));
+    fails(other.okeanos(&["umount".as_ref(), root.as_os_str()]));
+    fails(other.okeanos(&["mount".as_ref(), image.as_os_str(), root.as_os_str()]));
+    assert!(fs::metadata(&file).is_err(), "not even root looks into a user's mount");
+    succeeds(owner.okeanos(&["umount".as_ref(), root.as_os_str()]));
     volume.check();
+    volume.mount("");
+    assert_eq!(fs::read(&file).unwrap(), b"kept\n");
+    volume.umount_and_check();
+}
+
+#[test]
+fn who_keeps_a_mount_busy_is_told() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    let file = fs::File::create(volume.at("open")).unwrap();
+    let mut sleeper = Command::new("sleep").arg("100").current_dir(volume.root()).spawn().unwrap();
+    let refused = okeanos(&["umount".as_ref(), volume.root().as_os_str()]);
+    assert!(!refused.status.success());
+    for part in ["busy", "open", &format!("sleep ({})", sleeper.id()), "--lazy"] {
+        assert!(said(&refused).contains(part), "{part}: {}", said(&refused));
+    }
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    drop(file);
+    volume.umount_and_check();
 }
 
 #[test]

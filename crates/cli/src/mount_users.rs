@@ -1,0 +1,59 @@
+//! Who keeps a mount busy. Only links in `/proc` are read, so a file system that does not answer delays nobody.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// More of them help nobody.
+const TOLD_MAX: usize = 5;
+
+/// The processes that we may look into and that use something below `directory`: `sleep (1234) in /mnt/a/b`.
+pub fn users_of(directory: &Path) -> Vec<String> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit());
+    let mut users: Vec<String> = numbers
+        .filter_map(|process| {
+            let path = process.path();
+            let used = used_by(&path, directory)?;
+            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+            let number = process.file_name();
+            Some(format!("{} ({}) {used}", name.trim_end(), number.to_string_lossy()))
+        })
+        .take(TOLD_MAX + 1)
+        .collect();
+    if users.len() > TOLD_MAX {
+        users[TOLD_MAX] = "and others".into();
+    }
+    users
+}
+
+/// The first thing below `directory` that a process uses, and how.
+fn used_by(process: &Path, directory: &Path) -> Option<String> {
+    let below = |path: &PathBuf| path.starts_with(directory);
+    let link = |name: &str| fs::read_link(process.join(name)).ok().filter(below);
+    if let Some(path) = link("cwd").or_else(|| link("root")) {
+        return Some(format!("in {}", path.display()));
+    }
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let mapped = fs::read_dir(process.join("map_files")).into_iter().flatten().flatten();
+    let mut files = open.chain(mapped).filter_map(|entry| fs::read_link(entry.path()).ok());
+    files.find(below).map(|path| format!("with {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_an_open_file_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        assert!(users_of(&path).is_empty());
+        let file = fs::File::create(path.join("file")).unwrap();
+        let users = users_of(&path);
+        assert_eq!(users.len(), 1);
+        let (number, file_path) = (std::process::id(), path.join("file"));
+        assert!(users[0].ends_with(&format!("({number}) with {}", file_path.display())), "{users:?}");
+        drop(file);
+    }
+}
