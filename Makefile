@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint soak test-apps test-posix posix-tools bench bench-peers man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint soak test-apps test-posix soak-posix posix-tools bench bench-peers man install uninstall clean help
 
 all: build
 
@@ -29,8 +29,13 @@ lint: ## format, clippy, dependencies between floors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-test: deps lint ## everything that proves the code right
+# The suites of others, built once; unoptimised, because they wait for the file system anyway.
+TOOLS := target/tools
+POSIX_OPERATIONS ?= 5000
+
+test: deps lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace
+	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 
 # A new seed each hour: what failed is told with the command that replays it.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
@@ -44,10 +49,6 @@ test-apps: deps build ## real programs on a volume of each mode
 	@scripts/install-packages.sh sqlite3 git tar zstd
 	scripts/test-apps.sh $(OKEANOS)
 
-# The suites of others, built once; unoptimised, because they wait for the file system anyway.
-TOOLS := target/tools
-POSIX_OPERATIONS ?= 5000
-
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:
 	@scripts/install-packages.sh libacl1-dev acl
@@ -56,6 +57,11 @@ $(TOOLS)/%:
 
 test-posix: deps posix-tools build ## the POSIX suites of others, on mounted volumes
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
+
+soak: soak-posix
+soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume
+	scripts/test-posix.sh $(OKEANOS) $(TOOLS) 1000000
+	SEED=$(SOAK_SEED) OPERATIONS=1000000 PATIENCE=86400 $(CARGO) test --package cli --test exerciser --test stress
 
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare

@@ -99,17 +99,21 @@ END
     echo "  fsx: $operations operations, seed $seed"
 }
 
-volume() { # KIND BLOCK-SIZE OPTIONS
+volume() { # KIND BLOCK-SIZE OPTIONS SUITE...
     echo "$program: $1, blocks of $2, $3"
     rm -f "$place/image"
     truncate -s 256M "$place/image"
     mke2fs -q -t "$1" -b "$2" "$place/image"
     enter "$3"
-    system_calls
-    content "$1"
+    for suite in "${@:4}"; do
+        $suite "$1"
+    done
     leave
     timeout 60 e2fsck -fn "$place/image" >"$place/out" 2>&1 || { cat "$place/out"; exit 1; }
 }
 
-volume ext4 4096 data=wasteless
-volume ext3 1024 data=ordered
+volume ext4 4096 data=wasteless system_calls content
+volume ext3 1024 data=ordered system_calls content
+volume ext4 4096 data=journal content
+volume ext4 2048 data=selective content
+volume ext4 1024 data=writeback,cache=16M content

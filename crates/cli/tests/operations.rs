@@ -390,6 +390,23 @@ fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
 }
 
 #[test]
+fn a_program_that_runs_is_not_cut_by_who_would_open_it() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    let path = volume.at("sleep");
+    fs::copy("/usr/bin/sleep", &path).unwrap();
+    for _ in 0..20 {
+        let mut program = std::process::Command::new(&path).arg("100").spawn().unwrap();
+        let cutting = OpenOptions::new().read(true).custom_flags(libc::O_TRUNC).open(&path);
+        assert_eq!(errno(cutting), libc::ETXTBSY);
+        assert!(fs::read(&path).unwrap() == fs::read("/usr/bin/sleep").unwrap());
+        program.kill().unwrap();
+        program.wait().unwrap();
+    }
+    volume.umount_and_check();
+}
+
+#[test]
 fn requests_come_through_the_ring_when_asked_for() {
     const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
     let Ok(before) = fs::read_to_string(PARAMETER) else {

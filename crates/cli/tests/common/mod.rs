@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// No test takes so long; one that does waits for itself.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// No test takes so long; one that does waits for itself. Longer ones say so in `PATIENCE` (seconds).
+const PATIENCE_SECONDS: u64 = 300;
+
+fn patience() -> Duration {
+    let seconds = std::env::var("PATIENCE").map_or(PATIENCE_SECONDS, |text| text.parse().expect("seconds"));
+    Duration::from_secs(seconds)
+}
 
 pub struct Volume {
     pub directory: tempfile::TempDir,
@@ -20,7 +25,7 @@ impl Volume {
     pub fn new(arguments: &[&str]) -> Volume {
         private_mounts();
         std::thread::spawn(|| {
-            std::thread::sleep(PATIENCE);
+            std::thread::sleep(patience());
             eprintln!("the test hangs");
             std::process::abort();
         });
@@ -91,7 +96,8 @@ impl Drop for Volume {
 
 pub fn okeanos(arguments: &[&OsStr]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_okeanos")]).args(arguments);
+    let seconds = (patience() / 2).as_secs().to_string();
+    command.args(["-k", "5", &seconds, env!("CARGO_BIN_EXE_okeanos")]).args(arguments);
     command.stdin(Stdio::null()).output().unwrap()
 }
 

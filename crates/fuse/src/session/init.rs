@@ -35,9 +35,9 @@ pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
 
 /// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on this host.
-/// No WRITEBACK_CACHE: it hides byte ranges and the sync flag of writes.
+/// No WRITEBACK_CACHE: it hides byte ranges and the sync flag of writes. No ATOMIC_O_TRUNC:
+/// the file would be empty before the kernel finds that it must not be written (ETXTBSY).
 const WANTED: u64 = init::ASYNC_READ
-    | init::ATOMIC_O_TRUNC
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK

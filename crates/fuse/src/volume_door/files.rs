@@ -5,7 +5,7 @@
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
-use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SetAttributes, WriteFlags, flags};
+use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, WriteFlags, flags};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -18,11 +18,6 @@ impl VolumeDoor {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         check_flags(&inode, arguments.flags as i32)?;
-        if arguments.flags & libc::O_TRUNC as u32 != 0 {
-            let kill_privileges = arguments.open_flags & abi::open::KILL_SUIDGID != 0;
-            let change = SetAttributes { size: Some(0), kill_privileges, ..Default::default() };
-            self.volume.setattr(&inode, &caller(header, 0), change).await?;
-        }
         self.volume.opened(&inode);
         Ok(Answer::of(&opened(arguments.flags)))
     }
@@ -116,7 +111,7 @@ fn regular(mode: u32) -> u16 {
 /// The kernel knows nothing of our inodes' flags.
 fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     let changes = open_flags & libc::O_ACCMODE != libc::O_RDONLY;
-    let only_adds = open_flags & libc::O_APPEND != 0 && open_flags & libc::O_TRUNC == 0;
+    let only_adds = open_flags & libc::O_APPEND != 0;
     if changes && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !only_adds) {
         return Err(Error::Refused(libc::EPERM));
     }
