@@ -36,6 +36,9 @@ POSIX_OPERATIONS ?= 5000
 test: deps lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
+	@scripts/install-packages.sh sqlite3 git tar zstd rsync
+	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
+	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 
 # A new seed each hour: what failed is told with the command that replays it.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
@@ -46,8 +49,11 @@ soak: deps build ## random scripts cut at every write, and real crashes, for as 
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 
 test-apps: deps build ## real programs on a volume of each mode
-	@scripts/install-packages.sh sqlite3 git tar zstd
+	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
+	scripts/test-databases.sh $(OKEANOS) sqlite
+	scripts/test-databases.sh $(OKEANOS) postgres
+	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test robustness crowded
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:

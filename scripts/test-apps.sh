@@ -1,7 +1,8 @@
 #!/bin/bash
-# Real programs on a volume of each mode: a database, archives, a version-controlled tree, copies of many files.
+# Real programs on a volume of each mode: a database, archives, copies of many files, version control (this
+# repository among others).
 # Each must find its own data again after an unmount, and e2fsck nothing to complain about. Needs root.
-# Usage: scripts/test-apps.sh PROGRAM [MODE...]
+# Usage: [WORKS="database tree repository clone"] scripts/test-apps.sh PROGRAM [MODE...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -9,9 +10,11 @@ if [ "${INSIDE:-}" != yes ]; then
 fi
 
 okeanos=$(realpath "$1")
+source=$(realpath "$(dirname "$0")/..")
 shift
 [ $# -gt 0 ] || set -- writeback ordered journal wasteless selective
 
+works=${WORKS:-database tree repository clone}
 place=$(mktemp -d)
 mount=$place/mount
 mkdir "$mount"
@@ -43,6 +46,7 @@ database_is_right() {
 tree() {
     cp -a /usr/include "$mount/include"
     cp -a "$mount/include" "$mount/again"
+    rsync -aHAX "$mount/include/" "$mount/synced/"
     tar -C "$mount" -cf - include | zstd -q -1 >"$mount/include.tar.zst"
     rm -rf "$mount/again/linux"
     mv "$mount/again" "$mount/moved"
@@ -50,6 +54,8 @@ tree() {
 tree_is_right() {
     diff -r --no-dereference /usr/include "$mount/include"
     diff -r --no-dereference -x linux /usr/include "$mount/moved"
+    # Nothing is left to be sent, whatever rsync looks at: content, modes, owners, times, links.
+    [ -z "$(rsync -aHAXc --delete --itemize-changes "$mount/include/" "$mount/synced/")" ]
     mkdir "$mount/unpacked"
     zstd -qdc "$mount/include.tar.zst" | tar -C "$mount/unpacked" -xf -
     diff -r --no-dereference /usr/include "$mount/unpacked/include"
@@ -76,19 +82,39 @@ repository_is_right() {
     [ -z "$(git -C "$mount/repository" status --porcelain)" ]
 }
 
+# This repository: all of its history through clone, checkout, and packing anew.
+clone() {
+    git -c safe.directory='*' clone -q --no-local "$source" "$mount/clone"
+    (
+        cd "$mount/clone"
+        git rev-parse HEAD >../clone.head
+        git checkout -q --detach "$(git rev-list HEAD | tail -n 1)"
+        git checkout -q "$(cat ../clone.head)"
+        git gc -q --prune=now
+    )
+}
+clone_is_right() {
+    git -C "$mount/clone" fsck --strict --full 2>"$place/out"
+    [ "$(git -C "$mount/clone" rev-parse HEAD)" = "$(cat "$mount/clone.head")" ]
+    [ -z "$(git -C "$mount/clone" status --porcelain)" ]
+    # Every byte is read, not only what differs in size or time.
+    git -C "$mount/clone" ls-files -z | (cd "$mount/clone" && xargs -0 git hash-object --no-filters --) >"$place/hashes"
+    git -C "$mount/clone" ls-files -s | cut -d' ' -f2 | cmp - "$place/hashes"
+}
+
 for mode in "$@"; do
     rm -f "$place/image"
     "$okeanos" mkfs "$place/image" 2G -- -q >"$place/out"
     mount_it "$mode"
-    for work in database tree repository; do
+    for work in $works; do
         $work
         ${work}_is_right
     done
     umount_it
     mount_it "$mode"
-    for work in database tree repository; do
+    for work in $works; do
         ${work}_is_right
     done
     umount_it
-    echo "$mode: database, tree and repository are as they should be"
+    echo "$mode: $works: everything is as it should be"
 done

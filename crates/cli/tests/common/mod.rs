@@ -1,6 +1,8 @@
 //! Volumes in image files, mounted where nobody else sees them.
 #![allow(dead_code)]
 
+pub mod failing_disk;
+
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,10 @@ impl Volume {
     /// A fresh volume of 64 MiB, made by mke2fs with `arguments`. This thread, and what it starts, gets mounts of
     /// its own.
     pub fn new(arguments: &[&str]) -> Volume {
+        Volume::with_size(arguments, 64 << 20)
+    }
+    /// The same, of `size` bytes.
+    pub fn with_size(arguments: &[&str], size: u64) -> Volume {
         private_mounts();
         std::thread::spawn(|| {
             std::thread::sleep(patience());
@@ -31,7 +37,7 @@ impl Volume {
         });
         let volume = Volume { directory: tempfile::tempdir().unwrap() };
         let image = std::fs::File::create(volume.image()).unwrap();
-        image.set_len(64 << 20).unwrap();
+        image.set_len(size).unwrap();
         let made = Command::new("mke2fs").arg("-q").args(arguments).arg(volume.image()).output().unwrap();
         assert!(made.status.success(), "mke2fs: {}", String::from_utf8_lossy(&made.stderr));
         std::fs::create_dir(volume.root()).unwrap();
@@ -95,9 +101,11 @@ impl Drop for Volume {
 }
 
 pub fn okeanos(arguments: &[&OsStr]) -> Output {
+    // Long runs want an optimised one.
+    let program = std::env::var_os("OKEANOS_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_okeanos").into());
     let mut command = Command::new("timeout");
     let seconds = (patience() / 2).as_secs().to_string();
-    command.args(["-k", "5", &seconds, env!("CARGO_BIN_EXE_okeanos")]).args(arguments);
+    command.args(["-k", "5", &seconds]).arg(program).args(arguments);
     command.stdin(Stdio::null()).output().unwrap()
 }
 

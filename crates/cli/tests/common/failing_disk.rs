@@ -1,0 +1,158 @@
+//! A disk that can be unplugged: a file on a FUSE mount of the test's own, which hands everything through to a
+//! real image until it is told to fail.
+
+use super::c_path;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const ROOT: u64 = 1;
+const DISK: u64 = 2;
+/// What one WRITE request carries at most.
+const TRANSFER_MAX: usize = 1 << 20;
+
+pub struct FailingDisk {
+    directory: PathBuf,
+    unplugged: Arc<AtomicBool>,
+}
+
+impl FailingDisk {
+    /// Shows `image` as the file `disk` in `directory`, in this thread's mount namespace.
+    pub fn new(image: &Path, directory: &Path) -> FailingDisk {
+        let door = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let options =
+            format!("fd={},rootmode=40000,user_id=0,group_id=0,max_read={TRANSFER_MAX}\0", door.as_raw_fd());
+        let target = c_path(directory);
+        // SAFETY: all strings end with zero bytes and outlive the call.
+        let mounted = unsafe {
+            libc::mount(c"disk".as_ptr(), target.as_ptr(), c"fuse".as_ptr(), 0, options.as_ptr().cast())
+        };
+        assert_eq!(mounted, 0, "mount: {}", std::io::Error::last_os_error());
+        let backing = OpenOptions::new().read(true).write(true).open(image).unwrap();
+        let unplugged = Arc::new(AtomicBool::new(false));
+        let state = unplugged.clone();
+        std::thread::spawn(move || serve(door, &backing, &state));
+        FailingDisk { directory: directory.to_owned(), unplugged }
+    }
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("disk")
+    }
+    /// Every read, write and flush fails from now on.
+    pub fn unplug(&self) {
+        self.unplugged.store(true, Ordering::SeqCst);
+    }
+    pub fn plug_in(&self) {
+        self.unplugged.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for FailingDisk {
+    fn drop(&mut self) {
+        let target = c_path(&self.directory);
+        // SAFETY: the string ends with a zero byte.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+/// Answers requests until the mount is gone (linux/fuse.h, version 7.31).
+fn serve(mut door: File, backing: &File, unplugged: &AtomicBool) {
+    let mut request = vec![0; TRANSFER_MAX + 4096];
+    while let Ok(length) = door.read(&mut request) {
+        let (header, body) = request[..length].split_at(40);
+        let opcode = u32_at(header, 4);
+        // FORGET, BATCH_FORGET and INTERRUPT get no answer.
+        if [2, 42, 36].contains(&opcode) {
+            continue;
+        }
+        let gone = unplugged.load(Ordering::SeqCst);
+        let (error, answer) = match answer(opcode, u64_at(header, 16), body, backing, gone) {
+            Ok(answer) => (0, answer),
+            Err(error) => (-error, Vec::new()),
+        };
+        let mut message = Vec::with_capacity(16 + answer.len());
+        message.extend((16 + answer.len() as u32).to_le_bytes());
+        message.extend(error.to_le_bytes());
+        message.extend(&header[8..16]);
+        message.extend(answer);
+        // The requester may have been killed meanwhile.
+        let _ = door.write(&message);
+    }
+}
+
+fn answer(opcode: u32, node: u64, body: &[u8], backing: &File, gone: bool) -> Result<Vec<u8>, i32> {
+    if gone && [15, 16, 20, 43].contains(&opcode) {
+        return Err(libc::EIO);
+    }
+    let failed = |_| libc::EIO;
+    Ok(match opcode {
+        1 if node == ROOT && body == b"disk\0" => {
+            let mut entry = Vec::from(DISK.to_le_bytes());
+            entry.resize(40, 0);
+            entry.extend(attributes(DISK, backing));
+            entry
+        }
+        1 => return Err(libc::ENOENT),
+        3 => [vec![0; 16], attributes(node, backing)].concat(),
+        // OPEN, OPENDIR
+        14 | 27 => vec![0; 16],
+        15 => {
+            let mut bytes = vec![0; u32_at(body, 16) as usize];
+            let read = backing.read_at(&mut bytes, u64_at(body, 8)).map_err(failed)?;
+            bytes.truncate(read);
+            bytes
+        }
+        16 => {
+            let size = u32_at(body, 16);
+            backing.write_all_at(&body[40..40 + size as usize], u64_at(body, 8)).map_err(failed)?;
+            [size.to_le_bytes(), [0; 4]].concat()
+        }
+        17 => vec![0; 80],
+        // RELEASE, FSYNC, FLUSH, RELEASEDIR, DESTROY
+        18 | 20 | 25 | 29 | 38 => Vec::new(),
+        26 => init(),
+        _ => return Err(libc::ENOSYS),
+    })
+}
+
+fn init() -> Vec<u8> {
+    const ASYNC_READ: u32 = 1;
+    const BIG_WRITES: u32 = 1 << 5;
+    const ASYNC_DIRECT: u32 = 1 << 15;
+    const MAX_PAGES: u32 = 1 << 22;
+    let mut bytes = vec![0; 64];
+    let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    put(0, 7);
+    put(4, 31);
+    put(12, ASYNC_READ | BIG_WRITES | ASYNC_DIRECT | MAX_PAGES);
+    put(20, TRANSFER_MAX as u32);
+    put(24, 1);
+    put(28, (TRANSFER_MAX / 4096) as u32);
+    bytes
+}
+
+/// `struct fuse_attr`.
+fn attributes(node: u64, backing: &File) -> Vec<u8> {
+    let (mode, links, size) = match node {
+        ROOT => (libc::S_IFDIR | 0o755, 2, 0),
+        _ => (libc::S_IFREG | 0o600, 1u32, backing.metadata().map_or(0, |metadata| metadata.len())),
+    };
+    let mut bytes = vec![0; 88];
+    bytes[..8].copy_from_slice(&node.to_le_bytes());
+    bytes[8..16].copy_from_slice(&size.to_le_bytes());
+    bytes[16..24].copy_from_slice(&(size / 512).to_le_bytes());
+    bytes[60..64].copy_from_slice(&mode.to_le_bytes());
+    bytes[64..68].copy_from_slice(&links.to_le_bytes());
+    bytes[80..84].copy_from_slice(&4096u32.to_le_bytes());
+    bytes
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
