@@ -68,6 +68,11 @@ impl Mounted {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
         let read_only = plan.settings.read_only;
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
+        // A loop device on it would be what is called empty.
+        if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
+            let source = plan.source.display();
+            return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
+        }
         let loop_device = wants_loop.then(|| LoopDevice::attach(&plan.source, read_only)).transpose()?;
         let path = loop_device.as_ref().map_or(&plan.source, |device| &device.path);
         let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };

@@ -59,8 +59,9 @@ impl LogReader {
 
     fn at(place: Place, block_size: BlockSize, first: LogBlock, blocks: u64) -> Result<LogReader, CliError> {
         let bytes = place.read(block_size, first)?;
-        let superblock = JournalSuperblock::parse(&bytes, block_size, blocks)
-            .map_err(|error| CliError::new(error.to_string()).with_remedy("Run e2fsck."))?;
+        let superblock = JournalSuperblock::parse(&bytes, block_size, blocks).map_err(|error| {
+            CliError::new(format!("{}: {error}", place.path().display())).with_remedy("Run e2fsck.")
+        })?;
         Ok(LogReader { place, block_size, superblock })
     }
 
@@ -76,6 +77,13 @@ impl LogReader {
 }
 
 impl Place {
+    /// The image or device.
+    fn path(&self) -> &Path {
+        match self {
+            Place::Inode { reader, .. } => reader.path(),
+            Place::Device { path, .. } => path,
+        }
+    }
     fn read(&self, block_size: BlockSize, at: LogBlock) -> Result<Vec<u8>, CliError> {
         match self {
             Place::Inode { reader, number, layout } => {

@@ -41,6 +41,9 @@ impl Reader {
         Ok(Reader { path: path.to_owned(), file, superblock })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
     pub fn block(&self, at: HomeBlock) -> Result<Vec<u8>, CliError> {
         if at.get() >= self.superblock.blocks {
             let blocks = self.superblock.blocks;

@@ -82,7 +82,9 @@ impl Volume {
     fn was_never_used(&self, number: InodeNumber) -> bool {
         let superblock = self.superblock.borrow();
         let (group, index) = superblock.group_of_inode(number);
-        let used = superblock.inodes_per_group - self.groups.descriptor(group).unused_inodes;
+        // Before recovery the descriptor may say anything.
+        let unused = self.groups.descriptor(group).unused_inodes;
+        let used = superblock.inodes_per_group.saturating_sub(unused);
         self.has_group_checksums() && index >= used
     }
 

@@ -23,6 +23,10 @@ impl Volume {
         if inode.is_directory() {
             return refused(errno::EPERM);
         }
+        // Told before the locks: a file that is named as its own directory would be locked twice.
+        if !parent.is_directory() {
+            return refused(errno::ENOTDIR);
+        }
         let _parent_lock = parent.lock.write().await;
         let _lock = inode.lock.write().await;
         let directory = self.changeable(parent, Intent::Add)?;

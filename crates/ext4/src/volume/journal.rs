@@ -132,7 +132,10 @@ async fn hidden_journal(
     };
     let engine = Engine::open(engine_parts).await?;
     let volume = Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await?;
-    let inode = volume.load_inode(number).await?;
+    let inode = volume.load_inode(number).await.map_err(|error| match error {
+        Error::Refused(_) => Error::corrupt_inode(number, "the journal should be there, but it is free"),
+        error => error,
+    })?;
     let count = inode.fields.borrow().size >> superblock.block_size.shift();
     if !inode.is_regular() || count == 0 || count > FILE_BLOCKS_MAX {
         return Err(Error::corrupt_inode(number, "this is no journal"));

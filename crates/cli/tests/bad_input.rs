@@ -1,0 +1,84 @@
+//! Whatever is wrong with a volume, the program says so in a line or two and changes none of its bytes.
+
+mod common;
+
+use common::{okeanos, said};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The damaged golden images and those with features that are refused, and what their `expect` says.
+fn images() -> Vec<(String, String)> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
+    let names = std::fs::read_dir(&golden).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with("damaged-") || name.starts_with("refused-"));
+    names.sort();
+    assert!(names.len() >= 15, "golden images are missing: {names:?}");
+    let expect = |name: &String| std::fs::read_to_string(golden.join(name).join("expect")).unwrap();
+    names.into_iter().map(|name| (name.clone(), expect(&name))).collect()
+}
+
+fn unpack(name: &str, directory: &Path) -> PathBuf {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name).join("image.zst");
+    let image = directory.join(name);
+    let unpacked = Command::new("zstd").args(["-q", "-d", "-f"]).arg(packed).arg("-o").arg(&image).output();
+    let unpacked = unpacked.expect("the zstd program: make deps installs it");
+    assert!(unpacked.status.success(), "zstd: {}", said(&unpacked));
+    image
+}
+
+/// A refusal: it fails, names the image, and takes two lines at most.
+fn is_a_clear_refusal(output: &Output, image: &Path, what: &str) {
+    let words = said(output);
+    assert_eq!(output.status.code(), Some(1), "{what}: {words}");
+    assert!(output.stdout.is_empty(), "{what}: {words}");
+    assert!(words.contains(&*image.to_string_lossy()), "{what} does not say where: {words}");
+    assert!(words.lines().count() <= 2, "{what} is long-winded: {words}");
+    let blamed = ["panicked", "os error 5)", "RUST_BACKTRACE", "src/"];
+    assert!(!blamed.iter().any(|word| words.contains(word)), "{what}: {words}");
+}
+
+/// Neither crashes nor hangs; what it says of damage it says shortly.
+fn survives(output: &Output, image: &Path, what: &str) {
+    if !output.status.success() {
+        is_a_clear_refusal(output, image, what);
+    }
+}
+
+#[test]
+fn no_command_changes_a_volume_that_it_refuses_and_each_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let mount_point = directory.path().join("mounted");
+    std::fs::create_dir(&mount_point).unwrap();
+    for (name, expect) in images() {
+        let image = unpack(&name, directory.path());
+        let before = std::fs::read(&image).unwrap();
+        let run = |words: &[&str], last: &[&OsStr]| {
+            let arguments: Vec<&OsStr> = words.iter().map(OsStr::new).chain(last.iter().copied()).collect();
+            okeanos(&arguments)
+        };
+        for what in
+            [&["super"][..], &["groups"], &["journal"], &["journal", "--all"], &["inode", "2"], &["dir", "/"]]
+        {
+            for json in [&[][..], &["--json"]] {
+                let words = [&["inspect", what[0]][..], json, &what[1..]].concat();
+                survives(&run(&words, &[image.as_os_str()]), &image, &format!("{words:?} of {name}"));
+            }
+        }
+        let rehearsal = run(&["recover", "--dry-run"], &[image.as_os_str()]);
+        survives(&rehearsal, &image, &format!("recover --dry-run of {name}"));
+        if let Some(reason) = expect.lines().next().unwrap().strip_prefix("mount: refused: ") {
+            let recovered = run(&["recover"], &[image.as_os_str()]);
+            survives(&recovered, &image, &format!("recover of {name}"));
+            for options in ["data=wasteless", "noloop"] {
+                let mounted = run(&["mount", "-o", options], &[image.as_os_str(), mount_point.as_os_str()]);
+                is_a_clear_refusal(&mounted, &image, &format!("mount of {name}"));
+                let words = said(&mounted);
+                assert!(words.contains(reason) || name == "damaged-empty", "{name}: {words}, not {reason}");
+                eprintln!("{words}");
+            }
+        }
+        assert!(std::fs::read(&image).unwrap() == before, "{name} was changed");
+    }
+}

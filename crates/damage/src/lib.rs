@@ -1,0 +1,52 @@
+//! Hostile bytes for everything that reads: whatever they are, the answer is success or an error, never a panic, an
+//! endless loop or memory without bound.
+//!
+//! The targets are plain functions. `fuzz/` gives them to cargo-fuzz; the tests of this crate run the committed corpus
+//! and a fixed number of mutations on stable Rust.
+#![forbid(unsafe_code)]
+
+pub mod golden;
+mod log;
+mod mutate;
+mod parse;
+mod patches;
+mod seal;
+mod volume;
+
+pub use mutate::mutate;
+pub use patches::random_input;
+
+/// One reader, and how to reach it.
+pub struct Target {
+    /// Also the name of its folder in `fuzz/corpus` and of its cargo-fuzz target.
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+    /// The input is a list of patches to a golden image, not bytes of a disk.
+    pub takes_patches: bool,
+    /// Mutations that a short run tries.
+    pub rounds: u64,
+}
+
+const fn bytes(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, takes_patches: false, rounds: 20_000 }
+}
+const fn patches(name: &'static str, run: fn(&[u8]), rounds: u64) -> Target {
+    Target { name, run, takes_patches: true, rounds }
+}
+
+pub const TARGETS: &[Target] = &[
+    bytes("superblock", parse::superblock),
+    bytes("group_descriptors", parse::group_descriptors),
+    bytes("inode", parse::inode),
+    bytes("extents", parse::extents),
+    bytes("directory", parse::directory),
+    bytes("xattrs", parse::xattrs),
+    bytes("log_blocks", parse::log_blocks),
+    bytes("fuse", parse::fuse),
+    patches("log", log::run, 3_000),
+    patches("volume", volume::run, 600),
+];
+
+pub fn target(name: &str) -> &'static Target {
+    TARGETS.iter().find(|target| target.name == name).expect("a target of this name")
+}
