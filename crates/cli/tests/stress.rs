@@ -5,6 +5,8 @@ mod common;
 
 use common::{Volume, okeanos, said};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::process::Command;
 
 fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
@@ -15,7 +17,17 @@ fn survives(arguments: &[&str], options: &str) {
     let operations = from_environment("OPERATIONS", 8000).to_string();
     let seed = from_environment("SEED", 1).to_string();
     let volume = Volume::new(arguments);
-    volume.mount(options);
+    let complaints = volume.directory.path().join("complaints");
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_okeanos"))
+        .args(["mount", "-f", "-o", options])
+        .args([volume.image(), volume.root()])
+        .stderr(File::create(&complaints).unwrap())
+        .spawn()
+        .unwrap();
+    while !volume.at("lost+found").exists() {
+        assert!(daemon.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let root = volume.root();
     let bench = |words: &[&str]| {
         let mut arguments: Vec<&OsStr> = ["bench", "stress"].iter().chain(words).map(OsStr::new).collect();
@@ -25,6 +37,8 @@ fn survives(arguments: &[&str], options: &str) {
     };
     bench(&["--threads", "16", "--operations", &operations, "--seed", &seed, "--names", "25"]);
     volume.umount_and_check();
+    assert!(daemon.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(complaints).unwrap(), "", "{options}, seed {seed}");
     volume.mount("");
     bench(&["--check"]);
     volume.umount_and_check();

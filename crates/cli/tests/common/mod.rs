@@ -7,6 +7,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// No test takes so long; one that does waits for itself. Longer ones say so in `PATIENCE` (seconds).
@@ -19,6 +20,8 @@ fn patience() -> Duration {
 
 pub struct Volume {
     pub directory: tempfile::TempDir,
+    /// Gone with the volume: then nobody waits for it.
+    alive: Arc<()>,
 }
 
 impl Volume {
@@ -30,12 +33,8 @@ impl Volume {
     /// The same, of `size` bytes.
     pub fn with_size(arguments: &[&str], size: u64) -> Volume {
         private_mounts();
-        std::thread::spawn(|| {
-            std::thread::sleep(patience());
-            eprintln!("the test hangs");
-            std::process::abort();
-        });
-        let volume = Volume { directory: tempfile::tempdir().unwrap() };
+        let volume = Volume { directory: tempfile::tempdir().unwrap(), alive: Arc::default() };
+        watch(Arc::downgrade(&volume.alive), volume.root());
         let image = std::fs::File::create(volume.image()).unwrap();
         image.set_len(size).unwrap();
         let made = Command::new("mke2fs").arg("-q").args(arguments).arg(volume.image()).output().unwrap();
@@ -98,6 +97,18 @@ impl Drop for Volume {
         // After a failure the mount may still stand, and its directory could not be removed.
         let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), self.root().as_os_str()]);
     }
+}
+
+/// Ends the whole test when the volume is still there after [`patience`], and its mount before.
+fn watch(alive: Weak<()>, root: PathBuf) {
+    std::thread::spawn(move || {
+        std::thread::sleep(patience());
+        if alive.strong_count() > 0 {
+            eprintln!("the test hangs");
+            let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), root.as_os_str()]);
+            std::process::abort();
+        }
+    });
 }
 
 pub fn okeanos(arguments: &[&OsStr]) -> Output {
