@@ -7,6 +7,7 @@ mod bench;
 mod control;
 mod control_server;
 mod daemon;
+mod disk;
 mod error;
 mod inspect;
 mod loop_device;
@@ -58,6 +59,7 @@ enum Command {
     Inspect(inspect::InspectArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
+    Disk(disk::DiskArguments),
     Sim(sim::SimArguments),
     #[command(hide = true)]
     Man(man::ManArguments),
@@ -85,6 +87,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Disk(arguments) => disk::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Man(arguments) => man::run(arguments),
     }

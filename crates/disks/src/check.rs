@@ -1,7 +1,7 @@
 use device::{DeviceError, Geometry, Operation};
 
 /// Whether a request keeps within the disk and to its sectors.
-pub(crate) fn check(
+pub fn check(
     disk: &str,
     geometry: Geometry,
     operation: Operation,

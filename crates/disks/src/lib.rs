@@ -5,6 +5,7 @@ mod check;
 mod file;
 mod memory;
 
+pub use check::check;
 pub use file::{Access, FileDisk, OpenError};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, MemoryDisk, MemoryStatistics, Times,

@@ -1,0 +1,194 @@
+//! `okeanos disk`: the emulated disks, listed and held against recorded requests.
+
+use crate::error::CliError;
+use crate::output::{print, print_json};
+use crate::quantity::format_size;
+use crate::table::Table;
+use clap::{Args, Subcommand, ValueEnum};
+use emulated::replay::{self, Comparison, Report, Times, Trace};
+use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use runtime::VirtualWorld;
+use serde::Serialize;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos disk list                                          the models that come with the program
+  okeanos disk replay --model cheetah-15k5 requests.csv      a trace on an emulated drive, in virtual time
+  zcat trace.csv.gz | okeanos disk replay --model my-drive.toml --cache on --json -";
+
+/// Emulated disks: list the models, replay a trace on one
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DiskArguments {
+    #[command(subcommand)]
+    command: DiskCommand,
+}
+
+#[derive(Subcommand)]
+enum DiskCommand {
+    /// The models that come with the program
+    List {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Replay a block trace on a model in virtual time, and compare with what the trace says was measured
+    Replay(ReplayArguments),
+}
+
+#[derive(Args)]
+struct ReplayArguments {
+    /// A model of `okeanos disk list`, or a model file
+    #[arg(long)]
+    model: String,
+    /// The drive's write cache and read-ahead
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    cache: Switch,
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// The trace; - for standard input
+    trace: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+pub fn run(arguments: DiskArguments) -> Result<(), CliError> {
+    match arguments.command {
+        DiskCommand::List { json } => list(json),
+        DiskCommand::Replay(arguments) => replay_trace(arguments),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    size: u64,
+    about: String,
+}
+
+fn list(json: bool) -> Result<(), CliError> {
+    let models: Vec<Listed> = shipped()
+        .map(|(name, text)| {
+            let model = parse(name, text)?;
+            Ok(Listed { name: model.name, size: model.size.get(), about: model.about })
+        })
+        .collect::<Result<_, CliError>>()?;
+    if json {
+        return print_json(&models);
+    }
+    let mut table = Table::new(["model", "size", "about"]);
+    for Listed { name, size, about } in models {
+        table.row([name, format_size(size), about]);
+    }
+    print(&table)
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    model: String,
+    #[serde(flatten)]
+    report: Report,
+    virtual_seconds: f64,
+    requests_per_second_of_replay: f64,
+}
+
+fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
+    let model = find(&arguments.model)?;
+    let text = read(&arguments.trace)?;
+    let trace = Trace::parse(&text, model.size.get())
+        .map_err(|error| CliError::new(format!("{}: {error}", arguments.trace.display())))?;
+    let cache = match arguments.cache {
+        Switch::On => CacheMode::On,
+        Switch::Off => CacheMode::Off,
+    };
+    let world = VirtualWorld::new(1);
+    let name = model.name.clone();
+    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options { cache, ..Options::default() });
+    let trace = Rc::new(trace);
+    let start = Instant::now();
+    let times =
+        replay::run(&world, &disk, trace.clone()).map_err(|error| CliError::new(error.to_string()))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let replayed = Replayed {
+        model: name,
+        report: Report::new(&trace, &times),
+        virtual_seconds: device::World::now(&world).0 as f64 / 1e9,
+        requests_per_second_of_replay: times.len() as f64 / seconds,
+    };
+    if arguments.json { print_json(&replayed) } else { print(&text_of(&replayed)) }
+}
+
+fn text_of(replayed: &Replayed) -> String {
+    let Report { all, reads, writes, comparison } = &replayed.report;
+    let mut table = Table::new(["ms", "requests", "mean", "sd", "p1", "p50", "p90", "p99", "max"]);
+    let mut row = |name: &str, times: &Times| {
+        let Times { requests, mean_ms, sd_ms, p1_ms, p50_ms, p90_ms, p99_ms, max_ms } = times;
+        let cell = |time: &f64| format!("{time:.3}");
+        let [mean, sd, p1, p50] = [mean_ms, sd_ms, p1_ms, p50_ms].map(cell);
+        let [p90, p99, max] = [p90_ms, p99_ms, max_ms].map(cell);
+        table.row([name.to_owned(), requests.to_string(), mean, sd, p1, p50, p90, p99, max]);
+    };
+    row(&replayed.model, all);
+    for (name, times) in [("  reads", reads), ("  writes", writes)] {
+        if let Some(times) = times {
+            row(name, times);
+        }
+    }
+    if let Some(comparison) = comparison {
+        row("measured", &comparison.measured);
+    }
+    let mut text = table.to_string();
+    if let Some(Comparison { mean_error_percent, demerit_ms, demerit_percent, request_error_ms, .. }) =
+        comparison
+    {
+        text += &format!(
+            "mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, {demerit_percent:.2} % of the mean; \
+             single requests off by {request_error_ms:.3} ms (root mean square)\n"
+        );
+    }
+    let Replayed { virtual_seconds, requests_per_second_of_replay: speed, .. } = replayed;
+    text + &format!("{virtual_seconds:.1} s of virtual time; {speed:.0} requests simulated each second\n")
+}
+
+/// A shipped model by name, or a model file by path.
+fn find(name: &str) -> Result<Model, CliError> {
+    if let Some((_, text)) = shipped().find(|(shipped, _)| *shipped == name) {
+        return parse(name, text);
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| {
+        CliError::new(format!("no model is called {name:?}, and as a file: {error}"))
+            .with_remedy("see `okeanos disk list`, or give the path of a model file")
+    })?;
+    parse(name, &text)
+}
+
+fn parse(name: &str, text: &str) -> Result<Model, CliError> {
+    Model::parse(text).map_err(|error| CliError::new(format!("{name}: {error}")))
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let result = if path == Path::new("-") {
+        std::io::stdin().lock().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(path).map(|content| bytes = content)
+    };
+    result.map_err(|error| CliError::system(path.display(), error))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        CliError::new(format!("{}: line {} is not text", path.display(), line + 1))
+            .with_remedy("unpack it first if it is compressed")
+    })
+}

@@ -1,0 +1,209 @@
+//! One drive of a model: a queue before a medium, a cache beside it, and the bytes.
+
+mod cache;
+mod choose;
+mod crash;
+mod operations;
+mod read_ahead;
+mod service;
+
+pub use crash::CrashImage;
+
+use crate::SECTOR;
+use crate::medium::{Direction, Medium, moving_ns};
+use crate::model::Model;
+use cache::{Cache, Content, Order};
+use device::World;
+use disks::Image;
+use read_ahead::ReadAhead;
+use runtime::Sender;
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use units::Instant;
+
+/// Whether writes are answered before they reach the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheMode {
+    On,
+    Off,
+}
+
+/// What a dishonest drive does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lies {
+    /// Answers a flush at once and takes a FUA write for a cached one.
+    pub ignores_flush: bool,
+    /// Goes on caching when the cache is switched off.
+    pub ignores_cache_off: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub cache: CacheMode,
+    pub lies: Lies,
+    /// Bytes, a multiple of 512, at most the model's size, which it is without one.
+    pub size: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { cache: CacheMode::On, lies: Lies::default(), size: None }
+    }
+}
+
+/// Counts since the drive was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Requests of the host.
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    /// Reads answered by the cache, read-ahead included.
+    pub read_hits: u64,
+    /// Writes answered by the cache.
+    pub cached_writes: u64,
+    /// Cached segments brought to the medium.
+    pub destages: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// Clones are the same drive.
+#[derive(Clone)]
+pub struct EmulatedDisk(Rc<State>);
+
+struct State {
+    world: Rc<dyn World>,
+    model: Model,
+    lies: Lies,
+    size: u64,
+    caching: Cell<bool>,
+    medium: RefCell<Medium>,
+    /// What the medium holds.
+    image: RefCell<Image>,
+    unreadable: RefCell<BTreeSet<u64>>,
+    cache: RefCell<Cache>,
+    read_ahead: RefCell<Option<ReadAhead>>,
+    /// Requests that need the medium, in the order in which they came.
+    queue: RefCell<VecDeque<Waiting>>,
+    /// What the medium works on.
+    in_service: RefCell<Vec<Service>>,
+    orders: Cell<Order>,
+    flushes_waiting: Cell<usize>,
+    writers_waiting: Cell<usize>,
+    last_request: Cell<Instant>,
+    destage_timer: Cell<bool>,
+    upwards: Cell<bool>,
+    /// Where the last transfer ended, for the elevator.
+    position: Cell<u64>,
+    /// Where the last write of the host ended, for streams that bypass the cache.
+    last_write_end: Cell<u64>,
+    /// Cached segments have reached the medium.
+    progress: Event,
+    off_at: Cell<Option<Instant>>,
+    statistics: Cell<Statistics>,
+}
+
+struct Waiting {
+    order: Order,
+    direction: Direction,
+    sectors: Range<u64>,
+    contents: Vec<Content>,
+    /// Told when it is done; nobody waits for a destage.
+    done: Option<Sender<()>>,
+}
+
+struct Service {
+    order: Order,
+    direction: Direction,
+    sectors: Range<u64>,
+    contents: Vec<Content>,
+    runs: Vec<crate::medium::Run>,
+    destages: bool,
+    done: Option<Sender<()>>,
+}
+
+impl EmulatedDisk {
+    /// A drive of zeros.
+    pub fn new(world: Rc<dyn World>, model: Model, options: Options) -> EmulatedDisk {
+        let size = options.size.unwrap_or(model.size.get());
+        EmulatedDisk::after_crash(world, model, options, CrashImage::whole(Image::new(size)))
+    }
+
+    /// A drive that durably holds `left`; its size is that of the image.
+    pub fn after_crash(
+        world: Rc<dyn World>,
+        model: Model,
+        options: Options,
+        left: CrashImage,
+    ) -> EmulatedDisk {
+        let size = left.image.size();
+        assert!(size.is_multiple_of(SECTOR) && size <= model.size.get(), "{size} bytes on {}", model.name);
+        let caching = options.cache == CacheMode::On || options.lies.ignores_cache_off;
+        EmulatedDisk(Rc::new(State {
+            world,
+            lies: options.lies,
+            size,
+            caching: Cell::new(caching && model.cache.is_some()),
+            medium: RefCell::new(Medium::new(&model)),
+            image: RefCell::new(left.image),
+            unreadable: RefCell::new(left.unreadable),
+            cache: RefCell::default(),
+            read_ahead: RefCell::default(),
+            queue: RefCell::default(),
+            in_service: RefCell::default(),
+            orders: Cell::new(0),
+            flushes_waiting: Cell::new(0),
+            writers_waiting: Cell::new(0),
+            last_request: Cell::default(),
+            destage_timer: Cell::new(false),
+            upwards: Cell::new(true),
+            position: Cell::new(0),
+            last_write_end: Cell::new(u64::MAX),
+            progress: Event::default(),
+            off_at: Cell::new(None),
+            statistics: Cell::default(),
+            model,
+        }))
+    }
+
+    pub fn model(&self) -> &Model {
+        &self.0.model
+    }
+    pub fn statistics(&self) -> Statistics {
+        self.0.statistics.get()
+    }
+    /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
+    pub fn set_cache(&self, mode: CacheMode) {
+        let caching = mode == CacheMode::On || self.0.lies.ignores_cache_off;
+        self.0.caching.set(caching && self.0.model.cache.is_some());
+        self.pump();
+    }
+
+    fn now(&self) -> u64 {
+        self.0.world.now().0
+    }
+    fn next_order(&self) -> Order {
+        self.0.orders.set(self.0.orders.get() + 1);
+        self.0.orders.get()
+    }
+    fn count(&self, change: impl FnOnce(&mut Statistics)) {
+        let mut statistics = self.0.statistics.get();
+        change(&mut statistics);
+        self.0.statistics.set(statistics);
+    }
+    /// What the interface takes when no medium is needed.
+    fn hit_time(&self, bytes: u64) -> Duration {
+        let interface = &self.0.model.interface;
+        let time = interface.hit_ms.get() * 1e6 + moving_ns(bytes, interface.bus_mb_s.get());
+        Duration::from_nanos(time as u64)
+    }
+    async fn sleep(&self, time: Duration) {
+        self.0.world.sleep_until(self.0.world.now().plus(time)).await;
+        self.hang_if_off().await;
+    }
+}

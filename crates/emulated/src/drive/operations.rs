@@ -1,0 +1,217 @@
+//! The way of one operation of the host through the drive.
+
+use super::EmulatedDisk;
+use super::cache::Content;
+use crate::SECTOR;
+use crate::medium::Direction;
+use crate::model::CacheModel;
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+impl EmulatedDisk {
+    async fn read_now(self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
+        self.arrive().await;
+        let bytes = (sectors.end - sectors.start) * SECTOR;
+        self.count(|statistics| {
+            statistics.reads += 1;
+            statistics.bytes_read += bytes;
+        });
+        loop {
+            // What the read-ahead has done by now counts as cached.
+            let coming = self.read_ahead_has(&sectors);
+            if self.0.cache.borrow_mut().answers(&sectors) {
+                self.count(|statistics| statistics.read_hits += 1);
+                self.sleep(self.hit_time(bytes)).await;
+                break;
+            }
+            match coming.filter(|at| at.0 > self.now()) {
+                Some(at) => {
+                    self.0.world.sleep_until(at).await;
+                    self.hang_if_off().await;
+                }
+                None => {
+                    self.through_medium(Direction::Read, sectors.clone(), &[]).await;
+                    break;
+                }
+            }
+        }
+        self.content_of(sectors)
+    }
+
+    /// The newest bytes, from cache and medium.
+    fn content_of(&self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
+        let (at, length) = (sectors.start * SECTOR, (sectors.end - sectors.start) * SECTOR);
+        let cache = self.0.cache.borrow();
+        for sector in self.0.unreadable.borrow().range(sectors.clone()) {
+            if cache.contents(*sector..sector + 1).next().is_none() {
+                let disk = self.0.model.name.clone();
+                return Err(DeviceError::Failed {
+                    disk,
+                    operation: Operation::Read,
+                    at,
+                    length,
+                    code: libc::EIO,
+                });
+            }
+        }
+        let mut buffer = Buffer::zeroed(length as usize);
+        self.0.image.borrow().read(at, &mut buffer);
+        for (sector, content) in cache.contents(sectors.clone()) {
+            let start = ((sector - sectors.start) * SECTOR) as usize;
+            buffer[start..start + SECTOR as usize].copy_from_slice(content.bytes());
+        }
+        Ok(buffer)
+    }
+
+    async fn write_now(
+        self,
+        sectors: Range<u64>,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.arrive().await;
+        let bytes = (sectors.end - sectors.start) * SECTOR;
+        self.count(|statistics| {
+            statistics.writes += 1;
+            statistics.bytes_written += bytes;
+        });
+        let continues = self.0.last_write_end.replace(sectors.end) == sectors.start;
+        let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
+        let cache = self.0.model.cache.as_ref().filter(|cache| {
+            let fits = bytes <= u64::from(cache.segment_size.get());
+            asks_for_cache && self.0.caching.get() && fits && !(continues && cache.sequential_bypass)
+        });
+        match cache {
+            Some(cache) => self.write_to_cache(cache, sectors, &parts, bytes).await,
+            None => self.through_medium(Direction::Write, sectors, &parts).await,
+        }
+        Ok(())
+    }
+
+    async fn write_to_cache(
+        &self,
+        cache: &CacheModel,
+        sectors: Range<u64>,
+        parts: &[Rc<Buffer>],
+        bytes: u64,
+    ) {
+        let state = &self.0;
+        if !state.cache.borrow().has_room(cache, &sectors) {
+            state.writers_waiting.set(state.writers_waiting.get() + 1);
+            self.pump();
+            let has_room = || state.cache.borrow().has_room(cache, &sectors).then_some(());
+            state.progress.until(has_room).await;
+            state.writers_waiting.set(state.writers_waiting.get() - 1);
+            self.hang_if_off().await;
+        }
+        let contents = Content::of(parts, self.next_order());
+        state.cache.borrow_mut().insert(cache, sectors.start, contents);
+        self.count(|statistics| statistics.cached_writes += 1);
+        self.pump();
+        self.sleep(self.hit_time(bytes)).await;
+    }
+
+    async fn flush_now(self) -> Result<(), DeviceError> {
+        self.arrive().await;
+        self.count(|statistics| statistics.flushes += 1);
+        let state = &self.0;
+        if !state.lies.ignores_flush {
+            let mark = state.orders.get();
+            state.flushes_waiting.set(state.flushes_waiting.get() + 1);
+            self.pump();
+            let is_clean = || (!state.cache.borrow().holds_before(mark)).then_some(());
+            state.progress.until(is_clean).await;
+            state.flushes_waiting.set(state.flushes_waiting.get() - 1);
+            let more_us = state.model.flash.as_ref().map_or(0.0, |flash| flash.flush_us.get());
+            self.sleep(Duration::from_nanos((more_us * 1e3) as u64)).await;
+        }
+        self.sleep(self.hit_time(0)).await;
+        Ok(())
+    }
+
+    async fn discard_now(self, sectors: Range<u64>) -> Result<(), DeviceError> {
+        self.arrive().await;
+        self.sleep(self.hit_time(0)).await;
+        let length = (sectors.end - sectors.start) * SECTOR;
+        self.0.cache.borrow_mut().discard(sectors.clone());
+        self.0.image.borrow_mut().fill(sectors.start * SECTOR, length, 0xdd);
+        Ok(())
+    }
+
+    async fn arrive(&self) {
+        self.hang_if_off().await;
+        self.0.last_request.set(self.0.world.now());
+    }
+
+    /// Checks a request; then it runs as a task of its own, so that it completes even if nobody waits.
+    fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
+        &self,
+        operation: Operation,
+        at: u64,
+        length: u64,
+        work: impl FnOnce(EmulatedDisk) -> F + 'static,
+    ) -> LocalFuture<Result<T, DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            disks::check(disk.name(), disk.geometry(), operation, at, length)?;
+            let world = disk.0.world.clone();
+            let (sender, receiver) = runtime::oneshot();
+            let mut work = Box::pin(work(disk));
+            // The first step is the caller's: an operation starts when its future is first polled.
+            let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            if let Poll::Ready(result) = first {
+                return result;
+            }
+            world.spawn(Box::pin(async move { sender.send(work.await) }));
+            match receiver.await {
+                Some(result) => result,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn sectors(at: u64, length: u64) -> Range<u64> {
+    at / SECTOR..(at + length) / SECTOR
+}
+
+impl Disk for EmulatedDisk {
+    fn name(&self) -> &str {
+        &self.0.model.name
+    }
+    fn geometry(&self) -> Geometry {
+        let discard = self.0.model.mechanics.is_none();
+        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard }
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let length = length as u64;
+        if length == 0 {
+            return Box::pin(async { Ok(Buffer::zeroed(0)) });
+        }
+        self.request(Operation::Read, at, length, move |disk| disk.read_now(sectors(at, length)))
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        if length == 0 {
+            return Box::pin(async { Ok(()) });
+        }
+        self.request(Operation::Write, at, length, move |disk| {
+            disk.write_now(sectors(at, length), parts, durability)
+        })
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.request(Operation::Flush, 0, 0, |disk| disk.flush_now())
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.request(Operation::Discard, at, length, move |disk| disk.discard_now(sectors(at, length)))
+    }
+}

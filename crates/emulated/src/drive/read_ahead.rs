@@ -1,0 +1,85 @@
+//! Reading on beyond a request while nothing else is to be done: sequential streams at the rate of the medium.
+
+use super::EmulatedDisk;
+use crate::SECTOR;
+use crate::medium::{Direction, Medium, Run};
+use std::ops::Range;
+use units::Instant;
+
+pub(super) struct ReadAhead {
+    /// From the sector after the request up to where it will stop.
+    sectors: Range<u64>,
+    runs: Vec<Run>,
+}
+
+impl ReadAhead {
+    /// First sector that is not read yet.
+    fn reached(&self, now: u64) -> u64 {
+        self.sectors.start + self.runs.iter().map(|run| run.done(now)).sum::<u64>()
+    }
+    /// When all up to `end` is read.
+    fn when(&self, end: u64) -> Option<Instant> {
+        let run = self.runs.iter().find(|run| run.sector < end && end <= run.sector + run.count)?;
+        let time = run.start_ns + (end - run.sector) as f64 * run.each_ns;
+        Some(Instant(time.ceil() as u64))
+    }
+}
+
+impl EmulatedDisk {
+    /// The head goes on from `sector`, where it stands.
+    pub(super) fn start_read_ahead(&self, sector: u64) {
+        let Some(cache) = &self.0.model.cache else { return };
+        let end = (sector + u64::from(cache.read_ahead) / SECTOR).min(self.0.size / SECTOR);
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
+            && sector < end
+        {
+            let runs = arm.transfer(self.now() as f64, Direction::Read, sector, end - sector);
+            *self.0.read_ahead.borrow_mut() = Some(ReadAhead { sectors: sector..end, runs });
+        }
+    }
+
+    /// The medium is wanted for something else: what was read by now is kept.
+    pub(super) fn stop_read_ahead(&self) {
+        let Some(ahead) = self.0.read_ahead.borrow_mut().take() else { return };
+        self.keep_read(&ahead);
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            arm.stand_over(ahead.reached(self.now()).min(ahead.sectors.end - 1));
+        }
+    }
+
+    /// When a read that continues or overlaps the read-ahead will have been read; the read-ahead then goes on
+    /// beyond it. None if the head must move for it.
+    pub(super) fn read_ahead_has(&self, sectors: &Range<u64>) -> Option<Instant> {
+        let (now, cache) = (self.now(), self.0.model.cache.as_ref()?);
+        let mut slot = self.0.read_ahead.borrow_mut();
+        let ahead = slot.as_mut()?;
+        self.keep_read(ahead);
+        let end = ahead.runs.last()?.end_ns();
+        if sectors.start < ahead.sectors.start || sectors.start > ahead.sectors.end {
+            return None;
+        }
+        if end < now as f64 {
+            // It has stopped, and its sectors are in the cache.
+            return None;
+        }
+        let wanted = (sectors.end + u64::from(cache.read_ahead) / SECTOR).min(self.0.size / SECTOR);
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
+            && wanted > ahead.sectors.end
+        {
+            let more = arm.transfer(end, Direction::Read, ahead.sectors.end, wanted - ahead.sectors.end);
+            ahead.runs.extend(more);
+            ahead.sectors.end = wanted;
+        }
+        ahead.when(sectors.end)
+    }
+
+    /// Moves what was read by now into the cache's segments.
+    fn keep_read(&self, ahead: &ReadAhead) {
+        let reached = ahead.reached(self.now());
+        if let Some(model) = &self.0.model.cache
+            && reached > ahead.sectors.start
+        {
+            self.0.cache.borrow_mut().keep(model, ahead.sectors.start..reached, || self.0.world.random());
+        }
+    }
+}

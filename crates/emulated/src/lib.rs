@@ -1,0 +1,21 @@
+//! Disks that are not here, in the time of any [`device::World`]: they take as long as the drive whose data file
+//! they were given, keep what that drive would keep when the power fails, and cost memory only for what was written.
+//!
+//! A [`Model`] is the data file; an [`EmulatedDisk`] is one drive of that model; [`replay`] holds a model against
+//! measured requests. What is modelled and how well it agrees: `docs/DISKS.md`.
+#![forbid(unsafe_code)]
+
+mod drive;
+mod mechanics;
+mod medium;
+mod model;
+pub mod replay;
+
+pub use drive::{CacheMode, CrashImage, EmulatedDisk, Lies, Options, Statistics};
+pub use mechanics::{Layout, Place, SeekCurve};
+pub use model::{
+    CacheModel, Flash, Interface, Mechanics, Model, ModelError, Replacement, Schedule, Volume, Zone, shipped,
+};
+
+/// Bytes of a sector, the unit of every address inside this crate.
+pub const SECTOR: u64 = 512;

@@ -1,0 +1,154 @@
+//! The data file of a disk: what a user can write, checked while it is read.
+
+mod number;
+mod read;
+mod shipped;
+
+pub use number::{NotNegative, Positive, Share};
+pub use read::ModelError;
+pub use shipped::shipped;
+
+use crate::mechanics::SeekCurve;
+use serde::Deserialize;
+use std::num::{NonZeroU32, NonZeroU64};
+
+/// A disk as its file describes it: one of `mechanics`, `flash` and `volume`, and perhaps a write cache.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    pub name: String,
+    /// One sentence: the drive, and how far its numbers are facts.
+    pub about: String,
+    /// Bytes, a multiple of 512; at most what the layout of `mechanics` holds.
+    pub size: NonZeroU64,
+    pub interface: Interface,
+    pub mechanics: Option<Mechanics>,
+    pub flash: Option<Flash>,
+    pub volume: Option<Volume>,
+    /// Without one every write is durable when it is answered.
+    pub cache: Option<CacheModel>,
+}
+
+/// How requests come in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interface {
+    /// Requests among which the drive can choose; more wait outside.
+    pub queue_depth: NonZeroU32,
+    pub schedule: Schedule,
+    /// Of a request that goes to the medium, beyond positioning and transfer.
+    pub read_ms: NotNegative,
+    pub write_ms: NotNegative,
+    /// Of a request that the cache answers, and of a flush.
+    pub hit_ms: NotNegative,
+    /// 1,000,000 bytes each second between host and cache.
+    pub bus_mb_s: Positive,
+}
+
+/// Which of the waiting requests is served next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    ShortestPositioning,
+    FirstInFirstOut,
+    /// Upwards to the last request, then downwards.
+    Elevator,
+}
+
+/// A turning disk. Its layout is serpentine: `band_tracks` tracks on one surface, then those of the next in reverse.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mechanics {
+    /// Revolutions each minute.
+    pub rpm: Positive,
+    pub surfaces: NonZeroU32,
+    pub band_tracks: NonZeroU32,
+    pub head_switch_ms: NotNegative,
+    /// After the arm moved for a write.
+    pub write_settle_ms: NotNegative,
+    /// A write may start anywhere in its track.
+    pub zero_latency_writes: bool,
+    /// Where the platter stands when the world begins, in revolutions.
+    pub phase: Share,
+    /// From the outermost inwards.
+    pub zones: Vec<Zone>,
+    /// Pairs of a distance in cylinders and a time, between which lines are drawn.
+    pub seek_ms: SeekCurve,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Zone {
+    pub cylinders: NonZeroU32,
+    /// Of each track.
+    pub sectors: NonZeroU32,
+    /// From one track to the next of the same surface, in revolutions.
+    pub track_skew: Share,
+    /// From the last track of a band on one surface to the first on the next.
+    pub head_skew_ms: NotNegative,
+    /// From the last track of a band to the first of the next band.
+    pub band_skew_ms: NotNegative,
+}
+
+/// Memory cells behind channels that work at once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flash {
+    pub channels: NonZeroU32,
+    /// Of one request on its channel, before its bytes move.
+    pub read_us: NotNegative,
+    pub write_us: NotNegative,
+    /// 1,000,000 bytes each second, all channels together.
+    pub read_mb_s: Positive,
+    pub write_mb_s: Positive,
+    /// Of a flush, beyond the writes that it waits for.
+    pub flush_us: NotNegative,
+    /// Bytes; a write to a block that is not among the `open_blocks` written last costs `switch_ms`. 0: no such cost.
+    pub erase_block: u32,
+    pub open_blocks: u32,
+    pub switch_ms: NotNegative,
+}
+
+/// A network volume with caps, and credits that let it exceed the first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    pub latency_ms: NotNegative,
+    /// Bytes that count as one I/O; a longer request counts as several.
+    pub io_size: NonZeroU32,
+    pub iops: Positive,
+    pub burst_iops: Positive,
+    /// I/Os that may be done at the burst rate above what the base rate earns.
+    pub burst_credits: NotNegative,
+    /// 1,000,000 bytes each second.
+    pub mb_s: Positive,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheModel {
+    /// Bytes.
+    pub size: NonZeroU64,
+    pub segments: NonZeroU32,
+    /// Bytes of a segment at most; sequential writes share one.
+    pub segment_size: NonZeroU32,
+    /// Segments that may hold writes.
+    pub write_segments: NonZeroU32,
+    /// Bytes read beyond a request while nothing else is to be done.
+    pub read_ahead: u32,
+    pub replacement: Replacement,
+    /// A write that continues the one before goes straight to the medium.
+    pub sequential_bypass: bool,
+    /// Idle time after which cached writes go to the medium.
+    pub destage_delay_ms: NotNegative,
+    /// Share of the write segments above which they go there beside other requests.
+    pub destage_above: Share,
+}
+
+/// Which segment gives way to a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replacement {
+    LeastRecentlyUsed,
+    Random,
+}

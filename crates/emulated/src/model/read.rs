@@ -1,0 +1,129 @@
+//! From text to a checked model; errors with their place.
+
+use super::Model;
+use crate::SECTOR;
+use crate::mechanics::Layout;
+
+/// What is wrong with a model file, and where (from 1).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct ModelError {
+    pub line: usize,
+    pub column: usize,
+    pub problem: String,
+}
+
+const CHANNELS_MAX: u32 = 65_536;
+
+impl Model {
+    pub fn parse(text: &str) -> Result<Model, ModelError> {
+        let model: Model = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            ModelError::at(text, at, error.message().to_owned())
+        })?;
+        model.check().map_err(|(key, problem)| ModelError::at(text, place_of(text, key), problem))?;
+        Ok(model)
+    }
+
+    /// What no single value shows to be wrong: the key to point at, and the problem.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let size = self.size.get();
+        if !size.is_multiple_of(SECTOR) {
+            return Err(("size", format!("{size} bytes are not whole sectors of {SECTOR}")));
+        }
+        let kinds = [self.mechanics.is_some(), self.flash.is_some(), self.volume.is_some()];
+        if kinds.into_iter().filter(|present| *present).count() != 1 {
+            return Err(("name", "a disk has one of [mechanics], [flash] and [volume]".to_owned()));
+        }
+        if let Some(mechanics) = &self.mechanics {
+            if mechanics.zones.is_empty() {
+                return Err(("zones", "a turning disk has at least one zone".to_owned()));
+            }
+            let Some(sectors) = Layout::sectors_of(mechanics) else {
+                return Err(("zones", "the zones hold more than 2^53 sectors or 2^32 cylinders".to_owned()));
+            };
+            if sectors < size / SECTOR {
+                let held = sectors * SECTOR;
+                return Err(("size", format!("{size} bytes do not fit on the zones, which hold {held}")));
+            }
+        }
+        if self.flash.as_ref().is_some_and(|flash| flash.channels.get() > CHANNELS_MAX) {
+            return Err(("channels", format!("more than {CHANNELS_MAX} channels")));
+        }
+        if let Some(cache) = &self.cache
+            && u64::from(cache.segment_size.get()) < SECTOR
+        {
+            return Err(("segment_size", "a segment holds at least one sector".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl ModelError {
+    fn at(text: &str, offset: usize, problem: String) -> ModelError {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        ModelError {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            problem,
+        }
+    }
+}
+
+/// Where the line that sets `key` begins.
+fn place_of(text: &str, key: &str) -> usize {
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        let rest = line.trim_start().strip_prefix(key);
+        if rest.is_some_and(|rest| rest.trim_start().starts_with('=')) {
+            return offset;
+        }
+        offset += line.len();
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped;
+
+    fn cheetah_with(from: &str, to: &str) -> ModelError {
+        let (_, text) = shipped().find(|(name, _)| *name == "cheetah-15k5").expect("it is shipped");
+        assert!(text.contains(from), "{from}");
+        Model::parse(&text.replacen(from, to, 1)).expect_err("a broken model")
+    }
+    fn line_of(found: &str) -> usize {
+        let (_, text) = shipped().find(|(name, _)| *name == "cheetah-15k5").expect("it is shipped");
+        text.lines().position(|line| line.starts_with(found)).expect("it is there") + 1
+    }
+
+    #[test]
+    fn every_shipped_model_is_valid_and_named_as_its_file() {
+        for (name, text) in shipped() {
+            let model = Model::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(model.name, name);
+        }
+    }
+    #[test]
+    fn a_broken_model_is_refused_with_line_and_column() {
+        let error = cheetah_with("rpm = 15020", "rpm = -1");
+        assert_eq!((error.line, error.column), (line_of("rpm"), 7), "{error}");
+        assert!(error.problem.contains("-1 is not a number above 0"), "{error}");
+        let error = cheetah_with("surfaces = 4", "surfaces = 4\nsurfasses = 5");
+        assert_eq!((error.line, error.column), (line_of("surfaces") + 1, 1), "{error}");
+        let error = cheetah_with("schedule = \"shortest", "schedule = \"longest");
+        assert_eq!((error.line, error.column), (line_of("schedule"), 12), "{error}");
+        let error = cheetah_with("[cache]", "[cache");
+        assert_eq!(error.line, line_of("[cache]"), "{error}");
+    }
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let error = cheetah_with("size = 146815737344", "size = 1468157373440");
+        assert_eq!(error.line, line_of("size"), "{error}");
+        assert!(cheetah_with("size = 146815737344", "size = 1000").problem.contains("whole sectors"));
+        assert!(cheetah_with("[2, 0.5695]", "[1, 0.5695]").problem.contains("grow"));
+        assert!(cheetah_with("queue_depth = 32", "queue_depth = 0").problem.contains("nonzero"));
+    }
+}

@@ -1,0 +1,23 @@
+/// The models that come with the program: name and file.
+pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SHIPPED.into_iter()
+}
+
+macro_rules! models {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../models/", $name, ".toml")))),*]
+    };
+}
+
+const SHIPPED: [(&str, &str); 10] = models![
+    "cheetah-15k5",
+    "cheetah-15k5-300",
+    "cheetah-15k7",
+    "hitachi-7k80",
+    "barracuda-7200.11",
+    "constellation-es3",
+    "sata-ssd",
+    "nvme-ssd",
+    "sd-card",
+    "cloud-volume",
+];

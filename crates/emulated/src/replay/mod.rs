@@ -1,0 +1,77 @@
+//! Holding a model against requests that were recorded on a real drive.
+
+mod formats;
+mod report;
+mod trace;
+
+pub use report::{Comparison, Report, Times};
+pub use trace::{Pace, Recorded, Trace, TraceError};
+
+use crate::EmulatedDisk;
+use crate::medium::Direction;
+use device::{Buffer, DeviceError, Disk, Durability, World};
+use runtime::VirtualWorld;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use units::Instant;
+
+/// Replays a trace on a drive of this world: one request after another with the trace's gaps, or each at its time.
+/// Gives the service time of each in nanoseconds, in the order of the trace.
+pub fn run(world: &VirtualWorld, disk: &EmulatedDisk, trace: Rc<Trace>) -> Result<Vec<u64>, DeviceError> {
+    let (inner, disk) = (world.clone(), disk.clone());
+    world.run(async move {
+        match trace.pace {
+            Pace::Gaps => one_by_one(&inner, &disk, &trace).await,
+            Pace::Timestamps => each_at_its_time(&inner, &disk, &trace).await,
+        }
+    })
+}
+
+async fn one_by_one(
+    world: &VirtualWorld,
+    disk: &EmulatedDisk,
+    trace: &Trace,
+) -> Result<Vec<u64>, DeviceError> {
+    let mut times = Vec::with_capacity(trace.requests.len());
+    for recorded in &trace.requests {
+        times.push(serve(world, disk, recorded).await?);
+        world.sleep_until(world.now().plus(recorded.time)).await;
+    }
+    Ok(times)
+}
+
+async fn each_at_its_time(
+    world: &VirtualWorld,
+    disk: &EmulatedDisk,
+    trace: &Rc<Trace>,
+) -> Result<Vec<u64>, DeviceError> {
+    let times = Rc::new(RefCell::new(vec![Ok(0); trace.requests.len()]));
+    let start = trace.requests.iter().map(|recorded| recorded.time).min().unwrap_or(Duration::ZERO);
+    let mut tasks = Vec::new();
+    for index in 0..trace.requests.len() {
+        world.sleep_until(Instant(0).plus(trace.requests[index].time - start)).await;
+        let (inner, disk, trace, times) = (world.clone(), disk.clone(), trace.clone(), times.clone());
+        let task = async move {
+            let time = serve(&inner, &disk, &trace.requests[index]).await;
+            times.borrow_mut()[index] = time;
+        };
+        tasks.push(runtime::spawn_with_result(world, task));
+    }
+    for task in tasks {
+        task.await;
+    }
+    times.take().into_iter().collect()
+}
+
+async fn serve(world: &VirtualWorld, disk: &EmulatedDisk, recorded: &Recorded) -> Result<u64, DeviceError> {
+    let begin = world.now();
+    match recorded.direction() {
+        Direction::Read => drop(disk.read(recorded.at, recorded.length as usize).await?),
+        Direction::Write => {
+            let parts = vec![Rc::new(Buffer::zeroed(recorded.length as usize))];
+            disk.write(recorded.at, parts, Durability::Cached).await?;
+        }
+    }
+    Ok(world.now().since(begin).as_nanos() as u64)
+}

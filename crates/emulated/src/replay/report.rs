@@ -1,0 +1,109 @@
+use super::Trace;
+use serde::Serialize;
+
+/// Service times in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Times {
+    pub requests: usize,
+    pub mean_ms: f64,
+    /// Standard deviation.
+    pub sd_ms: f64,
+    pub p1_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// The model's times beside the measured ones.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    pub measured: Times,
+    /// Of the mean, in percent of the measured one.
+    pub mean_error_percent: f64,
+    /// Root mean square distance of the sorted times.
+    pub demerit_ms: f64,
+    pub demerit_percent: f64,
+    /// Root mean square difference of each request from its own measured time.
+    pub request_error_ms: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub all: Times,
+    /// Absent if there is none.
+    pub reads: Option<Times>,
+    pub writes: Option<Times>,
+    /// Absent if the trace does not tell how long the real drive took.
+    pub comparison: Option<Comparison>,
+}
+
+impl Report {
+    /// `times_ns` as [`super::run`] gave them for `trace`.
+    pub fn new(trace: &Trace, times_ns: &[u64]) -> Report {
+        let modelled: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
+        let of_kind = |is_write| {
+            let kind =
+                trace.requests.iter().zip(&modelled).filter(|(request, _)| request.is_write == is_write);
+            let times: Vec<f64> = kind.map(|(_, time)| *time).collect();
+            (!times.is_empty()).then(|| Times::of(&times))
+        };
+        let measured: Option<Vec<f64>> = trace
+            .requests
+            .iter()
+            .map(|request| request.measured.map(|time| time.as_secs_f64() * 1e3))
+            .collect();
+        Report {
+            all: Times::of(&modelled),
+            reads: of_kind(false),
+            writes: of_kind(true),
+            comparison: measured.map(|measured| Comparison::of(&modelled, &measured)),
+        }
+    }
+}
+
+impl Times {
+    fn of(times: &[f64]) -> Times {
+        let sorted = sorted(times);
+        let count = sorted.len() as f64;
+        let mean = sorted.iter().sum::<f64>() / count;
+        let variance = sorted.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+        let percentile = |percent: usize| sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)];
+        Times {
+            requests: sorted.len(),
+            mean_ms: mean,
+            sd_ms: variance.sqrt(),
+            p1_ms: percentile(1),
+            p50_ms: percentile(50),
+            p90_ms: percentile(90),
+            p99_ms: percentile(99),
+            max_ms: percentile(100),
+        }
+    }
+}
+
+impl Comparison {
+    fn of(modelled: &[f64], measured: &[f64]) -> Comparison {
+        let (mean, times) = (Times::of(modelled).mean_ms, Times::of(measured));
+        let demerit_ms = distance(&sorted(modelled), &sorted(measured));
+        Comparison {
+            mean_error_percent: (mean / times.mean_ms - 1.0) * 100.0,
+            demerit_ms,
+            demerit_percent: demerit_ms / times.mean_ms * 100.0,
+            request_error_ms: distance(modelled, measured),
+            measured: times,
+        }
+    }
+}
+
+fn sorted(times: &[f64]) -> Vec<f64> {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Root mean square.
+fn distance(these: &[f64], those: &[f64]) -> f64 {
+    let sum: f64 = these.iter().zip(those).map(|(this, that)| (this - that).powi(2)).sum();
+    (sum / these.len() as f64).sqrt()
+}

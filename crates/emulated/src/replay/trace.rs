@@ -1,0 +1,150 @@
+use super::formats;
+use crate::SECTOR;
+use crate::medium::Direction;
+use std::time::Duration;
+
+/// How the requests of a trace follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Each begins so long after the end of the one before.
+    Gaps,
+    /// Each begins at its time.
+    Timestamps,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    pub is_write: bool,
+    /// Bytes, whole sectors.
+    pub at: u64,
+    pub length: u64,
+    /// [`Pace::Gaps`]: until the next request, after this one. [`Pace::Timestamps`]: when it began.
+    pub time: Duration,
+    /// How long the real drive took, if the trace tells.
+    pub measured: Option<Duration>,
+}
+
+impl Recorded {
+    pub(super) fn direction(&self) -> Direction {
+        if self.is_write { Direction::Write } else { Direction::Read }
+    }
+    /// Rounded outwards to whole sectors.
+    pub(super) fn new(is_write: bool, at: u64, length: u64) -> Result<Recorded, String> {
+        let start = at - at % SECTOR;
+        let end = at.checked_add(length).and_then(|end| end.checked_next_multiple_of(SECTOR));
+        let end = end.ok_or("the request reaches beyond all addresses")?;
+        if length == 0 || length > LENGTH_MAX {
+            return Err(format!("a request of {length} bytes (1 to {LENGTH_MAX} are read)"));
+        }
+        Ok(Recorded { is_write, at: start, length: end - start, time: Duration::ZERO, measured: None })
+    }
+}
+
+/// More than any kernel puts into one request; a trace that says more is broken.
+const LENGTH_MAX: u64 = 1 << 30;
+
+pub struct Trace {
+    pub pace: Pace,
+    pub requests: Vec<Recorded>,
+}
+
+/// What is wrong with a trace, and in which line (from 1).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct TraceError {
+    pub line: usize,
+    pub column: usize,
+    pub problem: String,
+}
+
+impl Trace {
+    /// Any of the known formats, told by the first line. Requests must lie within `size` bytes.
+    pub fn parse(text: &str, size: u64) -> Result<Trace, TraceError> {
+        let format = formats::recognise(text).ok_or_else(|| TraceError {
+            line: 1,
+            column: 1,
+            problem: format!("not a trace that is known: {}", formats::KNOWN),
+        })?;
+        let mut requests: Vec<Recorded> = Vec::new();
+        let mut body = !format.has_header;
+        for (number, line) in text.lines().enumerate() {
+            if !body {
+                body = (format.ends_header)(line);
+                continue;
+            }
+            if line.trim().is_empty() {
+                continue;
+            }
+            let error = |(column, problem)| TraceError { line: number + 1, column, problem };
+            let Some(request) = (format.parse)(line).map_err(error)? else { continue };
+            let end = request.at + request.length;
+            if end > size {
+                return Err(error((1, format!("the request ends at byte {end}, the disk has {size}"))));
+            }
+            if let (Pace::Timestamps, Some(last)) = (format.pace, requests.last()) {
+                // Traces are sorted but for small disorder among processors.
+                let time = request.time.max(last.time);
+                requests.push(Recorded { time, ..request });
+            } else {
+                requests.push(request);
+            }
+        }
+        if requests.is_empty() {
+            return Err(TraceError { line: 1, column: 1, problem: "no request in it".to_owned() });
+        }
+        Ok(Trace { pace: format.pace, requests })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(text: &str) -> Recorded {
+        Trace::parse(text, 1 << 40).unwrap_or_else(|error| panic!("{text}: {error}")).requests.remove(0)
+    }
+
+    #[test]
+    fn every_format_is_recognised_and_read() {
+        let write = first("time_us,op,offset_bytes,size_bytes\n12,W,4096,512\n");
+        assert_eq!((write.is_write, write.at, write.length), (true, 4096, 512));
+        assert_eq!(write.time, Duration::from_micros(12));
+        let read = first("128166372003061629,usr,0,Read,7014609920,24576,41286\n");
+        assert_eq!((read.is_write, read.at, read.length), (false, 7014609920, 24576));
+        assert_eq!(read.measured, Some(Duration::from_nanos(4_128_600)));
+        let dump = "BeginHeader\nDiskRead, TimeStamp, Process\nEndHeader\n  \
+                    DiskRead,  263, Sys (4), 5652, 0xfffffa8, 0x000000200, 0x00001000, 1089, 0, 0\n";
+        let read = first(dump);
+        assert_eq!((read.at, read.length, read.time), (512, 4096, Duration::from_micros(263)));
+        assert_eq!(read.measured, Some(Duration::from_micros(1089)));
+        let write = first("fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 8192 4096\n");
+        assert_eq!((write.is_write, write.at, write.length), (true, 8192, 4096));
+        let read = first("fio version 3 iolog\n3 /dev/sda read 512 1024\n");
+        assert_eq!((read.at, read.length, read.time), (512, 1024, Duration::from_millis(3)));
+        let trace = "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n  \
+                     8,0    3        3     0.000002500   697  D  WS 223490 + 8 [kjournald]\n";
+        let write = first(trace);
+        assert_eq!((write.is_write, write.at, write.length), (true, 223490 * 512, 4096));
+        assert_eq!(write.time, Duration::from_nanos(2500));
+        let measured = first("op,lbn,sectors,service_us,gap_us\nR,8,16,4067.0,9.0\n");
+        assert_eq!((measured.at, measured.length), (4096, 8192));
+        assert_eq!(measured.measured, Some(Duration::from_micros(4067)));
+    }
+    #[test]
+    fn garbage_is_refused_with_line_and_column() {
+        let error = |text: &str| Trace::parse(text, 1 << 40).err().expect("an error");
+        assert_eq!(error("once upon a time\n").line, 1);
+        let broken = error("time_us,op,offset_bytes,size_bytes\n1,W,0,512\n2,W,zero,512\n");
+        assert_eq!((broken.line, broken.column), (3, 5), "{broken}");
+        let broken = error("op,lbn,sectors,service_us,gap_us\nX,8,16,1,1\n");
+        assert_eq!((broken.line, broken.column), (2, 1), "{broken}");
+        assert!(
+            error("time_us,op,offset_bytes,size_bytes\n1,W\n").problem.contains("ends before offset_bytes")
+        );
+        let text = "time_us,op,offset_bytes,size_bytes\n1,W,18446744073709551615,512\n";
+        assert!(error(text).problem.contains("beyond"));
+        assert!(
+            error("time_us,op,offset_bytes,size_bytes\n1,W,1099511627776,512\n").problem.contains("disk has")
+        );
+    }
+}
