@@ -1,12 +1,14 @@
-//! Disks: a file or block device through the ring, and memory with a volatile cache for tests.
+//! Disks: a file or block device through the ring, memory with a volatile cache for tests, and RAID-0 over any.
 #![deny(unsafe_code)]
 
 mod check;
 mod file;
 mod memory;
+mod raid0;
 
 pub use check::check;
 pub use file::{Access, FileDisk, OpenError};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, MemoryDisk, MemoryStatistics, Times,
 };
+pub use raid0::Raid0;

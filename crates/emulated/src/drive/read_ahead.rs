@@ -3,6 +3,7 @@
 use super::EmulatedDisk;
 use crate::SECTOR;
 use crate::medium::{Direction, Medium, Run};
+use crate::model::CacheModel;
 use std::ops::Range;
 use units::Instant;
 
@@ -21,21 +22,28 @@ impl ReadAhead {
     fn when(&self, end: u64) -> Option<Instant> {
         let run = self.runs.iter().find(|run| run.sector < end && end <= run.sector + run.count)?;
         let time = run.start_ns + (end - run.sector) as f64 * run.each_ns;
-        Some(Instant(time.ceil() as u64))
+        // The next nanosecond, when `reached` agrees whatever was rounded.
+        Some(Instant(time as u64 + 1))
     }
 }
 
 impl EmulatedDisk {
-    /// The head goes on from `sector`, where it stands.
-    pub(super) fn start_read_ahead(&self, sector: u64) {
+    /// The head goes on from the end of a read, where it stands.
+    pub(super) fn start_read_ahead(&self, read: &Range<u64>) {
         let Some(cache) = &self.0.model.cache else { return };
-        let end = (sector + u64::from(cache.read_ahead) / SECTOR).min(self.0.size / SECTOR);
+        let (sector, end) = (read.end, self.read_ahead_end(cache, read));
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
             && sector < end
         {
             let runs = arm.transfer(self.now() as f64, Direction::Read, sector, end - sector);
             *self.0.read_ahead.borrow_mut() = Some(ReadAhead { sectors: sector..end, runs });
         }
+    }
+
+    /// Not so far that the segment would lose what the host is reading.
+    fn read_ahead_end(&self, cache: &CacheModel, read: &Range<u64>) -> u64 {
+        let most = read.start + u64::from(cache.segment_size.get()) / SECTOR;
+        (read.end + u64::from(cache.read_ahead) / SECTOR).min(most).min(self.0.size / SECTOR)
     }
 
     /// The medium is wanted for something else: what was read by now is kept.
@@ -62,7 +70,7 @@ impl EmulatedDisk {
             // It has stopped, and its sectors are in the cache.
             return None;
         }
-        let wanted = (sectors.end + u64::from(cache.read_ahead) / SECTOR).min(self.0.size / SECTOR);
+        let wanted = self.read_ahead_end(cache, sectors);
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
             && wanted > ahead.sectors.end
         {

@@ -93,7 +93,7 @@ impl EmulatedDisk {
         }
         self.pump();
         if direction == Direction::Read && self.0.in_service.borrow().is_empty() {
-            self.start_read_ahead(sectors.end);
+            self.start_read_ahead(&sectors);
         }
         if let Some(done) = done {
             done.send(());
