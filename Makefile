@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint soak test-apps test-posix soak-posix posix-tools bench bench-peers man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers man install uninstall clean help
 
 all: build
 
@@ -34,6 +34,7 @@ TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
 test: deps lint posix-tools ## everything that proves the code right
+	scripts/mutants.sh --check
 	$(CARGO) test --workspace
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
@@ -47,6 +48,9 @@ SOAK_CASES ?= 40
 soak: deps build ## random scripts cut at every write, and real crashes, for as long as SOAK_CASES says
 	$(OKEANOS) sim --seed $(SOAK_SEED) --cases $(SOAK_CASES)
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
+
+mutants: deps ## break it on purpose in thirty ways, and see each found (docs/MUTANTS.md)
+	scripts/mutants.sh
 
 test-apps: deps build ## real programs on a volume of each mode
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql

@@ -1,0 +1,117 @@
+#!/bin/bash
+# Breaks Okeanos on purpose, one fault at a time, and shows that the crash explorer notices every one.
+#
+#   scripts/mutants.sh --check      only: every patch still applies
+#   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
+#
+# A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, the diff.
+# All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly WORK=$PWD/target/mutants
+# A check may run beside a hunt.
+TREE=$WORK/tree
+if [[ ${1:-} == --check ]]; then TREE=$WORK/check; fi
+readonly TREE
+readonly OKEANOS=$WORK/build/debug/okeanos
+# First seed, how many, steps of each script: every mode and setup has its turn before any has a long one.
+readonly ROUNDS="1:1:14 1:3:60 4:12:60"
+readonly SETUPS="ext4-1k small-log-1k external-4k ext4-4k ext3-4k"
+# Seconds for one run of the explorer. Without a fault the longest takes a tenth of it.
+readonly LIMIT=600
+
+copy_and_patch() {
+    rm -rf "$TREE"
+    mkdir -p "$TREE"
+    git ls-files -z | sort -zu | xargs -0 cp --parents -t "$TREE"
+    local patch
+    for patch in mutants/*.patch; do
+        # Outside of any repository, as far as git can see: inside one it leaves out what lies elsewhere.
+        (cd "$TREE" && GIT_CEILING_DIRECTORIES=$WORK git apply -C1 "$OLDPWD/$patch") || {
+            echo "$patch does not apply any more: make its change anew" >&2
+            exit 1
+        }
+    done
+}
+
+# The words behind "$2:" at the head of patch $1.
+header() {
+    sed -n "/^diff /q; s/^$2: //p" "mutants/$1.patch"
+}
+
+# Hunts fault $1. Prints the arguments that found it; fails if nothing does.
+hunt() {
+    local modes setups round first count steps mode setup status
+    modes=$(header "$1" Modes)
+    setups=$(header "$1" Setups)
+    for round in $ROUNDS; do
+        IFS=: read -r first count steps <<<"$round"
+        for setup in ${setups:-$SETUPS}; do
+            for mode in $modes; do
+                status=0
+                OKEANOS_MUTANT=$1 timeout $LIMIT "$OKEANOS" sim --mode "$mode" --setup "$setup" \
+                    --seed "$first" --cases "$count" --steps "$steps" >"$WORK/said" 2>&1 || status=$?
+                case $status in
+                0) ;;
+                124) echo "$mode, $setup: hangs" && return ;;
+                *) describe "$mode" "$setup" && return ;;
+                esac
+            done
+        done
+    done
+    return 1
+}
+
+# What the explorer said when it found something, in one line.
+describe() {
+    local seed place
+    seed=$(sed -n 's/.*--seed \([0-9]*\).*/\1/p' "$WORK/said" | head -1)
+    place=$(sed -n 's/^replay:.*--\(\(cut\|fault\) [^ ]*\).*/\1/p' "$WORK/said" | head -1)
+    echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | $(complaint)"
+}
+complaint() {
+    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos: ' | sed 's/|/\\|/g; s/^okeanos: //' | cut -c1-160
+}
+
+copy_and_patch
+if [[ ${1:-} == --check ]]; then
+    rm -rf "$TREE"
+    echo "$(ls mutants/*.patch | wc -l) patches apply"
+    exit
+fi
+CARGO_TARGET_DIR=$WORK/build cargo build --quiet --package cli --manifest-path "$TREE/Cargo.toml"
+
+# The faults are off: nothing may be found, or what is found below means nothing.
+for mode in writeback ordered journal wasteless selective; do
+    OKEANOS_MUTANT=none "$OKEANOS" sim --mode "$mode" --seed 1 --cases 3 >&2
+done
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+    for patch in mutants/*.patch; do
+        [[ $patch == mutants/00-switch.patch ]] || names+=("$(basename "$patch" .patch)")
+    done
+fi
+survivors=()
+cat <<'HEAD'
+# Mutants
+
+Deliberate faults, and how the crash explorer notices each. Made by `make mutants`; each row is one fault (a patch in
+`mutants/`), built into a throw-away copy and switched on alone. Seeds are tried from 1 upwards, each mode and kind of
+volume in turn, until the explorer complains; the seconds are those of the whole hunt. With all faults off the same
+program finds nothing (checked at the start of every run).
+
+| fault | what it breaks | found by | complaint | seconds |
+|---|---|---|---|---|
+HEAD
+for name in "${names[@]}"; do
+    begun=$EPOCHREALTIME
+    found=$(hunt "$name") || { found="**survives** | "; survivors+=("$name"); }
+    seconds=$(awk -v from="$begun" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f", to - from }')
+    echo "| $name | $(head -1 "mutants/$name.patch") | $found | $seconds |"
+done
+if ((${#survivors[@]} > 0)); then
+    echo "survive: ${survivors[*]}" >&2
+    exit 1
+fi
