@@ -1,6 +1,7 @@
 //! Mapping and content of files, on volumes that mke2fs made, checked by e2fsck and debugfs.
 
 mod attributes;
+mod clock;
 mod crash;
 mod damage;
 mod image;
