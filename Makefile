@@ -41,12 +41,11 @@ test: deps lint posix-tools ## everything that proves the code right
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 
-# A new seed each hour: what failed is told with the command that replays it.
-SOAK_SEED ?= $(shell date +%Y%m%d%H)
-SOAK_CASES ?= 40
+# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.state` begins anew.
+HOURS ?= 1
 
-soak: deps build ## random scripts cut at every write, and real crashes, for as long as SOAK_CASES says
-	$(OKEANOS) sim --seed $(SOAK_SEED) --cases $(SOAK_CASES)
+soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
+	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 
 mutants: deps ## break it on purpose in thirty ways, and see each found (docs/MUTANTS.md)

@@ -1,47 +1,81 @@
-//! `okeanos sim`: the crash tests from the command line, to replay one or to run many.
+//! `okeanos sim`: the crash explorer from the command line, to replay one case or to run many.
 
 use crate::error::CliError;
 use crate::progress::Progress;
+use crate::table::Table;
 use clap::Args;
 use engine::{BarrierKind, DataMode};
-use sim::script::ScriptSize;
-use sim::setup::{self, SETUPS, Setup};
-use sim::{Case, Report};
+use sim::faults::FaultPlan;
+use sim::script::Script;
+use sim::setup::{self, Disks, SETUPS, Setup};
+use sim::{CACHE_BYTES, Case, Explorer, Failure, Report, Scripts};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  okeanos sim --seed 1 --cases 20                       all modes on all kinds of volumes, seeds 1 to 20
-  okeanos sim --mode wasteless --setup ext4-1k --seed 17 --cut 42     one power cut again
+  okeanos sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
+  okeanos sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
+  okeanos sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
+  okeanos sim --mode journal --setup ext4-4k --script 'create:0 append:0+300,fsync'     a script of one's own
 
 Volumes are in memory and time is virtual; mke2fs makes the volumes and e2fsck judges a sample of what is
-recovered.";
+recovered. A round has random scripts cut at every write, enumerated short scripts, and scripts on disks whose
+reads, writes or flushes fail.";
 
-/// Cut the power at every write of random scripts, recover, and check what is there
+/// Cut the power at every write of many scripts, or let the disk fail; recover, and check what is there
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArguments {
     /// Only this mode: writeback, ordered, journal, wasteless or selective
     #[arg(long)]
     mode: Option<DataMode>,
-    /// Only this kind of volume: ext4-4k, ext4-2k, ext4-1k, ext3-4k or external-4k
+    /// Only this kind of volume, such as ext4-4k, ext4-1k, ext3-4k, external-4k, small-log-1k or wrapping-4k
     #[arg(long, value_parser = known_setup)]
     setup: Option<Setup>,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many seeds, one after the other
-    #[arg(long, default_value_t = 1)]
-    cases: u64,
+    #[arg(long, alias = "cases", default_value_t = 1)]
+    rounds: u64,
     /// Writers that run at once, each its own script
     #[arg(long, default_value_t = 3)]
     writers: usize,
     /// Actions in each script
     #[arg(long, default_value_t = 14)]
     steps: usize,
-    /// Look at this power cut only
+    /// Go on with further seeds for so long; fractions are fine
+    #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
+    hours: Option<f64>,
+    /// Keeps the next seed, to go on from after an interruption
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Cases at the same time; as many as there are processors unless given
     #[arg(long)]
+    jobs: Option<usize>,
+    /// This script instead of random ones; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
+    script: Option<Vec<Script>>,
+    /// Look at this power cut only; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"])]
     cut: Option<u64>,
-    /// One JSON object instead of a sentence
+    /// Let the disk fail instead of cutting the power, such as write-once@3; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"])]
+    fault: Option<FaultPlan>,
+    /// Bytes of the engine's cache
+    #[arg(long, default_value_t = CACHE_BYTES)]
+    cache: u64,
+    /// none: without barriers, which must lose data
+    #[arg(long, value_parser = barrier, default_value = "flush")]
+    barrier: BarrierKind,
+    /// After a failure, leave out steps of its script while it still fails
+    #[arg(long)]
+    shrink: bool,
+    /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -53,36 +87,168 @@ fn known_setup(name: &str) -> Result<Setup, String> {
     })
 }
 
+fn barrier(name: &str) -> Result<BarrierKind, String> {
+    match name {
+        "flush" => Ok(BarrierKind::Flush),
+        "none" => Ok(BarrierKind::None),
+        _ => Err("there is flush and none".into()),
+    }
+}
+
+/// What was found so far, by mode.
+type Reports = BTreeMap<&'static str, Report>;
+
+/// A letter more has ten times as many scripts.
+const LETTERS: usize = 3;
+
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {
+    let mut reports = Reports::new();
+    match (arguments.mode, arguments.setup) {
+        (Some(mode), Some(setup))
+            if arguments.script.is_some() || arguments.cut.is_some() || arguments.fault.is_some() =>
+        {
+            let scripts = match &arguments.script {
+                Some(scripts) => Scripts::Given(scripts.clone()),
+                None => Scripts::Random { writers: arguments.writers, steps: arguments.steps },
+            };
+            let case = Case {
+                scripts,
+                fault: arguments.fault,
+                cache_bytes: arguments.cache,
+                barrier: arguments.barrier,
+                ..Case::random(setup, mode, arguments.seed, 0, 0)
+            };
+            let fresh = make(setup)?;
+            let report =
+                sim::run(&case, &fresh, arguments.cut).map_err(|failure| told(failure, &arguments))?;
+            reports.insert(mode.name(), report);
+        }
+        _ => explore(&arguments, &mut reports)?,
+    }
+    print(&reports, arguments.json)
+}
+
+fn make(setup: Setup) -> Result<Disks, CliError> {
+    setup::make(setup).map_err(|error| {
+        CliError::new(format!("cannot make a volume: {error}")).with_remedy("install e2fsprogs")
+    })
+}
+
+fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
+    if !arguments.shrink {
+        return CliError::new(failure.to_string());
+    }
+    match setup::make(failure.case.setup) {
+        Ok(fresh) => CliError::new(sim::shrink(failure, &fresh).to_string()),
+        Err(_) => CliError::new(failure.to_string()),
+    }
+}
+
+fn explore(arguments: &SimArguments, reports: &mut Reports) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
     let setups = arguments.setup.map_or(SETUPS.to_vec(), |setup| vec![setup]);
-    let size = ScriptSize { steps: arguments.steps, files: 3, length_max: 9000 };
-    let mut total = Report::default();
+    let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, LETTERS);
+    let until = arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
+    let mut seed = first_seed(arguments)?;
+    let end = seed.saturating_add(arguments.rounds);
     let progress = Progress::new();
-    for setup in &setups {
-        let fresh = setup::make(*setup).map_err(|error| {
-            CliError::new(format!("cannot make a volume: {error}")).with_remedy("install e2fsprogs")
-        })?;
-        for mode in &modes {
-            for seed in arguments.seed..arguments.seed.saturating_add(arguments.cases) {
-                let (setup, mode, writers) = (*setup, *mode, arguments.writers);
-                let case = Case { setup, mode, barrier: BarrierKind::Flush, seed, writers, size, sample: 24 };
-                let report = sim::run(case, &fresh, arguments.cut)
-                    .map_err(|failure| CliError::new(failure.to_string()))?;
-                total.add(report);
-                progress.show(format!("{} {} seed {seed}: {} images", setup.name, mode.name(), total.images));
-            }
+    while until.map_or(seed < end, |until| Instant::now() < until) {
+        let cases: Vec<Case> = explorer
+            .round(seed)
+            .into_iter()
+            .map(|case| Case { barrier: arguments.barrier, ..case })
+            .collect();
+        run_all(&cases, arguments, reports, &progress)?;
+        seed += 1;
+        if let Some(path) = &arguments.state {
+            std::fs::write(path, format!("{seed}\n"))
+                .map_err(|error| CliError::system(path.display().to_string(), error))?;
         }
     }
-    drop(progress);
-    if arguments.json {
-        println!("{}", serde_json::to_string(&total).expect("counts are valid JSON"));
-    } else {
-        let Report { cuts, images, recoveries_cut, checked } = total;
-        println!(
-            "{cuts} places to cut, {images} crash images recovered and judged ({recoveries_cut} of them cut again \
-             while recovering, {checked} seen by e2fsck): nothing lost"
-        );
-    }
     Ok(())
+}
+
+/// From the state file if there is one.
+fn first_seed(arguments: &SimArguments) -> Result<u64, CliError> {
+    let Some(path) = &arguments.state else { return Ok(arguments.seed) };
+    match std::fs::read_to_string(path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| CliError::new(format!("{}: holds no seed; remove it", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(arguments.seed),
+        Err(error) => Err(CliError::system(path.display().to_string(), error)),
+    }
+}
+
+/// Runs the cases on several threads, each with volumes of its own.
+fn run_all(
+    cases: &[Case],
+    arguments: &SimArguments,
+    reports: &mut Reports,
+    progress: &Progress,
+) -> Result<(), CliError> {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.unwrap_or(available).clamp(1, 64);
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let mut volumes: Vec<(Setup, Disks)> = Vec::new();
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_on(&mut volumes, case, arguments);
+                    let failed = result.is_err();
+                    // Nobody listens any more once a case has failed.
+                    if sender.send(result).is_err() || failed {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for result in results {
+            let (case, report) = result?;
+            reports.entry(case.mode.name()).or_default().add(report);
+            let images: u64 = reports.values().map(|report| report.images).sum();
+            progress.show(format!(
+                "{images} images; {} {} seed {}",
+                case.mode.name(),
+                case.setup.name,
+                case.seed
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn run_on<'a>(
+    volumes: &mut Vec<(Setup, Disks)>,
+    case: &'a Case,
+    arguments: &SimArguments,
+) -> Result<(&'a Case, Report), CliError> {
+    if !volumes.iter().any(|(setup, _)| *setup == case.setup) {
+        volumes.push((case.setup, make(case.setup)?));
+    }
+    let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
+    sim::run(case, fresh, None).map(|report| (case, report)).map_err(|failure| told(failure, arguments))
+}
+
+fn print(reports: &Reports, json: bool) -> Result<(), CliError> {
+    let mut total = Report::default();
+    reports.values().for_each(|report| total.add(*report));
+    if json {
+        return crate::output::print_json(&serde_json::json!({ "modes": reports, "total": total }));
+    }
+    let mut table =
+        Table::new(["mode", "scripts", "places to cut", "images", "cut again", "seen by e2fsck", "faults"]);
+    let all = [("all", &total)];
+    for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
+        let Report { scripts, cuts, images, recoveries_cut, checked, faults } = *report;
+        let [scripts, cuts, images, recoveries_cut, checked, faults] =
+            [scripts, cuts, images, recoveries_cut, checked, faults].map(|count| count.to_string());
+        table.row([name.to_owned(), scripts, cuts, images, recoveries_cut, checked, faults]);
+    }
+    crate::output::print(&format_args!("{table}nothing lost\n"))
 }

@@ -1,9 +1,19 @@
-//! The crash tests of whole volumes: scripts of many writers, cut at every write, recovered, judged.
+//! The crash explorer: scripts of many writers on whole volumes, cut at every write, recovered, judged; and the
+//! same scripts on disks that fail.
 #![forbid(unsafe_code)]
 
-pub mod case;
+mod case;
+mod crash;
+pub mod enumerate;
+mod explorer;
+pub mod faults;
+mod judge;
+mod memory_disks;
 pub mod model;
 pub mod script;
+pub mod script_text;
 pub mod setup;
+mod writer;
 
-pub use case::{Case, Failure, Report, run};
+pub use case::{CACHE_BYTES, Case, Failure, Report, Scripts, run, shrink};
+pub use explorer::Explorer;

@@ -1,16 +1,18 @@
 //! What a writer's directory looks like after each of its actions, and whether a recovered directory is one
 //! that its mode allows.
 
-use crate::script::{Action, Place, Script, pattern};
+use crate::script::{Action, Place, Script, Sync, link_target, pattern};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use units::InodeNumber;
 
-/// Contents by name. Directories made by the script have no content.
+/// What there is, by path. A file with two names is there twice, with the same identity.
 pub type Tree = BTreeMap<String, Entry>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    File { identity: usize, content: Vec<u8> },
+    File { identity: usize, content: Vec<u8>, attribute: Vec<u8> },
+    Symlink { target: Vec<u8> },
     Directory,
 }
 
@@ -19,8 +21,23 @@ pub struct History {
     states: Vec<Tree>,
     /// For each file, by identity (the step that made it): all values each byte ever had.
     values: BTreeMap<usize, Vec<BTreeSet<u8>>>,
-    /// For each state, the file that the action before it wrote and synced.
-    synced: Vec<Option<String>>,
+    /// For each state, what the action before it synced.
+    synced: Vec<Synced>,
+    /// For each state, the zeros that the action after it may leave before it is done.
+    half_done: Vec<Option<Zeros>>,
+}
+
+enum Synced {
+    Nothing,
+    /// The file that the action wrote.
+    File(usize),
+    All,
+}
+
+/// A range of a file that is zeroed in more than one transaction.
+struct Zeros {
+    identity: usize,
+    range: std::ops::Range<usize>,
 }
 
 pub fn file_name(file: u8) -> String {
@@ -28,6 +45,13 @@ pub fn file_name(file: u8) -> String {
 }
 pub fn directory_name(number: u8) -> String {
     format!("directory-{number}")
+}
+/// Where a directory is that was moved.
+pub fn inner_name(number: u8) -> String {
+    format!("{}/{}", directory_name(0), directory_name(number))
+}
+pub fn link_name(number: u8) -> String {
+    format!("link-{number}")
 }
 
 /// What a crash may leave of data (metadata is always a prefix of the actions).
@@ -43,12 +67,18 @@ pub enum Promise {
 
 impl History {
     pub fn of(writer: usize, script: &Script) -> History {
-        let mut history = History { states: vec![Tree::new()], values: BTreeMap::new(), synced: vec![None] };
+        let mut history = History {
+            states: vec![Tree::new()],
+            values: BTreeMap::new(),
+            synced: vec![Synced::Nothing],
+            half_done: Vec::new(),
+        };
         for (step, scripted) in script.iter().enumerate() {
             let mut tree = history.states[step].clone();
+            history.half_done.push(zeros_of(&tree, &scripted.action));
             let touched = apply(&mut tree, writer, step, &scripted.action);
             for entry in tree.values() {
-                if let Entry::File { identity, content } = entry {
+                if let Entry::File { identity, content, .. } = entry {
                     let values = history.values.entry(*identity).or_default();
                     values.resize_with(values.len().max(content.len()), BTreeSet::new);
                     for (place, byte) in content.iter().enumerate() {
@@ -57,14 +87,19 @@ impl History {
                 }
             }
             history.states.push(tree);
-            history.synced.push(touched.filter(|_| scripted.sync));
+            history.synced.push(match (scripted.sync, touched) {
+                (Sync::Volume, _) => Synced::All,
+                (Sync::File | Sync::Data, Some(identity)) => Synced::File(identity),
+                _ => Synced::Nothing,
+            });
         }
+        history.half_done.push(None);
         history
     }
 
-    /// The state before action `step` (0 is the first): what the action will meet.
-    pub fn before(&self, step: usize) -> &Tree {
-        &self.states[step]
+    /// Whether the last action leaves anything else than what it met.
+    pub fn last_step_changes(&self) -> bool {
+        self.states.last_chunk::<2>().is_some_and(|[before, after]| before != after)
     }
 
     /// Is `found` allowed, when the last acknowledged sync came after `acknowledged` actions and at most `started`
@@ -104,21 +139,37 @@ impl History {
             let names: Vec<_> = found.keys().collect();
             return Err((0, format!("names {names:?}, expected {expected:?}")));
         }
+        let mut inodes = BTreeMap::new();
         for (name, entry) in tree {
             match (entry, &found[name]) {
-                (Entry::Directory, None) => {}
-                (Entry::File { identity, content }, Some(bytes)) => {
-                    self.content_matches(name, *identity, content, bytes, window.clone(), promise)?
+                (Entry::Directory, FoundEntry::Directory) => {}
+                (Entry::Symlink { target }, FoundEntry::Symlink { target: met }) if target == met => {}
+                (
+                    Entry::File { identity, content, attribute },
+                    FoundEntry::File { inode, links, content: bytes, attribute: met },
+                ) => {
+                    if attribute != met {
+                        let (met, expected) = (met.len(), attribute.len());
+                        let why = format!("{name} has an attribute of {met} bytes, expected {expected}");
+                        return Err((1, why));
+                    }
+                    let names = names_of(tree, *identity);
+                    if *links != names || *inodes.entry(*identity).or_insert(*inode) != *inode {
+                        return Err((1, format!("{name}, {inode}: {links} links, expected {names} names")));
+                    }
+                    self.content_matches(name, state, *identity, content, bytes, window.clone(), promise)?
                 }
-                _ => return Err((1, format!("{name} is of the wrong kind"))),
+                (entry, met) => return Err((1, format!("{name} is {met:?}, expected {entry:?}"))),
             }
         }
         Ok(())
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn content_matches(
         &self,
         name: &str,
+        state: usize,
         identity: usize,
         expected: &[u8],
         bytes: &[u8],
@@ -138,7 +189,7 @@ impl History {
         };
         for (place, byte) in bytes.iter().enumerate() {
             let fine = match &stable {
-                None => *byte == expected[place],
+                None => *byte == expected[place] || *byte == 0 && self.may_be_zero(state, identity, place),
                 Some(stable) => match stable.get(place).copied().flatten() {
                     Some(promised) => *byte == promised,
                     // Zero: the tail of a block that a truncate cleared, home before its commit.
@@ -157,6 +208,11 @@ impl History {
             }
         }
         Ok(())
+    }
+
+    fn may_be_zero(&self, state: usize, identity: usize, place: usize) -> bool {
+        let zeros = self.half_done[state].as_ref();
+        zeros.is_some_and(|zeros| zeros.identity == identity && zeros.range.contains(&place))
     }
 
     /// The bytes of a file that were the same in all states of the window: a crash may not change them.
@@ -197,12 +253,12 @@ impl History {
         stable
     }
 
-    /// The last state up to `acknowledged` in which this file itself was written.
+    /// The last state up to `acknowledged` in which this file itself was written and synced.
     fn last_sync(&self, identity: usize, acknowledged: usize) -> Option<usize> {
-        (0..=acknowledged).rev().find(|state| {
-            let name = self.synced[*state].as_ref();
-            name.and_then(|name| self.states[*state].get(name))
-                .is_some_and(|entry| matches!(entry, Entry::File { identity: i, .. } if *i == identity))
+        (0..=acknowledged).rev().find(|state| match self.synced[*state] {
+            Synced::Nothing => false,
+            Synced::File(synced) => synced == identity,
+            Synced::All => content_of(&self.states[*state], identity).is_some(),
         })
     }
 }
@@ -213,8 +269,15 @@ const LARGEST_BLOCK: usize = 4096;
 /// From the last acknowledged sync to the last action begun: the states that a crash may leave.
 type Window = std::ops::RangeInclusive<usize>;
 
-/// What was read back: names to contents, `None` for directories.
-pub type Found = BTreeMap<String, Option<Vec<u8>>>;
+/// What was read back, by path.
+pub type Found = BTreeMap<String, FoundEntry>;
+
+#[derive(Debug)]
+pub enum FoundEntry {
+    File { inode: InodeNumber, links: u32, content: Vec<u8>, attribute: Vec<u8> },
+    Symlink { target: Vec<u8> },
+    Directory,
+}
 
 #[derive(Debug)]
 pub struct Verdict {
@@ -234,41 +297,74 @@ impl fmt::Display for Verdict {
 
 fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
     tree.values().find_map(|entry| match entry {
-        Entry::File { identity, content } if *identity == wanted => Some(content.as_slice()),
+        Entry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
         _ => None,
     })
 }
 
-/// Applies one action; tells the name of the file it wrote.
-fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option<String> {
+fn names_of(tree: &Tree, wanted: usize) -> u32 {
+    let is_name = |entry: &&Entry| matches!(entry, Entry::File { identity, .. } if *identity == wanted);
+    tree.values().filter(is_name).count() as u32
+}
+
+fn identity_of(tree: &Tree, file: u8) -> Option<usize> {
+    match tree.get(&file_name(file)) {
+        Some(Entry::File { identity, .. }) => Some(*identity),
+        _ => None,
+    }
+}
+
+/// A punched hole takes more than one transaction; size and names do not change meanwhile.
+fn zeros_of(tree: &Tree, action: &Action) -> Option<Zeros> {
+    let Action::Punch { file, at, length } = action else { return None };
+    Some(Zeros { identity: identity_of(tree, *file)?, range: *at as usize..(at + length) as usize })
+}
+
+/// Applies one action; tells which file it wrote.
+fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option<usize> {
+    let fresh = |content| Entry::File { identity: step, content, attribute: Vec::new() };
     match action {
         Action::Create { file } => {
-            let fresh = Entry::File { identity: step, content: Vec::new() };
-            tree.entry(file_name(*file)).or_insert(fresh);
+            tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
             None
         }
-        Action::Write { file, place, length } => {
-            let name = file_name(*file);
-            let Some(Entry::File { content, .. }) = tree.get_mut(&name) else { return None };
+        Action::Nameless { file, length } => {
+            tree.entry(file_name(*file)).or_insert(fresh(pattern(writer, step, *length)));
+            Some(step)
+        }
+        Action::Write { file, place, length } => change(tree, *file, |content, _| {
             let start = match place {
                 Place::End => content.len(),
                 Place::At(at) => *at as usize,
             };
             content.resize(content.len().max(start + length), 0);
             content[start..start + length].copy_from_slice(&pattern(writer, step, *length));
-            Some(name)
-        }
+        }),
         Action::Truncate { file, size } => {
-            let name = file_name(*file);
-            let Some(Entry::File { content, .. }) = tree.get_mut(&name) else { return None };
-            content.resize(*size as usize, 0);
-            Some(name)
+            change(tree, *file, |content, _| content.resize(*size as usize, 0))
+        }
+        Action::Allocate { file, at, length } => {
+            let end = (at + length) as usize;
+            change(tree, *file, |content, _| content.resize(content.len().max(end), 0))
+        }
+        Action::Punch { file, at, length } => change(tree, *file, |content, _| {
+            let end = content.len().min((at + length) as usize);
+            content[end.min(*at as usize)..end].fill(0);
+        }),
+        Action::Attribute { file, length } => {
+            change(tree, *file, |_, attribute| *attribute = pattern(writer, step, *length));
+            None
         }
         Action::Rename { from, to } => {
-            if from != to
-                && let Some(entry) = tree.remove(&file_name(*from))
-            {
+            let same = identity_of(tree, *from) == identity_of(tree, *to);
+            if !same && let Some(entry) = tree.remove(&file_name(*from)) {
                 tree.insert(file_name(*to), entry);
+            }
+            None
+        }
+        Action::Link { file, to } => {
+            if let Some(entry) = tree.get(&file_name(*file)).cloned() {
+                tree.entry(file_name(*to)).or_insert(entry);
             }
             None
         }
@@ -276,9 +372,42 @@ fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option
             tree.remove(&file_name(*file));
             None
         }
+        Action::Symlink { number, length } => {
+            let name = link_name(*number);
+            if tree.remove(&name).is_none() {
+                tree.insert(name, Entry::Symlink { target: link_target(writer, step, *length) });
+            }
+            None
+        }
         Action::MakeDirectory { number } => {
-            tree.entry(directory_name(*number)).or_insert(Entry::Directory);
+            if !tree.contains_key(&inner_name(*number)) {
+                tree.entry(directory_name(*number)).or_insert(Entry::Directory);
+            }
+            None
+        }
+        Action::MoveDirectory { number } => {
+            let (outer, inner) = (directory_name(*number), inner_name(*number));
+            if tree.contains_key(&directory_name(0)) {
+                if tree.remove(&outer).is_some() {
+                    tree.insert(inner, Entry::Directory);
+                } else if tree.remove(&inner).is_some() {
+                    tree.insert(outer, Entry::Directory);
+                }
+            }
             None
         }
     }
+}
+
+/// Changes content and attribute of a file under all its names; tells which it was.
+fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
+    let wanted = identity_of(tree, file)?;
+    for entry in tree.values_mut() {
+        if let Entry::File { identity, content, attribute } = entry
+            && *identity == wanted
+        {
+            act(content, attribute);
+        }
+    }
+    Some(wanted)
 }

@@ -27,7 +27,42 @@ pub enum Action {
     Unlink {
         file: u8,
     },
+    /// Gives the file one more name, if that is free.
+    Link {
+        file: u8,
+        to: u8,
+    },
+    /// A file without a name, written, and then given the name if it is free (O_TMPFILE).
+    Nameless {
+        file: u8,
+        length: usize,
+    },
+    /// Space from `at` on, and a size that covers it. Only where files have extents.
+    Allocate {
+        file: u8,
+        at: u64,
+        length: u64,
+    },
+    Punch {
+        file: u8,
+        at: u64,
+        length: u64,
+    },
+    /// One extended attribute of so many bytes.
+    Attribute {
+        file: u8,
+        length: usize,
+    },
+    /// Makes the symbolic link, or removes it if it is there.
+    Symlink {
+        number: u8,
+        length: usize,
+    },
     MakeDirectory {
+        number: u8,
+    },
+    /// Moves a directory into directory 0, or out of it again.
+    MoveDirectory {
         number: u8,
     },
 }
@@ -38,22 +73,36 @@ pub enum Place {
     At(u64),
 }
 
-#[derive(Clone, Debug)]
+/// How long the writer waits after an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Sync {
+    #[default]
+    None,
+    /// fsync of what the action changed.
+    File,
+    /// fdatasync of it.
+    Data,
+    /// sync of the whole volume.
+    Volume,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptStep {
     pub action: Action,
-    /// Whether the writer waits until the action is durable before it goes on.
-    pub sync: bool,
+    pub sync: Sync,
 }
 
 pub type Script = Vec<ScriptStep>;
 
 /// How large a script's world is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSize {
     pub steps: usize,
     pub files: u8,
     /// Bytes of the largest write: large enough to cover whole blocks now and then.
     pub length_max: usize,
+    /// Whether files have extents, and with them `fallocate`.
+    pub extents: bool,
 }
 
 /// `writers` scripts from one seed.
@@ -64,21 +113,34 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
 
 fn make_step(dice: &SplitMix, size: ScriptSize) -> ScriptStep {
     let below = |limit: u64| dice.next() % limit;
-    let file = below(u64::from(size.files)) as u8;
+    let pick = || below(u64::from(size.files)) as u8;
+    let file = pick();
+    let anywhere = || below(3 * size.length_max as u64);
     let action = match below(100) {
-        0..15 => Action::Create { file },
-        15..50 => Action::Write { file, place: Place::End, length: length(dice, size) },
-        50..70 => Action::Write {
-            file,
-            place: Place::At(below(3 * size.length_max as u64)),
-            length: length(dice, size),
-        },
-        70..80 => Action::Truncate { file, size: below(2 * size.length_max as u64) },
-        80..88 => Action::Rename { from: file, to: below(u64::from(size.files)) as u8 },
-        88..96 => Action::Unlink { file },
-        _ => Action::MakeDirectory { number: below(4) as u8 },
+        0..10 => Action::Create { file },
+        10..38 => Action::Write { file, place: Place::End, length: length(dice, size) },
+        38..55 => Action::Write { file, place: Place::At(anywhere()), length: length(dice, size) },
+        55..62 => Action::Truncate { file, size: below(2 * size.length_max as u64) },
+        62..69 => Action::Rename { from: file, to: pick() },
+        69..75 => Action::Unlink { file },
+        75..79 => Action::Link { file, to: pick() },
+        79..83 => Action::Nameless { file, length: length(dice, size) },
+        83..86 if size.extents => {
+            Action::Allocate { file, at: anywhere(), length: 1 + below(2 * size.length_max as u64) }
+        }
+        83..89 => Action::Punch { file, at: anywhere(), length: 1 + below(2 * size.length_max as u64) },
+        89..92 => Action::Attribute { file, length: 1 + below(600) as usize },
+        92..94 => Action::Symlink { number: below(2) as u8, length: 1 + below(200) as usize },
+        94..97 => Action::MakeDirectory { number: below(4) as u8 },
+        _ => Action::MoveDirectory { number: 1 + below(3) as u8 },
     };
-    ScriptStep { action, sync: below(2) == 0 }
+    let sync = match below(8) {
+        0..4 => Sync::None,
+        4..6 => Sync::File,
+        6 => Sync::Data,
+        _ => Sync::Volume,
+    };
+    ScriptStep { action, sync }
 }
 
 /// Mostly small, as the writes are that Okeanos is made for.
@@ -92,4 +154,9 @@ pub fn pattern(writer: usize, step: usize, length: usize) -> Vec<u8> {
     let dice = SplitMix::new(((writer as u64) << 32) ^ step as u64 ^ 0x6f6b_6561_6e6f_7300);
     // Never zero: a zero that was not written is a hole, or stale.
     (0..length).map(|_| (dice.next() % 255) as u8 + 1).collect()
+}
+
+/// What the symbolic link that action `step` of `writer` makes leads to.
+pub fn link_target(writer: usize, step: usize, length: usize) -> Vec<u8> {
+    pattern(writer, step, length).into_iter().map(|byte| b'a' + byte % 26).collect()
 }

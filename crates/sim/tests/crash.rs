@@ -2,80 +2,121 @@
 //! what was not is never half there beyond what the mode's page says.
 
 use engine::{BarrierKind, DataMode};
-use sim::script::ScriptSize;
-use sim::setup::{self, SETUPS};
+use sim::enumerate;
+use sim::script::{Action, Script};
+use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::{Case, Report};
 
-const MODES: [DataMode; 5] =
-    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+const MODES: [DataMode; 5] = DataMode::ALL;
 
+fn volumes() -> Vec<(Setup, Disks)> {
+    SETUPS.iter().map(|setup| (*setup, setup::make(*setup).unwrap())).collect()
+}
+
+fn run(case: &Case, fresh: &Disks) -> Report {
+    sim::run(case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Random scripts of three writers on every volume, and every script of two letters on some volume. Together
+/// they are to be at least 5,000 images in all modes.
 fn explore(mode: DataMode) {
     let mut total = Report::default();
-    for setup in SETUPS {
-        let fresh = setup::make(*setup).unwrap();
-        for seed in 1..=2 {
-            let size = ScriptSize { steps: 14, files: 3, length_max: 9000 };
-            let case =
-                Case { setup: *setup, mode, barrier: BarrierKind::Flush, seed, writers: 3, size, sample: 24 };
-            let report = sim::run(case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
-            assert!(report.images > 20, "{report:?}: the disk was hardly written to");
-            total.images += report.images;
-            total.checked += report.checked;
+    let volumes = volumes();
+    for (setup, fresh) in &volumes {
+        let report = run(&Case::random(*setup, mode, 1, 3, 14), fresh);
+        assert!(report.images > 20, "{}: {report:?}: the disk was hardly written to", setup.name);
+        total.add(report);
+    }
+    for (index, script) in enumerate::scripts(2).into_iter().enumerate() {
+        let (setup, fresh) = &volumes[index % volumes.len()];
+        if setup.has_extents() || !allocates(&script) {
+            total.add(run(&Case::given(*setup, mode, 1, vec![script]), fresh));
         }
     }
-    println!("{}: {} crash images, {} of them seen by e2fsck", mode.name(), total.images, total.checked);
+    println!("{}: {total:?}", mode.name());
+    assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
+}
+
+fn allocates(script: &Script) -> bool {
+    script.iter().any(|step| matches!(step.action, Action::Allocate { .. }))
 }
 
 #[test]
 fn writeback_keeps_its_promise_at_every_crash_point() {
-    explore(MODES[0]);
+    explore(DataMode::Writeback);
 }
 #[test]
 fn ordered_keeps_its_promise_at_every_crash_point() {
-    explore(MODES[1]);
+    explore(DataMode::Ordered);
 }
 #[test]
 fn journal_keeps_its_promise_at_every_crash_point() {
-    explore(MODES[2]);
+    explore(DataMode::Journal);
 }
 #[test]
 fn wasteless_keeps_its_promise_at_every_crash_point() {
-    explore(MODES[3]);
+    explore(DataMode::Wasteless);
 }
 #[test]
 fn selective_keeps_its_promise_at_every_crash_point() {
-    explore(MODES[4]);
+    explore(DataMode::Selective);
+}
+
+/// Long enough that transaction numbers begin again at 0 while the log is in use, and that a small log is full
+/// many times.
+#[test]
+fn numbers_that_wrap_and_a_full_log_lose_nothing() {
+    for name in ["wrapping-4k", "wrapping-external-1k", "small-log-1k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in MODES {
+            let report = run(&Case { sample: 48, ..Case::random(setup, mode, 5, 2, 40) }, &fresh);
+            assert!(report.cuts > 20, "{name}: {report:?}: hardly a commit");
+        }
+    }
+}
+
+/// The smallest cache evicts whatever it may while scripts run.
+#[test]
+fn a_cache_that_is_too_small_loses_nothing() {
+    let fresh = setup::make(SETUPS[0]).unwrap();
+    for mode in MODES {
+        run(&Case { cache_bytes: 64 << 10, ..Case::random(SETUPS[0], mode, 3, 4, 20) }, &fresh);
+    }
 }
 
 /// The same tests on an engine without barriers, over a disk that needs them: the tests must notice.
 #[test]
 fn a_missing_barrier_is_found() {
+    let setup = SETUPS[0];
+    let fresh = setup::make(setup).unwrap();
     for mode in MODES {
-        let fresh = setup::make(SETUPS[0]).unwrap();
-        let size = ScriptSize { steps: 14, files: 3, length_max: 9000 };
         let caught = (1..=4).any(|seed| {
-            let setup = SETUPS[0];
-            let case = Case { setup, mode, barrier: BarrierKind::None, seed, writers: 3, size, sample: 1000 };
-            sim::run(case, &fresh, None).is_err()
+            let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 3, 14) };
+            sim::run(&Case { barrier: BarrierKind::None, ..case }, &fresh, None).is_err()
         });
         assert!(caught, "{} without barriers lost nothing in four runs", mode.name());
     }
 }
 
 #[test]
+fn a_failing_script_is_shrunk_to_few_steps_that_still_fail() {
+    let setup = SETUPS[0];
+    let fresh = setup::make(setup).unwrap();
+    let failing = |seed| {
+        let case = Case::random(setup, DataMode::Journal, seed, 2, 10);
+        sim::run(&Case { barrier: BarrierKind::None, sample: 1000, ..case }, &fresh, None).err()
+    };
+    let failure = (1..=9).find_map(failing).expect("no barriers, no safety");
+    let small = sim::shrink(failure, &fresh);
+    let steps: usize = small.case.scripts().iter().map(Vec::len).sum();
+    assert!(steps < 12, "{small}");
+    assert!(sim::run(&small.case, &fresh, Some(small.cut)).is_err(), "{small}");
+}
+
+#[test]
 fn the_same_case_is_the_same_run() {
     let fresh = setup::make(SETUPS[0]).unwrap();
-    let size = ScriptSize { steps: 8, files: 3, length_max: 5000 };
-    let case = Case {
-        setup: SETUPS[0],
-        mode: DataMode::Wasteless,
-        barrier: BarrierKind::Flush,
-        seed: 7,
-        writers: 3,
-        size,
-        sample: 1000,
-    };
-    let [first, second] =
-        [0, 1].map(|_| sim::run(case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
-    assert_eq!(first, second);
+    let case = Case::random(SETUPS[0], DataMode::Wasteless, 7, 3, 8);
+    assert_eq!(run(&case, &fresh), run(&case, &fresh));
 }

@@ -1,0 +1,153 @@
+//! Runs the scripts of a case to their end, and collects what power cuts on the way would have left: of few
+//! volatile writes every subset, of many some by the dice, and always a few torn at single sectors.
+
+use crate::case::{Case, Failure};
+use crate::memory_disks::MemoryDisks;
+use crate::setup::Disks;
+use crate::writer::{Progress, Writers};
+use disks::{Atomicity, CrashPolicy};
+use runtime::{SplitMix, VirtualWorld};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+pub struct Snapshot {
+    pub cut: u64,
+    pub left: String,
+    pub disks: Disks,
+    pub progress: Vec<Progress>,
+}
+
+/// More subsets than this are drawn instead of enumerated.
+const SUBSETS_MAX: u64 = 8;
+
+/// The images, and how many places to cut there were.
+pub fn record(
+    case: &Case,
+    fresh: &Disks,
+    only_cut: Option<u64>,
+) -> Result<(Vec<Snapshot>, u64), Box<Failure>> {
+    let world = VirtualWorld::new(case.seed);
+    let disks = MemoryDisks::of(&world, fresh);
+    let snapshots = Rc::new(RefCell::new(Vec::new()));
+    let cuts = Rc::new(Cell::new(0));
+    let outcome = world.run({
+        let (world, disks, snapshots, cuts) = (world.clone(), disks.clone(), snapshots.clone(), cuts.clone());
+        let case = case.clone();
+        async move {
+            let volume = disks.open(&world, &case).await?;
+            let writers = Writers::prepare(&volume, &case).await?;
+            watch(&disks, case.seed, only_cut, snapshots, writers.progress.clone(), cuts);
+            for ended in writers.run(&world).await {
+                ended?;
+            }
+            volume.close().await
+        }
+    });
+    world.end();
+    if let Err(error) = outcome {
+        let why = format!("without any crash: {error}");
+        return Err(Box::new(Failure {
+            case: case.clone(),
+            cut: cuts.get(),
+            left: "everything".into(),
+            why,
+        }));
+    }
+    Ok((snapshots.take(), cuts.get()))
+}
+
+/// From now on takes crash images whenever something starts on either disk.
+fn watch(
+    disks: &MemoryDisks,
+    seed: u64,
+    only_cut: Option<u64>,
+    snapshots: Rc<RefCell<Vec<Snapshot>>>,
+    progress: Rc<RefCell<Vec<Progress>>>,
+    cuts: Rc<Cell<u64>>,
+) {
+    let all = disks.clone();
+    disks.on_change(move |_, _| {
+        let cut = cuts.get();
+        cuts.set(cut + 1);
+        if only_cut.is_some_and(|only| only != cut) {
+            return;
+        }
+        let mut snapshots = snapshots.borrow_mut();
+        for (left, disks) in images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut)) {
+            snapshots.push(Snapshot { cut, left, disks, progress: progress.borrow().clone() });
+        }
+    });
+}
+
+/// What a power cut now may leave, without repetitions.
+fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
+    let mut images: Vec<(String, Disks)> = Vec::new();
+    let mut add = |left: String, image: Disks| {
+        if images.iter().all(|(_, other)| *other != image) {
+            images.push((left, image));
+        }
+    };
+    let mut subset = Subset::default();
+    let mut count = 0;
+    loop {
+        subset.begin();
+        let image = disks.crash_by(|disk| disk.crash_by(Atomicity::Write, &mut |limit| subset.choose(limit)));
+        if subset.total() > SUBSETS_MAX {
+            break;
+        }
+        add(format!("of the volatile writes {:?} are left", subset.digits), image);
+        count += 1;
+        if !subset.advance() {
+            break;
+        }
+    }
+    if count == 0 {
+        add("only what is durable".into(), disks.crash(CrashPolicy::LoseAll));
+        add("everything".into(), disks.crash(CrashPolicy::KeepAll));
+        let seed = seed ^ 0x5eed;
+        let dice = SplitMix::new(seed);
+        let policy = |disk: &disks::MemoryDisk| {
+            disk.crash_by(Atomicity::Write, &mut |limit| (dice.next() % limit as u64) as usize)
+        };
+        add(format!("whole writes by the dice {seed}"), disks.crash_by(policy));
+    }
+    let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
+    add(format!("{torn:?}"), disks.crash(torn));
+    images
+}
+
+/// Counts through all choices, the first choice fastest.
+#[derive(Default)]
+struct Subset {
+    digits: Vec<usize>,
+    limits: Vec<usize>,
+    at: usize,
+}
+impl Subset {
+    fn begin(&mut self) {
+        self.at = 0;
+    }
+    fn choose(&mut self, limit: usize) -> usize {
+        if self.at == self.digits.len() {
+            self.digits.push(0);
+            self.limits.push(limit);
+        }
+        self.at += 1;
+        self.digits[self.at - 1]
+    }
+    /// How many combinations there are.
+    fn total(&self) -> u64 {
+        self.limits.iter().fold(1u64, |total, limit| total.saturating_mul(*limit as u64))
+    }
+    /// False when all have been seen.
+    fn advance(&mut self) -> bool {
+        for (digit, limit) in self.digits.iter_mut().zip(&self.limits) {
+            *digit += 1;
+            if *digit < *limit {
+                return true;
+            }
+            *digit = 0;
+        }
+        false
+    }
+}

@@ -1,0 +1,80 @@
+//! Rounds of cases without end: each seed gives one round over all modes and volumes, with random scripts, a slice
+//! of the enumerated ones, and faults.
+
+use crate::case::Case;
+use crate::enumerate;
+use crate::faults::{FaultPlan, KINDS};
+use crate::script::Script;
+use crate::setup::Setup;
+use engine::DataMode;
+use runtime::SplitMix;
+
+/// What to explore.
+pub struct Explorer {
+    pub modes: Vec<DataMode>,
+    pub setups: Vec<Setup>,
+    pub writers: usize,
+    pub steps: usize,
+    enumerated: Vec<Script>,
+}
+
+/// Enumerated scripts, and scripts that meet faults, of one mode in one round.
+const ENUMERATED_A_ROUND: usize = 6;
+const FAULTS_A_ROUND: usize = 2 * KINDS.len();
+/// A fault later than so many changes would miss most scripts of its length.
+const FAULT_PLACES: u64 = 24;
+/// Small enough that blocks are evicted all the time.
+const SMALL_CACHE: u64 = 128 << 10;
+
+impl Explorer {
+    /// `letters`: the length of the enumerated scripts.
+    pub fn new(
+        modes: Vec<DataMode>,
+        setups: Vec<Setup>,
+        writers: usize,
+        steps: usize,
+        letters: usize,
+    ) -> Explorer {
+        Explorer { modes, setups, writers, steps, enumerated: enumerate::scripts(letters) }
+    }
+
+    /// How many rounds it takes until every enumerated script has been seen in every mode.
+    pub fn rounds_of_all_enumerated(&self) -> u64 {
+        self.enumerated.len().div_ceil(ENUMERATED_A_ROUND) as u64
+    }
+
+    /// The cases of one seed; they do not depend on each other.
+    pub fn round(&self, seed: u64) -> Vec<Case> {
+        let dice = SplitMix::new(seed);
+        let mut cases = Vec::new();
+        for mode in &self.modes {
+            for setup in &self.setups {
+                let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
+                if dice.next().is_multiple_of(4) {
+                    case.cache_bytes = SMALL_CACHE;
+                }
+                cases.push(case);
+            }
+            for index in 0..ENUMERATED_A_ROUND {
+                let index = seed as usize * ENUMERATED_A_ROUND + index;
+                let script = self.enumerated[index % self.enumerated.len()].clone();
+                let setup = self.setups[(index + seed as usize / 7) % self.setups.len()];
+                if setup.has_extents() || !needs_extents(&script) {
+                    cases.push(Case::given(setup, *mode, seed, vec![script]));
+                }
+            }
+            for index in 0..FAULTS_A_ROUND {
+                let (operation, how) = KINDS[index % KINDS.len()];
+                let place = dice.next() % FAULT_PLACES;
+                let setup = self.setups[dice.next() as usize % self.setups.len()];
+                let random = Case::random(setup, *mode, seed, 2, 8);
+                cases.push(Case { fault: Some(FaultPlan { operation, how, place }), ..random });
+            }
+        }
+        cases
+    }
+}
+
+fn needs_extents(script: &Script) -> bool {
+    script.iter().any(|step| matches!(step.action, crate::script::Action::Allocate { .. }))
+}

@@ -1,0 +1,206 @@
+//! The same scripts on a disk that fails: a read, a write or a flush, once or from then on, or a flush that never
+//! returns. What was acknowledged must be there after recovery; after a failed write or flush every later sync
+//! fails as well, and what is in memory can still be read.
+
+use crate::case::{Case, Failure, Report};
+use crate::crash::Snapshot;
+use crate::judge::{judge, read_back};
+use crate::memory_disks::MemoryDisks;
+use crate::model::{History, Promise};
+use crate::setup::Disks;
+use crate::writer::{Progress, Writers};
+use device::{Operation, World};
+use disks::{Atomicity, CrashPolicy, Effect, Fault, Times};
+use ext4::{Error, Volume, errno};
+use runtime::{Either, VirtualWorld, race};
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What fails, and at which write, flush or discard (from 0) it begins to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    pub operation: Operation,
+    pub how: How,
+    pub place: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Once,
+    Forever,
+    /// Never completes; nor does any later one.
+    Hang,
+}
+
+/// All kinds of faults.
+pub const KINDS: [(Operation, How); 7] = [
+    (Operation::Read, How::Once),
+    (Operation::Read, How::Forever),
+    (Operation::Write, How::Once),
+    (Operation::Write, How::Forever),
+    (Operation::Flush, How::Once),
+    (Operation::Flush, How::Forever),
+    (Operation::Flush, How::Hang),
+];
+
+impl FaultPlan {
+    fn fault(&self) -> Fault {
+        let (times, effect) = match self.how {
+            How::Once => (Times::Once, Effect::Fail(errno::EIO)),
+            How::Forever => (Times::Forever, Effect::Fail(errno::EIO)),
+            How::Hang => (Times::Forever, Effect::Hang),
+        };
+        Fault { times, effect, ..Fault::forever(self.operation) }
+    }
+    /// Whether the engine cannot know any more what is durable.
+    fn ends_writing(&self) -> bool {
+        self.operation != Operation::Read && self.how != How::Hang
+    }
+}
+
+impl fmt::Display for FaultPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = match self.operation {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+        };
+        let how = match self.how {
+            How::Once => "once",
+            How::Forever => "forever",
+            How::Hang => "hang",
+        };
+        write!(f, "{operation}-{how}@{}", self.place)
+    }
+}
+impl FromStr for FaultPlan {
+    type Err = String;
+    fn from_str(text: &str) -> Result<FaultPlan, String> {
+        let place = text.split_once('@').and_then(|(_, place)| place.parse().ok());
+        let plan = place.and_then(|place| {
+            let all = KINDS.map(|(operation, how)| FaultPlan { operation, how, place });
+            all.into_iter().find(|plan| plan.to_string() == text)
+        });
+        plan.ok_or_else(|| "such as write-once@3, read-forever@0 or flush-hang@17".to_owned())
+    }
+}
+
+/// Longer than any script takes, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the volume did on the failing disk.
+struct Outcome {
+    progress: Vec<Progress>,
+    /// The fault came before the scripts were over.
+    met: bool,
+    /// At least one writer met an error.
+    failed: bool,
+}
+
+/// Runs the case with its fault, looks at the volume while it lasts, and judges what a power cut leaves then.
+pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Failure>> {
+    let failure =
+        |left: String, why: String| Box::new(Failure { case: case.clone(), cut: plan.place, left, why });
+    let histories = Rc::new(case.histories());
+    let world = VirtualWorld::new(case.seed);
+    let disks = MemoryDisks::of(&world, fresh);
+    let outcome = world.run({
+        let (world, disks, case, histories) = (world.clone(), disks.clone(), case.clone(), histories.clone());
+        async move { suffer(&world, &disks, &case, plan, &histories).await }
+    });
+    disks.all().for_each(|disk| disk.heal());
+    let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
+    let images =
+        [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random].map(|policy| (policy, disks.crash(policy)));
+    world.end();
+    let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;
+    let mut report = Report { scripts: 1, faults: outcome.met.into(), ..Report::default() };
+    for (policy, disks) in images {
+        let left = format!("{policy:?} after the fault");
+        let progress = outcome.progress.clone();
+        let snapshot = Snapshot { cut: plan.place, left: left.clone(), disks, progress };
+        let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
+        judge(case, snapshot, &histories, sampled, &mut report).map_err(|why| failure(left, why))?;
+    }
+    Ok(report)
+}
+
+async fn suffer(
+    world: &VirtualWorld,
+    disks: &MemoryDisks,
+    case: &Case,
+    plan: FaultPlan,
+    histories: &[History],
+) -> Result<Outcome, String> {
+    let volume = disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
+    let writers =
+        Writers::prepare(&volume, case).await.map_err(|error| format!("before any fault: {error}"))?;
+    let (changes, all) = (Rc::new(Cell::new(0)), disks.clone());
+    let count = changes.clone();
+    disks.on_change(move |_, _| {
+        if count.replace(count.get() + 1) == plan.place {
+            all.inject(&plan.fault());
+        }
+    });
+    let progress = writers.progress.clone();
+    let patience = |time: Duration| world.sleep_until(world.now().plus(time));
+    let ended = race(writers.run(world), patience(PATIENCE)).await;
+    let errors: Vec<Error> = match ended {
+        Either::Left(ends) => ends.into_iter().filter_map(Result::err).collect(),
+        Either::Right(()) if plan.how == How::Hang => Vec::new(),
+        Either::Right(()) => return Err("the writers hang, although no operation of the disk does".into()),
+    };
+    for error in &errors {
+        if error.errno() != errno::EIO {
+            return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
+        }
+    }
+    let progress = progress.borrow().clone();
+    let failed = !errors.is_empty();
+    if failed && plan.ends_writing() {
+        sync_fails(&volume).await?;
+        still_readable(&volume, histories, &progress).await?;
+    }
+    if plan.how == How::Hang {
+        // The disk reads; whoever does not wait for the flush goes on.
+        let root = race(volume.statfs(), patience(PATIENCE)).await;
+        if !matches!(root, Either::Left(Ok(_))) {
+            return Err("a flush that never returns keeps others from reading".into());
+        }
+    }
+    Ok(Outcome { progress, met: changes.get() > plan.place, failed })
+}
+
+/// Not once and then forgotten.
+async fn sync_fails(volume: &Rc<Volume>) -> Result<(), String> {
+    for _ in 0..3 {
+        match volume.sync().await {
+            Err(error) if error.errno() == errno::EIO => {}
+            Err(error) => return Err(format!("sync after the failure: {error}")),
+            Ok(()) => return Err("sync after the failure claims that all is well".into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writers that stopped at an error see what they have done so far, and perhaps the step that failed.
+async fn still_readable(
+    volume: &Rc<Volume>,
+    histories: &[History],
+    progress: &[Progress],
+) -> Result<(), String> {
+    let found = read_back(volume, histories.len())
+        .await
+        .map_err(|error| format!("reading after the failure: {error}"))?;
+    for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
+        let Progress { started, done, .. } = progress[writer];
+        history
+            .judge(found, done, started, Promise::Version)
+            .map_err(|verdict| format!("read after the failure, writer {writer}: {verdict}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Recovers a crash image, reads everything back, and holds it against the histories of the writers.
+
+use crate::case::{Case, Report};
+use crate::crash::Snapshot;
+use crate::memory_disks::MemoryDisks;
+use crate::model::{Found, FoundEntry, History, Promise};
+use crate::setup::{Disks, check};
+use crate::writer::{ATTRIBUTE, Progress, directory_of};
+use disks::{Atomicity, CrashPolicy};
+use engine::DataMode;
+use ext4::{Error, FileType, Inode, Volume, errno};
+use runtime::{Either, SplitMix, VirtualWorld, race};
+use std::rc::Rc;
+use units::InodeNumber;
+
+/// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is recovered once more
+/// with two crashes on the way.
+pub fn judge(
+    case: &Case,
+    snapshot: Snapshot,
+    histories: &[History],
+    sampled: bool,
+    report: &mut Report,
+) -> Result<(), String> {
+    let Snapshot { disks, progress, cut, .. } = snapshot;
+    judge_once(case, &disks, &progress, histories, sampled, report)?;
+    if sampled {
+        let mut disks = disks;
+        for time in 0..2 {
+            disks = crash_recovery(case, &disks, cut * 2 + time)?;
+        }
+        report.recoveries_cut += 1;
+        judge_once(case, &disks, &progress, histories, sampled, report)
+            .map_err(|why| format!("after two crashes while recovering: {why}"))?;
+    }
+    Ok(())
+}
+
+fn judge_once(
+    case: &Case,
+    disks: &Disks,
+    progress: &[Progress],
+    histories: &[History],
+    sampled: bool,
+    report: &mut Report,
+) -> Result<(), String> {
+    let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
+    let memory = MemoryDisks::of(&world, disks);
+    let found = world
+        .run({
+            let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
+            let case = case.clone();
+            async move {
+                let volume = memory.open(&world, &case).await?;
+                let found = read_back(&volume, writers).await?;
+                volume.close().await?;
+                Ok::<_, Error>(found)
+            }
+        })
+        .map_err(|error| format!("recovery: {error}"))?;
+    world.end();
+    for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
+        let Progress { started, acknowledged, .. } = progress[writer];
+        history
+            .judge(found, acknowledged, started, promise(case.mode))
+            .map_err(|verdict| format!("writer {writer}: {verdict}"))?;
+    }
+    report.images += 1;
+    if sampled {
+        report.checked += 1;
+        check(&memory.images()).map_err(|said| format!("e2fsck after recovery: {said}"))?;
+    }
+    Ok(())
+}
+
+fn promise(mode: DataMode) -> Promise {
+    match mode {
+        DataMode::Journal | DataMode::Wasteless => Promise::Version,
+        DataMode::Ordered | DataMode::Selective => Promise::Data,
+        DataMode::Writeback => Promise::Synced,
+    }
+}
+
+/// Cuts the power again at some write of the recovery.
+fn crash_recovery(case: &Case, disks: &Disks, time: u64) -> Result<Disks, String> {
+    let seed = case.seed.wrapping_mul(31).wrapping_add(time);
+    let dice = SplitMix::new(seed);
+    let world = VirtualWorld::new(seed);
+    let memory = MemoryDisks::of(&world, disks);
+    memory.home.cut_at(dice.next() % 12);
+    let opened = world.run({
+        let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
+        async move { race(memory.open(&world, &case), memory.home.power_lost()).await }
+    });
+    world.end();
+    if let Either::Left(Err(error)) = opened {
+        return Err(format!("recovery before its own crash: {error}"));
+    }
+    Ok(memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) }))
+}
+
+/// Everything in the writers' directories, and in the directories there.
+pub async fn read_back(volume: &Rc<Volume>, writers: usize) -> Result<Vec<Found>, Error> {
+    let root = volume.inode(InodeNumber(2)).await?;
+    let mut all = Vec::new();
+    for writer in 0..writers {
+        let mut found = Found::new();
+        let top = volume.lookup(&root, directory_of(writer).as_bytes()).await?;
+        let mut directories = vec![(String::new(), top)];
+        while let Some((path, directory)) = directories.pop() {
+            for (name, inode, file_type) in entries(volume, &directory).await? {
+                let name = format!("{path}{name}");
+                let entry = read_entry(volume, &inode, file_type).await?;
+                if matches!(entry, FoundEntry::Directory) {
+                    directories.push((format!("{name}/"), inode));
+                }
+                found.insert(name, entry);
+            }
+        }
+        all.push(found);
+    }
+    Ok(all)
+}
+
+async fn entries(
+    volume: &Rc<Volume>,
+    directory: &Rc<Inode>,
+) -> Result<Vec<(String, Rc<Inode>, FileType)>, Error> {
+    let mut all = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let entries = volume.readdir(directory, cookie, 64).await?;
+        let Some(last) = entries.last() else { return Ok(all) };
+        cookie = last.cookie;
+        for entry in entries.into_iter().filter(|entry| entry.name != b"." && entry.name != b"..") {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            all.push((name, volume.inode(entry.inode).await?, entry.file_type));
+        }
+    }
+}
+
+async fn read_entry(volume: &Rc<Volume>, inode: &Rc<Inode>, kind: FileType) -> Result<FoundEntry, Error> {
+    Ok(match kind {
+        FileType::Directory => FoundEntry::Directory,
+        FileType::Symlink => FoundEntry::Symlink { target: volume.readlink(inode).await? },
+        _ => {
+            let attributes = volume.getattr(inode);
+            let content = volume.read(inode, 0, attributes.size as usize).await?.to_vec();
+            let attribute = match volume.get_xattr(inode, ATTRIBUTE).await {
+                Err(Error::Refused(errno::ENODATA)) => Vec::new(),
+                value => value?,
+            };
+            FoundEntry::File { inode: inode.number, links: attributes.links, content, attribute }
+        }
+    })
+}

@@ -1,0 +1,70 @@
+//! The disks of one run, and the volume on them.
+
+use crate::case::Case;
+use crate::setup::Disks;
+use device::Disk;
+use disks::{CrashPolicy, Fault, Image, Logged, MemoryDisk};
+use engine::{EngineOptions, WriteThreshold};
+use ext4::{Error, OpenParts, Volume, VolumeOptions};
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[derive(Clone)]
+pub struct MemoryDisks {
+    pub home: MemoryDisk,
+    pub journal: Option<MemoryDisk>,
+}
+
+impl MemoryDisks {
+    pub fn of(world: &VirtualWorld, disks: &Disks) -> MemoryDisks {
+        let make = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make) }
+    }
+
+    pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
+        let journal = self.journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>);
+        let engine = EngineOptions {
+            data: case.mode,
+            threshold: WriteThreshold(4096),
+            barrier: case.barrier,
+            // Short, so that a script of milliseconds meets timed commits, write-back and moving tails.
+            commit: Duration::from_millis(3),
+            writeback: Duration::from_millis(2),
+            expire: Duration::from_millis(5),
+            cache_bytes: case.cache_bytes,
+            ..EngineOptions::default()
+        };
+        let options = VolumeOptions { engine, ..VolumeOptions::default() };
+        Volume::open(OpenParts {
+            world: Rc::new(world.clone()),
+            home: Rc::new(self.home.clone()),
+            journal,
+            options,
+        })
+        .await
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &MemoryDisk> {
+        [Some(&self.home), self.journal.as_ref()].into_iter().flatten()
+    }
+    pub fn inject(&self, fault: &Fault) {
+        self.all().for_each(|disk| disk.inject(fault.clone()));
+    }
+    pub fn images(&self) -> Disks {
+        Disks { home: self.home.image(), journal: self.journal.as_ref().map(MemoryDisk::image) }
+    }
+    pub fn crash(&self, policy: CrashPolicy) -> Disks {
+        self.crash_by(|disk| disk.crash(policy))
+    }
+    pub fn crash_by(&self, mut image: impl FnMut(&MemoryDisk) -> Image) -> Disks {
+        Disks { home: image(&self.home), journal: self.journal.as_ref().map(image) }
+    }
+    /// Calls `hook` when a write, flush or discard starts on either disk.
+    pub fn on_change(&self, hook: impl Fn(&MemoryDisk, &Logged) + Clone + 'static) {
+        for disk in self.all() {
+            let hook = hook.clone();
+            disk.on_change(move |disk, _, logged| hook(disk, logged));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The writers: each carries its script out in a directory of its own, and knows how far it has come.
+
+use crate::case::Case;
+use crate::model::{directory_name, file_name, inner_name, link_name};
+use crate::script::{Action, Place, Script, Sync, link_target, pattern};
+use device::World;
+use ext4::{Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, Volume, WriteFlags, errno};
+use runtime::VirtualWorld;
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{InodeNumber, TransactionId};
+
+/// How far one writer has come, in actions.
+#[derive(Clone, Copy, Default)]
+pub struct Progress {
+    /// Actions begun.
+    pub started: usize,
+    /// Actions that came back without an error.
+    pub done: usize,
+    /// Actions up to and including the last acknowledged sync.
+    pub acknowledged: usize,
+}
+
+pub const ATTRIBUTE: &[u8] = b"user.note";
+
+pub fn directory_of(writer: usize) -> String {
+    format!("writer-{writer}")
+}
+
+struct Writer {
+    volume: Rc<Volume>,
+    directory: Rc<Inode>,
+    number: usize,
+    script: Script,
+    progress: Rc<RefCell<Vec<Progress>>>,
+    /// The transaction that holds everything up to and including each action.
+    transactions: Vec<TransactionId>,
+}
+
+pub struct Writers {
+    writers: Vec<Writer>,
+    pub progress: Rc<RefCell<Vec<Progress>>>,
+}
+
+impl Writers {
+    /// Directories, and those steps that nothing happens to.
+    pub async fn prepare(volume: &Rc<Volume>, case: &Case) -> Result<Writers, Error> {
+        let root = volume.inode(InodeNumber(2)).await?;
+        let scripts = case.scripts();
+        let progress = Rc::new(RefCell::new(vec![Progress::default(); scripts.len()]));
+        let mut writers = Vec::new();
+        for (number, script) in scripts.into_iter().enumerate() {
+            let name = directory_of(number);
+            let directory = volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value;
+            let transactions = vec![directory.last_change.get()];
+            let (volume, progress) = (volume.clone(), progress.clone());
+            writers.push(Writer { volume, directory, number, script, progress, transactions });
+        }
+        volume.sync().await?;
+        for writer in &mut writers {
+            for step in 0..case.quiet_steps().min(writer.script.len()) {
+                writer.step(step).await?;
+            }
+        }
+        Ok(Writers { writers, progress })
+    }
+
+    /// Runs all to their ends, or to the first error of each.
+    pub async fn run(self, world: &VirtualWorld) -> Vec<Result<(), Error>> {
+        let tasks: Vec<_> = self
+            .writers
+            .into_iter()
+            .map(|mut writer| {
+                runtime::spawn_with_result(world as &dyn World, async move {
+                    for step in writer.transactions.len() - 1..writer.script.len() {
+                        writer.step(step).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let mut ends = Vec::new();
+        for task in tasks {
+            ends.push(task.await.expect("a writer that ends"));
+        }
+        ends
+    }
+}
+
+/// What an action changed.
+struct Acted {
+    inode: Rc<Inode>,
+    transaction: TransactionId,
+}
+
+impl Writer {
+    fn note(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress.borrow_mut()[self.number]);
+    }
+
+    async fn step(&mut self, index: usize) -> Result<(), Error> {
+        self.note(|progress| progress.started = index + 1);
+        let step = self.script[index].clone();
+        let acted = self.act(index, &step.action).await?;
+        self.note(|progress| progress.done = index + 1);
+        let did = acted.is_some();
+        let Acted { inode, transaction } = acted.unwrap_or_else(|| Acted {
+            inode: self.directory.clone(),
+            transaction: self.transactions[index],
+        });
+        self.transactions.push(transaction);
+        let synced = match step.sync {
+            Sync::None => return Ok(()),
+            Sync::Volume => {
+                self.volume.sync().await?;
+                index + 1
+            }
+            Sync::File | Sync::Data => {
+                let data_only = step.sync == Sync::Data;
+                let promised = if data_only { &inode.last_data_change } else { &inode.last_change };
+                let promised = promised.get();
+                self.volume.fsync(&inode, data_only).await?;
+                // What the sync was called for it promises, whatever the inode itself believes; and with it
+                // all transactions before. fdatasync leaves attributes out.
+                if did && !(data_only && matches!(step.action, Action::Attribute { .. })) {
+                    index + 1
+                } else {
+                    let durable = |transaction: &TransactionId| promised.is_at_or_after(*transaction);
+                    self.transactions.iter().rposition(durable).unwrap_or(0)
+                }
+            }
+        };
+        self.note(|progress| progress.acknowledged = progress.acknowledged.max(synced));
+        Ok(())
+    }
+
+    /// Carries one action out; `None` if there was nothing to do, which is when the model does nothing either.
+    async fn act(&self, index: usize, action: &Action) -> Result<Option<Acted>, Error> {
+        let (volume, directory, caller) = (&self.volume, &self.directory, Caller::ROOT);
+        match action {
+            Action::Create { file } => {
+                let name = file_name(*file);
+                let made = volume.mknod(directory, name.as_bytes(), &caller, 0o100644, 0).await;
+                self.named(made.map(|made| made.transaction))
+            }
+            Action::Rename { from, to } => {
+                let (from, to) = (file_name(*from), file_name(*to));
+                self.rename((directory, &from), (directory, &to)).await
+            }
+            Action::Unlink { file } => self.unlink(&file_name(*file)).await,
+            Action::Link { file, to } => {
+                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
+                let linked = volume.link(&inode, directory, file_name(*to).as_bytes(), &caller).await;
+                self.named(linked.map(|linked| linked.transaction))
+            }
+            Action::Nameless { file, length } => self.nameless(index, &file_name(*file), *length).await,
+            Action::Symlink { number, length } => {
+                let name = link_name(*number);
+                let target = link_target(self.number, index, *length);
+                match volume.symlink(directory, name.as_bytes(), &caller, &target).await {
+                    Err(Error::Refused(errno::EEXIST)) => self.unlink(&name).await,
+                    made => self.named(made.map(|made| made.transaction)),
+                }
+            }
+            Action::MakeDirectory { number } => {
+                if self.look(&inner_name(*number)).await?.is_some() {
+                    return Ok(None);
+                }
+                let name = directory_name(*number);
+                let made = volume.mkdir(directory, name.as_bytes(), &caller, 0o755).await;
+                self.named(made.map(|made| made.transaction))
+            }
+            Action::MoveDirectory { number } => {
+                let Some(inner) = self.look(&directory_name(0)).await? else { return Ok(None) };
+                let name = directory_name(*number);
+                let out = (directory, name.as_str());
+                match self.look(&name).await? {
+                    Some(_) => self.rename(out, (&inner, &name)).await,
+                    None => self.rename((&inner, &name), out).await,
+                }
+            }
+            Action::Write { file, .. }
+            | Action::Truncate { file, .. }
+            | Action::Allocate { file, .. }
+            | Action::Punch { file, .. }
+            | Action::Attribute { file, .. } => {
+                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
+                let transaction = self.change(index, action, &inode).await?;
+                Ok(Some(Acted { inode, transaction }))
+            }
+        }
+    }
+
+    async fn change(&self, index: usize, action: &Action, inode: &Rc<Inode>) -> Result<TransactionId, Error> {
+        let (volume, caller) = (&self.volume, Caller::ROOT);
+        match *action {
+            Action::Write { place, length, .. } => {
+                let (offset, append) = match place {
+                    Place::End => (0, true),
+                    Place::At(at) => (at, false),
+                };
+                let flags = WriteFlags { append, ..WriteFlags::default() };
+                self.write(inode, offset, &pattern(self.number, index, length), flags).await
+            }
+            Action::Truncate { size, .. } => volume.truncate(inode, size).await,
+            Action::Allocate { at, length, .. } => {
+                volume.fallocate(inode, &caller, RangeMode::Allocate, false, at, length).await
+            }
+            Action::Punch { at, length, .. } => {
+                volume.fallocate(inode, &caller, RangeMode::PunchHole, true, at, length).await
+            }
+            Action::Attribute { length, .. } => {
+                let value = pattern(self.number, index, length);
+                let set = SetXattr {
+                    name: ATTRIBUTE,
+                    value: &value,
+                    existence: Existence::Any,
+                    clear_set_group: false,
+                };
+                volume.set_xattr(inode, &caller, set).await
+            }
+            _ => unreachable!("{action} changes no file's content or attributes"),
+        }
+    }
+
+    async fn write(
+        &self,
+        inode: &Rc<Inode>,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+    ) -> Result<TransactionId, Error> {
+        let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await?;
+        assert_eq!(written.count, bytes.len(), "a short write on a volume with room");
+        Ok(written.transaction)
+    }
+
+    async fn nameless(&self, index: usize, name: &str, length: usize) -> Result<Option<Acted>, Error> {
+        let (volume, caller) = (&self.volume, Caller::ROOT);
+        let inode = volume.tmpfile(&self.directory, &caller, 0o644).await?.value;
+        volume.opened(&inode);
+        self.write(&inode, 0, &pattern(self.number, index, length), WriteFlags::default()).await?;
+        let linked = volume.link(&inode, &self.directory, name.as_bytes(), &caller).await;
+        volume.closed(inode.number).await?;
+        match self.named(linked.map(|linked| linked.transaction))? {
+            Some(Acted { transaction, .. }) => Ok(Some(Acted { inode, transaction })),
+            None => Ok(None),
+        }
+    }
+
+    async fn rename(&self, from: (&Rc<Inode>, &str), to: (&Rc<Inode>, &str)) -> Result<Option<Acted>, Error> {
+        if from.0.number == to.0.number {
+            // Two names of one file: a rename does nothing.
+            let (old, new) = (self.look(from.1).await?, self.look(to.1).await?);
+            if old.is_some() && old.map(|inode| inode.number) == new.map(|inode| inode.number) {
+                return Ok(None);
+            }
+        }
+        let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+        let moved = self.volume.rename(from, to, &Caller::ROOT, RenameMode::Replace).await;
+        self.named(moved.map(|moved| moved.transaction))
+    }
+
+    async fn unlink(&self, name: &str) -> Result<Option<Acted>, Error> {
+        let removed = self.volume.unlink(&self.directory, name.as_bytes()).await;
+        self.named(removed.map(|removed| removed.transaction))
+    }
+
+    fn named(&self, result: Result<TransactionId, Error>) -> Result<Option<Acted>, Error> {
+        match result {
+            Ok(transaction) => Ok(Some(Acted { inode: self.directory.clone(), transaction })),
+            Err(Error::Refused(errno::ENOENT | errno::EEXIST)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None` if there is nothing at the path.
+    async fn look(&self, path: &str) -> Result<Option<Rc<Inode>>, Error> {
+        let mut inode = self.directory.clone();
+        for name in path.split('/') {
+            inode = match self.volume.lookup(&inode, name.as_bytes()).await {
+                Ok(inode) => inode,
+                Err(Error::Refused(errno::ENOENT)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(Some(inode))
+    }
+}

@@ -1,0 +1,54 @@
+//! A disk that fails a read, a write or a flush, or never returns from a flush: an error is never reported once and
+//! then forgotten, and nothing acknowledged is lost.
+
+use engine::DataMode;
+use sim::faults::{FaultPlan, KINDS};
+use sim::setup::{self, SETUPS};
+use sim::{Case, Report};
+
+/// Each kind of fault at every place of a small script.
+fn suffer(mode: DataMode) {
+    let mut total = Report::default();
+    for setup in [SETUPS[0], setup::find("external-1k").unwrap()] {
+        let fresh = setup::make(setup).unwrap();
+        for (operation, how) in KINDS {
+            for place in 0..16 {
+                let fault = Some(FaultPlan { operation, how, place });
+                let case = Case { fault, sample: 6, ..Case::random(setup, mode, 11, 2, 6) };
+                total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+            }
+        }
+    }
+    println!("{}: {total:?}", mode.name());
+    assert!(total.faults > 100, "{}: {total:?}: hardly a fault came in time", mode.name());
+}
+
+#[test]
+fn writeback_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Writeback);
+}
+#[test]
+fn ordered_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Ordered);
+}
+#[test]
+fn journal_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Journal);
+}
+#[test]
+fn wasteless_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Wasteless);
+}
+#[test]
+fn selective_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Selective);
+}
+
+#[test]
+fn a_fault_is_written_as_it_is_read() {
+    for (operation, how) in KINDS {
+        let plan = FaultPlan { operation, how, place: 7 };
+        assert_eq!(plan.to_string().parse(), Ok(plan));
+    }
+    assert!("flush-once".parse::<FaultPlan>().is_err());
+}
