@@ -8,6 +8,7 @@ use crate::model::History;
 use crate::script::{Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, Setup};
+use device::Operation;
 use engine::{BarrierKind, DataMode};
 
 /// Everything that decides a run: the same case is the same run.
@@ -36,6 +37,8 @@ pub enum Scripts {
 }
 
 pub const CACHE_BYTES: u64 = 256 << 20;
+/// Small enough that blocks are evicted all the time.
+pub const SMALL_CACHE: u64 = 128 << 10;
 
 impl Case {
     /// A case of random scripts, without faults.
@@ -53,6 +56,13 @@ impl Case {
     }
     pub fn given(setup: Setup, mode: DataMode, seed: u64, scripts: Vec<Script>) -> Case {
         Case { scripts: Scripts::Given(scripts), ..Case::random(setup, mode, seed, 0, 0) }
+    }
+
+    /// A failing read needs a cache that does not hold everything. A failed write or flush may leave old content on
+    /// the disk, so then only what is cached can be read: a cache that holds everything.
+    pub fn with_fault(self, fault: FaultPlan) -> Case {
+        let cache_bytes = if fault.operation == Operation::Read { SMALL_CACHE } else { CACHE_BYTES };
+        Case { fault: Some(fault), cache_bytes, ..self }
     }
 
     pub fn scripts(&self) -> Vec<Script> {

@@ -1,7 +1,7 @@
 //! Rounds of cases without end: each seed gives one round over all modes and volumes, with random scripts, a slice
 //! of the enumerated ones, and faults.
 
-use crate::case::Case;
+use crate::case::{Case, SMALL_CACHE};
 use crate::enumerate;
 use crate::faults::{FaultPlan, KINDS};
 use crate::script::Script;
@@ -23,8 +23,6 @@ const ENUMERATED_A_ROUND: usize = 6;
 const FAULTS_A_ROUND: usize = 2 * KINDS.len();
 /// A fault later than so many changes would miss most scripts of its length.
 const FAULT_PLACES: u64 = 24;
-/// Small enough that blocks are evicted all the time.
-const SMALL_CACHE: u64 = 128 << 10;
 
 impl Explorer {
     /// `letters`: the length of the enumerated scripts.
@@ -67,8 +65,8 @@ impl Explorer {
                 let (operation, how) = KINDS[index % KINDS.len()];
                 let place = dice.next() % FAULT_PLACES;
                 let setup = self.setups[dice.next() as usize % self.setups.len()];
-                let random = Case::random(setup, *mode, seed, 2, 8);
-                cases.push(Case { fault: Some(FaultPlan { operation, how, place }), ..random });
+                let random = Case::random(setup, *mode, seed, 3, 30);
+                cases.push(random.with_fault(FaultPlan { operation, how, place }));
             }
         }
         cases
