@@ -78,6 +78,7 @@ pub struct MountPlan {
 
 pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     let settings = MountSettings::parse(&arguments.options, arguments.sloppy)?;
+    settings.warnings().iter().for_each(|warning| eprintln!("okeanos: warning: {warning}"));
     let plan = MountPlan::check(&arguments.source, &arguments.directory, settings)?;
     if arguments.foreground {
         return mount_serve::serve(plan, Herald::nobody());

@@ -134,6 +134,18 @@ impl MountSettings {
         }
     }
 
+    /// What whoever asks for these settings should know.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if self.barrier == BarrierKind::None && !self.read_only {
+            warnings.push(
+                "barrier=none: a power cut may damage the volume and lose synced data, \
+                 unless the disk keeps its write cache over it",
+            );
+        }
+        warnings
+    }
+
     fn take(&mut self, word: &str) -> Result<(), Refusal> {
         let is_comment =
             |word: &str| word.starts_with("x-") || word.starts_with("X-") || word.starts_with("comment=");
@@ -257,6 +269,15 @@ mod tests {
     fn of_two_that_contradict_the_later_wins() {
         let settings = parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
         assert_eq!(settings, MountSettings { data: Some(DataMode::Wasteless), ..Default::default() });
+    }
+
+    #[test]
+    fn only_what_endangers_data_is_warned_of() {
+        for (text, count) in
+            [("barrier=none", 1), ("nobarrier", 1), ("nobarrier,ro", 0), ("barrier=flush", 0)]
+        {
+            assert_eq!(parse(text).unwrap().warnings().len(), count, "{text}");
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct Answer {
     /// Room for the header, then the payload's beginning.
     head: Vec<u8>,
     body: Vec<Slice>,
+    /// A node whose attributes the kernel has to ask for again before it sees this answer.
+    stale_attributes: Option<u64>,
 }
 
 const HEADER: usize = size_of::<OutHeader>();
@@ -24,7 +26,7 @@ impl Answer {
     pub fn with_room(payload: usize) -> Answer {
         let mut head = Vec::with_capacity(HEADER + payload);
         head.resize(HEADER, 0);
-        Answer { error: 0, head, body: Vec::new() }
+        Answer { error: 0, head, body: Vec::new(), stale_attributes: None }
     }
     pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
         let mut answer = Answer::with_room(size_of_val(value));
@@ -44,6 +46,13 @@ impl Answer {
     pub fn error(errno: i32) -> Answer {
         assert!(errno > 0, "errno {errno}");
         Answer { error: errno, ..Answer::empty() }
+    }
+    /// The operation changed attributes of `node` that this kind of answer does not tell.
+    pub fn with_stale_attributes(self, node: u64) -> Answer {
+        Answer { stale_attributes: Some(node), ..self }
+    }
+    pub(crate) fn stale_attributes(&self) -> Option<u64> {
+        self.stale_attributes
     }
     pub fn append(&mut self, value: &(impl IntoBytes + Immutable)) {
         self.append_bytes(value.as_bytes());

@@ -17,7 +17,7 @@ struct Range {
 }
 
 impl Volume {
-    /// As fallocate(2). Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
+    /// As fallocate(2); an ordinary user's takes set-id bits and capabilities away. Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
     /// `ENOSPC` a part may be done.
     pub async fn fallocate(
         self: &Rc<Self>,
@@ -37,6 +37,14 @@ impl Volume {
         }
         if mode != RangeMode::PunchHole && !inode.has_flag(flags::EXTENTS) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+        if caller.uid != 0 && self.may_have_privileges(inode) {
+            let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr()).await?;
+            let killed = self.kill_privileges(&mut handle, inode).await;
+            let stored = self.store(&mut handle, inode).await;
+            handle.stop();
+            killed.and(stored)?;
         }
         match mode {
             RangeMode::PunchHole if !keep_size => Err(Error::Refused(errno::EOPNOTSUPP)),

@@ -4,7 +4,6 @@ use super::{Attributes, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
 use crate::{Caller, Error, Inode, Result, Volume, errno};
 use format::ext4::inode::flags;
 use std::rc::Rc;
-use units::Timestamp;
 
 impl Volume {
     /// Changes what is given, by the rules of POSIX for set-id bits. Durable with [`Volume::fsync`].
@@ -52,7 +51,7 @@ impl Volume {
         let now = self.now();
         let given = |time: SetTime| match time {
             SetTime::Now => now,
-            SetTime::At(time) => Timestamp { nanoseconds: time.nanoseconds.min(999_999_999), ..time },
+            SetTime::At(time) => self.storable(time),
         };
         self.note_change(inode);
         let mut fields = inode.fields.borrow_mut();

@@ -87,8 +87,19 @@ impl Volume {
     pub fn superblock(&self) -> Superblock {
         self.superblock.borrow().clone()
     }
+    /// As inodes can keep it.
     pub fn now(&self) -> Timestamp {
-        self.engine.world().wall_clock()
+        self.storable(self.engine.world().wall_clock())
+    }
+    /// The nearest time that an inode can keep, so that what is told now is told again after the next mount. In
+    /// 128 bytes there is no room for more than seconds until 2038.
+    pub fn storable(&self, time: Timestamp) -> Timestamp {
+        let has_extra = self.layout.inode_size > 128;
+        let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
+        Timestamp {
+            seconds: time.seconds.clamp(i64::from(i32::MIN), last),
+            nanoseconds: if has_extra { time.nanoseconds.min(999_999_999) } else { 0 },
+        }
     }
     /// Where checksums of metadata begin; `None` without metadata_csum.
     pub fn checksum_seed(&self) -> Option<u32> {

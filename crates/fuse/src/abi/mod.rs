@@ -17,6 +17,8 @@ pub const MINOR: u32 = 45;
 /// The oldest kernel we speak to: 7.31 is Linux 5.4.
 pub const MINOR_LOWEST: u32 = 31;
 pub const ROOT_NODE: u64 = 1;
+/// `FUSE_NOTIFY_INVAL_INODE`: the kernel is to forget what it keeps of an inode.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// Records in a directory listing and in extensions begin at multiples of this.
 pub const RECORD_ALIGNMENT: usize = 8;
 

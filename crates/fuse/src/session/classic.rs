@@ -3,10 +3,12 @@
 
 use super::MAX_WRITE;
 use crate::Answer;
+use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use runtime::{File, PollStream, Ring};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsRawFd;
+use zerocopy::IntoBytes;
 
 /// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
 /// refuses less).
@@ -71,6 +73,17 @@ impl Classic {
     pub fn answer(&self, unique: u64, answer: Answer) {
         let (head, body) = answer.into_message(unique);
         self.ring.send(&self.fuse, head, body);
+    }
+
+    /// Has the kernel forget the attributes of a node; it has when this returns. A node that it does not know, or
+    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold.)
+    pub fn forget_attributes(&self, node: u64) {
+        let notification = NotifyInvalInode { ino: node, off: -1, len: 0 };
+        let length = size_of::<OutHeader>() + size_of_val(&notification);
+        let header = OutHeader { len: length as u32, error: NOTIFY_INVAL_INODE, unique: 0 };
+        let message = [header.as_bytes(), notification.as_bytes()].concat();
+        // SAFETY: the bytes are live and as long as said.
+        unsafe { libc::write(self.fuse.as_raw_fd(), message.as_ptr().cast(), message.len()) };
     }
 
     /// Returns when the kernel has digested the answer. Without slices.

@@ -59,12 +59,22 @@ impl VolumeDoor {
 
     pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
         let inode = self.inode(header.nodeid).await?;
+        self.telling_of_privileges(header, &inode, self.write_inode(header, &inode, arguments, data)).await
+    }
+
+    async fn write_inode(
+        &self,
+        header: &InHeader,
+        inode: &Rc<Inode>,
+        arguments: WriteIn,
+        data: &[u8],
+    ) -> Result {
         let flags = WriteFlags {
             kill_privileges: arguments.write_flags & abi::write::KILL_SUIDGID != 0,
             // The kernel has put the offset at the end already.
             append: false,
         };
-        let written = self.volume.write(&inode, &caller(header, 0), arguments.offset, data, flags).await?;
+        let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
         if arguments.flags & libc::O_DSYNC as u32 != 0 || inode.has_flag(flags::SYNC) {
             self.volume.engine().sync_file(inode.number, written.transaction).await?;
         }
@@ -88,8 +98,27 @@ impl VolumeDoor {
             _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
         };
         let FallocateIn { offset, length, .. } = arguments;
-        self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await?;
-        Ok(Answer::empty())
+        let allocated = async {
+            self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await?;
+            Ok(Answer::empty())
+        };
+        self.telling_of_privileges(header, &inode, allocated).await
+    }
+
+    /// The kernel keeps a file's mode, and starts programs by it. When an operation whose answer does not tell the
+    /// mode has taken set-id bits away, also one that failed later on, the kernel must ask again.
+    async fn telling_of_privileges(
+        &self,
+        header: &InHeader,
+        inode: &Rc<Inode>,
+        operation: impl Future<Output = Result>,
+    ) -> Result {
+        let before = self.volume.getattr(inode).mode;
+        let result = operation.await;
+        if self.volume.getattr(inode).mode == before {
+            return result;
+        }
+        Ok(self.answer_of(header, result).with_stale_attributes(header.nodeid))
     }
 
     pub(super) async fn lseek(&self, header: &InHeader, arguments: LseekIn) -> Result {

@@ -77,9 +77,13 @@ impl VolumeDoor {
             Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
             Ok(operation) => self.perform(&request.header, operation).await,
         };
+        self.answer_of(&request.header, result)
+    }
+
+    fn answer_of(&self, header: &InHeader, result: Result) -> Answer {
         result.unwrap_or_else(|error| {
             if !matches!(error, Error::Refused(_)) {
-                self.report(&format!("operation {opcode} on inode {}: {error}", request.header.nodeid));
+                self.report(&format!("operation {} on inode {}: {error}", header.opcode, header.nodeid));
             }
             Answer::error(error.errno())
         })

@@ -39,7 +39,7 @@ pub enum RecoverError {
     ForbiddenHome { at: LogBlock, transaction: TransactionId, home: HomeBlock, why: &'static str },
     #[error(
         "the journal holds live fast commits of {transaction}, which okeanos does not replay; \
-         run e2fsck -fy, or mount and unmount the volume with the kernel"
+         mount and unmount the volume with the kernel once"
     )]
     FastCommits { transaction: TransactionId },
 }
