@@ -1,74 +1,11 @@
 //! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop devices; every mount is
 //! made in a namespace of its own.
 
-use std::path::PathBuf;
-use std::process::Command;
+mod rig;
 
-const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
+use rig::{DETACHED, Rig, TELL, WORK};
+
 const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
-
-/// A directory for images and scripts.
-struct Rig {
-    directory: tempfile::TempDir,
-}
-
-impl Rig {
-    fn new() -> Rig {
-        let rig = Rig { directory: tempfile::tempdir().unwrap() };
-        std::fs::create_dir(rig.path("mount")).unwrap();
-        rig
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-    /// Runs a script where its mounts are seen by nobody else: `$O` is the program, `$M` a mount point, and the
-    /// images are in the current directory.
-    fn run(&self, script: &str) -> String {
-        let output = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", script])
-            .current_dir(self.directory.path())
-            .env("O", OKEANOS)
-            .env("M", self.path("mount"))
-            .output()
-            .unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{script}\n{}\n{out}{err}", output.status);
-        out.into_owned()
-    }
-    fn check(&self, options: &str) {
-        self.run(&format!("timeout 60 e2fsck -fn {options} image >out 2>&1 || {{ cat out; exit 1; }}"));
-    }
-}
-
-/// The kernel detaches a loop device some time after its last user is gone.
-const DETACHED: &str = "for i in $(seq 100); do [ -z \"$(losetup -j image)\" ] && break; sleep 0.1; done";
-
-/// Something of everything that a volume can hold, changed a few times over.
-const WORK: &str = r#"
-    cd $M
-    mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link; ln -s $(head -c 200 /dev/zero | tr '\0' x) long
-    for i in $(seq 300); do echo "file $i" >many/name-of-file-$i; done
-    rm many/name-of-file-*7; mv many/name-of-file-10 a/moved; ln a/moved a/b/hard
-    head -c 3000000 /dev/zero | tr '\0' y >large; truncate -s 100000 large; truncate -s 5000000 large
-    dd if=/dev/zero of=sparse bs=4096 count=1 seek=3000 status=none
-    # Preallocation needs extents.
-    fallocate -l 1M room || [ "${EXTENTS:-yes}" = no ]
-    fallocate -p -o 8192 -l 8192 large
-    for i in $(seq 50); do printf 'record %05d\n' $i | dd of=log bs=13 oflag=sync,append conv=notrunc status=none; done
-    setfattr -n user.colour -v red log; setfattr -n trusted.secret -v x a
-    setfattr -n user.big -v $(head -c 700 /dev/zero | tr '\0' v) log
-    setfacl -m u:1234:rw log; setfacl -d -m g:77:rx a; touch a/inherits; mkdir a/too
-    chmod 4750 a/moved; chown 12:34 many/name-of-file-1; touch -d 2040-01-02 late
-    cd /
-"#;
-
-/// What there is to see of a tree, for comparison.
-const TELL: &str = r#"
-    (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
-     find . -type f -print0 | sort -z | xargs -0 sha256sum
-     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfattr -d -m - --absolute-names -e hex
-     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfacl -n --absolute-names)
-"#;
 
 /// Works on the volume with okeanos, then has e2fsck and the kernel look at it.
 fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
@@ -219,7 +156,7 @@ fn what_is_in_use_is_refused() {
     let rig = Rig::new();
     rig.run(
         "$O mkfs image 64M -- -q; $O mount image $M
-         ! $O mount image $M 2>told; ! $O recover image 2>>told; ! $O mkfs image 2>>told
+         refuses $O mount image $M 2>told; refuses $O recover image 2>>told; refuses $O mkfs image 2>>told
          echo alive >$M/a; $O umount $M",
     );
     rig.check("");

@@ -1,0 +1,239 @@
+//! Volumes go back and forth between Okeanos, the kernel and e2fsck, healthy and crashed, and all three find the
+//! same in them.
+
+mod rig;
+
+use rig::{Rig, TELL, WORK};
+
+/// A kind of volume is worked on by Okeanos and seen by the kernel, then worked on by the kernel and seen by Okeanos.
+fn both_ways(mke2fs: &str, mount: &str) {
+    let rig = Rig::new();
+    let extents = if mke2fs.contains("^extents") || mke2fs.contains("ext3") { "no" } else { "yes" };
+    rig.run(&format!("truncate -s 96M image; mke2fs -q {mke2fs} image"));
+    // 128 bytes of inode end in 2038.
+    let work = WORK.replace("2040", if mke2fs.contains("-I 128") { "2030" } else { "2040" });
+    let work = format!("export EXTENTS={extents}\n{work}");
+    let ours = rig.run(&format!("$O mount -o {mount} image $M\n{work}\n{TELL}\n$O umount $M; settle image"));
+    rig.check("");
+    let theirs = rig.run(&format!("mount -o loop,ro image $M\n{TELL}\numount $M; settle image"));
+    assert_eq!(ours, theirs, "{mke2fs}: written by okeanos");
+    let theirs =
+        rig.run(&format!("mount -o loop image $M; rm -r $M/*\n{work}\n{TELL}\numount $M; settle image"));
+    let ours = rig.run(&format!(
+        "$O mount -o {mount} image $M\n{TELL}\nrm -r $M/many $M/large $M/a; $O umount $M; settle image"
+    ));
+    assert_eq!(ours, theirs, "{mke2fs}: written by the kernel");
+    rig.check("");
+}
+
+#[test]
+fn a_volume_without_extents_goes_both_ways() {
+    both_ways("-t ext4 -O ^extents,^64bit", "data=wasteless");
+}
+#[test]
+fn a_volume_without_metadata_checksums_goes_both_ways() {
+    both_ways("-t ext4 -O ^metadata_csum", "data=wasteless");
+    both_ways("-t ext4 -O ^metadata_csum,uninit_bg,^64bit", "data=selective");
+}
+#[test]
+fn a_volume_with_small_descriptors_goes_both_ways() {
+    both_ways("-t ext4 -O ^64bit", "data=journal");
+}
+#[test]
+fn a_volume_without_flexible_groups_goes_both_ways() {
+    both_ways("-t ext4 -O ^flex_bg", "data=selective");
+}
+#[test]
+fn a_volume_with_inodes_of_128_bytes_goes_both_ways() {
+    both_ways("-t ext4 -I 128", "data=wasteless");
+}
+#[test]
+fn a_volume_without_directory_indices_goes_both_ways() {
+    both_ways("-t ext4 -O ^dir_index", "data=wasteless");
+}
+#[test]
+fn a_volume_with_an_orphan_file_goes_both_ways() {
+    both_ways("-t ext4 -O orphan_file", "data=wasteless");
+}
+#[test]
+fn a_volume_with_large_inodes_goes_both_ways() {
+    both_ways("-t ext4 -b 4096 -I 1024", "data=ordered");
+}
+#[test]
+fn a_volume_with_descriptors_in_their_groups_goes_both_ways() {
+    both_ways("-t ext4 -b 1024 -O meta_bg,^resize_inode,^flex_bg", "data=wasteless");
+}
+#[test]
+fn a_volume_without_a_journal_goes_both_ways() {
+    both_ways("-t ext4 -O ^has_journal", "data=ordered");
+}
+
+#[test]
+fn features_that_cannot_be_kept_right_are_refused_by_name() {
+    let rig = Rig::new();
+    for (feature, read_only) in [
+        ("quota", true),
+        ("project", true),
+        ("verity", true),
+        ("mmp", false),
+        ("large_dir", false),
+        ("inline_data", false),
+        ("bigalloc", false),
+        ("encrypt", false),
+        ("ea_inode", false),
+    ] {
+        rig.run(&format!(
+            "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made; before=$(sha256sum <image)
+             refuses $O mount image $M 2>told; grep -q {feature} told
+             [ \"$before\" = \"$(sha256sum <image)\" ]"
+        ));
+        if read_only {
+            rig.run("$O mount -o ro image $M; [ -d $M/lost+found ]; $O umount $M; settle image");
+        }
+    }
+}
+
+/// Synced work of the kernel, all of which a recovery must bring back, and some that was not synced. Keeps a file
+/// open that has no name, takes the image as it is then, and lets go.
+const CRASH: &str = r#"
+    mkdir $M/d $M/gone; for i in $(seq 200); do echo "content $i" >$M/d/f$i; done; sync -f $M
+    for i in $(seq 50); do rm $M/d/f$i; echo more >>$M/d/f$((i+50)); done
+    rmdir $M/gone; head -c 300000 /dev/urandom >$M/large; ln -s target $M/link; setfattr -n user.a -v b $M/large
+    exec 7>$M/open; echo unlinked >&7; rm $M/open; sync $M/large
+    for i in $(seq 20); do printf 'record %05d\n' $i | dd of=$M/log bs=13 oflag=sync,append conv=notrunc status=none; done
+    copy image crash; exec 7>&-; umount $M; settle image
+"#;
+
+/// A volume is crashed under the kernel; e2fsck, the kernel, `okeanos recover` and a mount by Okeanos each recover
+/// a copy of it, and the kernel sees the same in all.
+fn recovered_alike(mke2fs: &str, options: &str) {
+    let rig = Rig::new();
+    rig.run(&format!(
+        "truncate -s 64M image; mke2fs -q {mke2fs} image; mount -o loop,{options} image $M\n{CRASH}
+         for who in fsck kernel recover mount; do copy crash by_$who; done
+         timeout 60 e2fsck -fy by_fsck >out 2>&1 || [ $? = 1 ]
+         mount -o loop by_kernel $M; umount $M; settle by_kernel
+         $O recover by_recover >told; grep -q replayed told; clean by_recover
+         $O mount -o data=wasteless by_mount $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle by_mount; clean by_mount"
+    ));
+    let content = |image: &str| {
+        rig.run(&format!("mount -o loop,ro by_{image} $M\n{TELL}\ncat $M/log; umount $M; settle by_{image}"))
+    };
+    let expected = content("fsck");
+    assert!(expected.contains("record 00020"), "{expected}");
+    for image in ["kernel", "recover", "mount"] {
+        assert_eq!(content(image), expected, "{mke2fs} {options}: recovered by {image}");
+    }
+}
+
+#[test]
+fn a_crash_of_the_kernel_with_data_home_first_is_recovered_as_the_kernel_does() {
+    recovered_alike("-t ext4", "data=ordered");
+    recovered_alike("-t ext4 -O orphan_file", "data=writeback");
+}
+#[test]
+fn a_crash_of_the_kernel_with_data_in_the_journal_is_recovered_as_the_kernel_does() {
+    recovered_alike("-t ext4 -b 4096", "data=journal");
+    recovered_alike("-t ext3 -b 1024", "data=journal");
+}
+#[test]
+fn a_crash_of_the_kernel_with_asynchronous_commits_is_recovered_as_the_kernel_does() {
+    recovered_alike("-t ext4 -b 4096", "data=journal,journal_async_commit");
+}
+
+#[test]
+fn live_fast_commits_are_left_to_the_kernel() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        "truncate -s 64M image; mke2fs -q -t ext4 -b 4096 -O fast_commit image; mount -o loop image $M\n{CRASH}
+         before=$(sha256sum <crash)
+         refuses $O recover crash 2>told; grep -q 'mount and unmount the volume with the kernel' told
+         refuses $O mount crash $M 2>told; grep -q 'fast commits' told; settle crash
+         [ \"$before\" = \"$(sha256sum <crash)\" ]
+         mount -o loop crash $M; umount $M; settle crash; clean crash
+         $O mount crash $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle crash; clean crash"
+    ));
+}
+
+/// Mounts with external journals name it in three ways.
+const PLACES: [&str; 2] = ["internal", "external"];
+
+/// Okeanos is killed among eight synchronous writers. Leaves `image`, for an external journal `log`, and `ack`:
+/// what was acknowledged.
+fn killed(mode: &str, place: &str) -> Rig {
+    let rig = Rig::new();
+    let (mkfs, option) = match place {
+        "external" => ("--journal-device log --journal-size 16M", ",journal_dev=log"),
+        _ => ("", ""),
+    };
+    rig.run(&format!(
+        "$O mkfs {mkfs} image 96M -- -q -b 4096 >made; serve data={mode}{option} image
+         mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*; sync -f $M
+         $O bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
+         for i in $(seq 300); do [ $(stat -c %s ack 2>/dev/null || echo 0) -gt 4000 ] && break; sleep 0.1; done
+         kill_daemon; wait $WRITERS; umount $M; settle image log"
+    ));
+    rig
+}
+
+/// `$J` tells e2fsck, `$K` the kernel where an external journal is.
+const JOURNAL: &str = r#"
+    J= K=; journal() { if [ -f log ]; then L=$(losetup -f --show $1); J="-j $L" K=",journal_path=$L"; fi; }
+    no_journal() { if [ -f log ]; then losetup -d $L; settle $1; fi; }
+    trap 'no_journal log' EXIT
+"#;
+
+/// The kernel finds all that was acknowledged on `$1`.
+const VERIFY: &str = r#"
+    verify() { mount -o loop$K $1 $M; $O bench verify --acknowledged ack --json $M
+               grep -q 'content 3' $M/d/f3; [ $(ls $M/d | wc -l) = 19 ]; umount $M; settle $1; }
+"#;
+
+fn nothing_is_lost(told: &str, context: &str) {
+    let verdict: serde_json::Value = serde_json::from_str(told).unwrap();
+    assert!(verdict["acknowledged"].as_u64() > Some(20), "{context}: {told}");
+    assert_eq!(verdict["lost"], 0, "{context}: {told}");
+}
+
+#[test]
+fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel() {
+    for (mode, place) in
+        ["writeback", "ordered", "journal"].into_iter().flat_map(|mode| PLACES.map(|at| (mode, at)))
+    {
+        let rig = killed(mode, place);
+        for (judge, replay) in [
+            (
+                "e2fsck",
+                "timeout 60 e2fsck -fy $J copy >out 2>&1 || [ $? = 1 ]; grep -q 'recovering journal' out",
+            ),
+            ("kernel", "mount -o loop$K copy $M; umount $M; settle copy"),
+        ] {
+            let told = rig.run(&format!(
+                "{JOURNAL}{VERIFY}
+                 copy image copy; if [ -f log ]; then copy log log_copy; journal log_copy; trap 'no_journal log_copy' EXIT; fi
+                 {replay}; clean $J copy; verify copy"
+            ));
+            nothing_is_lost(&told, &format!("{mode}, {place} journal, {judge}"));
+        }
+    }
+}
+
+#[test]
+fn a_live_multiwrite_journal_is_refused_by_e2fsck_and_the_kernel_until_okeanos_recovers_it() {
+    for (mode, place) in ["wasteless", "selective"].into_iter().zip(PLACES) {
+        let rig = killed(mode, place);
+        let told = rig.run(&format!(
+            "{JOURNAL}{VERIFY}
+             before=$(cat image log 2>/dev/null | sha256sum || true); journal log
+             refuses e2fsck -fn $J image >out 2>&1; grep -q 'unknown incompatible feature' out
+             refuses e2fsck -fy $J image >out 2>&1; grep -q 'unknown incompatible feature' out
+             refuses mount -o loop$K image $M 2>out; refuses mount -o loop,ro$K image $M 2>>out; no_journal log; settle image
+             [ \"$before\" = \"$(cat image log 2>/dev/null | sha256sum || true)\" ]
+             # As at boot. It notes in the superblock that it found an error; that does no harm.
+             journal log; refuses e2fsck -p $J image >out 2>&1; no_journal log
+             if [ -f log ]; then $O recover --journal-device log image >out; else $O recover image >out; fi
+             journal log; clean $J image; verify image"
+        ));
+        nothing_is_lost(&told, &format!("{mode}, {place} journal"));
+    }
+}
