@@ -43,6 +43,8 @@ test: deps lint posix-tools ## everything that proves the code right
 
 # Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.state` begins anew.
 HOURS ?= 1
+# What `soak-posix` begins with: another seed each hour.
+SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
 soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
 	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
