@@ -12,6 +12,8 @@ const SWEEP_STEP: usize = 4096;
 #[derive(Default)]
 pub(crate) struct InodeCache {
     inodes: BTreeMap<InodeNumber, Rc<Inode>>,
+    /// References of the kernel to inodes that were swept out: it keeps millions for long without using them.
+    lookups: BTreeMap<InodeNumber, u64>,
     /// Sweep when there are more than this.
     limit: usize,
 }
@@ -25,7 +27,22 @@ impl InodeCache {
         if self.inodes.len() >= self.limit {
             self.sweep(committed);
         }
-        self.inodes.entry(inode.number).or_insert(inode).clone()
+        if let Some(inode) = self.get(inode.number) {
+            return inode;
+        }
+        if let Some(lookups) = self.lookups.remove(&inode.number) {
+            inode.lookups.set(lookups);
+        }
+        self.inodes.insert(inode.number, inode.clone());
+        inode
+    }
+    /// The kernel dropped references to an inode that is not in memory.
+    fn forget_swept(&mut self, number: InodeNumber, count: u64) {
+        let Some(lookups) = self.lookups.get_mut(&number) else { return };
+        *lookups = lookups.saturating_sub(count);
+        if *lookups == 0 {
+            self.lookups.remove(&number);
+        }
     }
     pub fn remove(&mut self, number: InodeNumber) {
         self.inodes.remove(&number);
@@ -34,15 +51,20 @@ impl InodeCache {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
     }
 
-    /// Drops what can be read again: nobody refers to it, and its last change is committed (an fsync of an
-    /// inode read anew would not know which transaction to wait for).
+    /// Drops what can be read again: it is neither open nor without links, and its last change is committed (an
+    /// fsync of an inode read anew would not know which transaction to wait for).
     fn sweep(&mut self, committed: TransactionId) {
-        self.inodes.retain(|_, inode| {
-            Rc::strong_count(inode) > 1
-                || inode.is_referred_to()
+        self.inodes.retain(|number, inode| {
+            let stays = Rc::strong_count(inode) > 1
+                || inode.opens.get() > 0
+                || inode.fields.borrow().links == 0
                 || inode.access_is_newer.get()
                 || inode.last_change.get().is_after(committed)
-                || inode.last_data_change.get().is_after(committed)
+                || inode.last_data_change.get().is_after(committed);
+            if !stays && inode.lookups.get() > 0 {
+                self.lookups.insert(*number, inode.lookups.get());
+            }
+            stays
         });
         self.limit = self.inodes.len() + SWEEP_STEP;
     }
@@ -65,7 +87,10 @@ impl Volume {
     }
     /// The kernel dropped `count` references. The last one of an inode without links frees it.
     pub async fn forget(self: &Rc<Self>, number: InodeNumber, count: u64) -> Result<()> {
-        let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
+        let Some(inode) = self.inodes.borrow().get(number) else {
+            self.inodes.borrow_mut().forget_swept(number, count);
+            return Ok(());
+        };
         inode.lookups.set(inode.lookups.get().saturating_sub(count));
         self.free_if_unused(&inode).await
     }

@@ -3,7 +3,7 @@
 use crate::allocation::create;
 use crate::image::{ALL, EXT4, TestImage, open, with_volume};
 use device::World;
-use ext4::{Access, NewInode, errno};
+use ext4::{Access, Caller, NewInode, errno};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -25,6 +25,41 @@ fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
         let gone = volume.inode(number).await.err().unwrap();
         assert_eq!(gone.errno(), errno::ESTALE);
         assert_ne!(inode.fields.borrow().deletion_time, 0);
+    });
+}
+
+#[test]
+fn inodes_that_only_the_kernel_remembers_take_no_memory_and_are_not_forgotten() {
+    const FILES: usize = 12_000;
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let name = number.to_string();
+            let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+            volume.remember(&made.value);
+            files.push((made.value.number, Rc::downgrade(&made.value)));
+            if number % 1000 == 0 {
+                volume.sync().await.unwrap();
+            }
+        }
+        let in_memory = files.iter().filter(|(_, inode)| inode.strong_count() > 0).count();
+        assert!(in_memory < FILES / 2 + 1000, "{in_memory} of {FILES} inodes are in memory");
+        let (number, _) = files[0];
+        let inode = volume.inode(number).await.unwrap();
+        assert_eq!(inode.lookups.get(), 1, "the kernel still refers to it");
+        drop(inode);
+        volume.unlink(&root, b"0").await.unwrap();
+        assert!(volume.inode(number).await.is_ok(), "and may still use it");
+        volume.forget(number, 1).await.unwrap();
+        assert_eq!(volume.inode(number).await.err().unwrap().errno(), errno::ESTALE);
+        // Forgotten while it was not in memory: nothing keeps it when its name goes.
+        let (number, _) = *files[1..].iter().find(|(_, inode)| inode.strong_count() == 0).unwrap();
+        let index = files.iter().position(|(other, _)| *other == number).unwrap();
+        volume.forget(number, 1).await.unwrap();
+        volume.unlink(&root, index.to_string().as_bytes()).await.unwrap();
+        assert_eq!(volume.inode(number).await.err().unwrap().errno(), errno::ESTALE);
     });
 }
 
