@@ -131,6 +131,7 @@ impl MountSettings {
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             read_only: self.read_only,
+            until_damage: false,
         }
     }
 

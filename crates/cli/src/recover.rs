@@ -7,7 +7,7 @@ use crate::quantity::format_duration;
 use crate::table::Table;
 use device::Disk;
 use disks::Access;
-use engine::{PassReport, RecoveryReport};
+use engine::{EngineOptions, PassReport, RecoveryReport};
 use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,9 @@ pub struct RecoverArguments {
     /// Only tell what would be replayed
     #[arg(long)]
     dry_run: bool,
+    /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
+    #[arg(long)]
+    until_damage: bool,
     /// The external journal of the volume
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
@@ -58,28 +61,26 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
         CliError::system("io_uring", error)
             .with_remedy("The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.")
     })?;
-    let (source, journal) = (arguments.source.clone(), arguments.journal_device.clone());
-    let (for_run, dry_run) = (world.clone(), arguments.dry_run);
-    let recovered = world.run(async move { recover(&for_run, &source, journal.as_deref(), dry_run).await });
+    let (for_run, json) = (world.clone(), arguments.json);
+    let recovered = world.run(async move { recover(&for_run, &arguments).await });
     world.end();
     let recovered = recovered?;
-    if arguments.json { print_json(&recovered) } else { print(&tell(&recovered)) }
+    if json { print_json(&recovered) } else { print(&tell(&recovered)) }
 }
 
-async fn recover(
-    world: &RealWorld,
-    source: &Path,
-    journal: Option<&Path>,
-    dry_run: bool,
-) -> Result<Recovered, CliError> {
+async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
+    let RecoverArguments { ref source, ref journal_device, dry_run, until_damage, .. } = *arguments;
     let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
     let open =
         |path: &Path| -> Result<Rc<dyn Disk>, CliError> { Ok(Rc::new(open_disk(world, path, access)?)) };
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: open(source)?,
-        journal: journal.map(open).transpose()?,
-        options: VolumeOptions::default(),
+        journal: journal_device.as_deref().map(open).transpose()?,
+        options: VolumeOptions {
+            engine: EngineOptions { until_damage, ..EngineOptions::default() },
+            ..VolumeOptions::default()
+        },
     };
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;

@@ -90,6 +90,8 @@ pub struct EngineOptions {
     pub cache_bytes: u64,
     pub journal_checksum: bool,
     pub read_only: bool,
+    /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
+    pub until_damage: bool,
 }
 
 impl Default for EngineOptions {
@@ -104,6 +106,7 @@ impl Default for EngineOptions {
             cache_bytes: 256 << 20,
             journal_checksum: true,
             read_only: false,
+            until_damage: false,
         }
     }
 }

@@ -109,7 +109,7 @@ impl Recovery<'_> {
         superblock: &JournalSuperblock,
         dry_run: bool,
     ) -> Result<TransactionId, EngineError> {
-        let mut scan = ScanPass::new(superblock)?;
+        let mut scan = ScanPass::new(superblock)?.until_damage(self.parts.options.until_damage);
         self.report.scan = self.feed(&mut scan).await?;
         let scanned = scan.finish();
         self.report.first_transaction = scanned.first.0;

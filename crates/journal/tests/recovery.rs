@@ -60,6 +60,23 @@ fn a_torn_extended_transaction_ends_the_log_wherever_it_is_torn() {
 }
 
 #[test]
+fn damage_to_a_committed_extended_transaction_is_no_torn_end() {
+    // The third transaction began when the second was durable: were the log to end before the second, both
+    // would be dropped without a word.
+    for block in 0..BLOCKS {
+        let mut volume = volume_with(EXTENDED, 3);
+        volume.disk.log[1 + BLOCKS + block][600] ^= 1;
+        let pristine = volume.disk.home.clone();
+        let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(error, RecoverError::Damaged { transaction: TransactionId(101), .. }),
+            "log block {block}: {error}"
+        );
+        assert_eq!(volume.disk.home, pristine);
+    }
+}
+
+#[test]
 fn a_later_whole_transaction_does_not_hide_the_gap_of_a_lost_one() {
     // Two commits were in flight, the first was lost: neither was acknowledged.
     let mut volume = volume_with(EXTENDED, 4);

@@ -32,7 +32,8 @@ pub enum RecoverError {
     #[error(transparent)]
     Format(#[from] FormatError),
     #[error(
-        "{at}: {transaction} is committed, but {what}: the log is damaged; e2fsck -fy replays what can be replayed"
+        "{at}: {transaction} is committed, but {what}: the log is damaged; \
+         okeanos recover --until-damage replays what lies before and gives up the rest"
     )]
     Damaged { at: LogBlock, transaction: TransactionId, what: String },
     #[error("{at}: a record of {transaction} is for {home}, {why}")]

@@ -18,6 +18,7 @@ pub struct ScanPass {
     has_ancient_checksum: bool,
     fast_commits: Option<LogBlock>,
     state: State,
+    until_damage: bool,
     at: LogBlock,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
@@ -63,6 +64,8 @@ impl LogArea {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Log,
+    /// Looks at the one block behind a transaction that is not whole.
+    Behind(LogBlock),
     FastCommits(LogBlock),
     Over,
 }
@@ -108,6 +111,7 @@ impl ScanPass {
             has_ancient_checksum: superblock.has_ancient_checksum(),
             fast_commits: superblock.fast_commit_start(),
             state: if clean { State::Over } else { State::Log },
+            until_damage: false,
             at: superblock.start,
             unread: log.end.get() - log.first.get(),
             open: OpenTransaction::new(first, layout.seed),
@@ -115,6 +119,11 @@ impl ScanPass {
             scanned: Scanned { first, end: first, next, log, layout, transactions: Vec::new() },
             counts: PassCounts::default(),
         })
+    }
+
+    /// Whether a damaged log ends before the damage, and what was committed behind it is given up.
+    pub fn until_damage(self, until_damage: bool) -> ScanPass {
+        ScanPass { until_damage, ..self }
     }
 
     /// Call it when nothing is wanted any more.
@@ -142,6 +151,41 @@ impl ScanPass {
         self.state = self.fast_commits.map_or(State::Over, State::FastCommits);
     }
 
+    /// The log ends here, unless it is damaged: see [`ScanPass::give_behind`]. A plain log needs no such look, since
+    /// there the commit block alone says that all before it was durable.
+    fn look_behind(&mut self) {
+        let found = &self.open.found;
+        let exists = !found.descriptors.is_empty() || !found.revokes.is_empty();
+        if self.layout.multiwrite && self.layout.has_checksums() && exists && self.unread > 1 {
+            self.unread -= 1;
+            self.state = State::Behind(self.log.after(self.at));
+        } else {
+            self.end();
+        }
+    }
+
+    /// The block behind a transaction whose checksum is wrong. Commits follow one another: the next one begins
+    /// when this one is durable. So if the next transaction is there, this one was whole once, and to end the
+    /// log here would drop what was promised.
+    fn give_behind(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let next = self.open.found.id.next();
+        let follows = BlockHeader::parse(block).is_some_and(|header| {
+            header.transaction == next
+                && matches!(header.kind, Some(BlockType::Descriptor | BlockType::Revoke))
+                && self.layout.is_intact(block)
+        });
+        if follows && !self.until_damage {
+            let (at, what) =
+                self.open.fault.take().unwrap_or_else(|| {
+                    (self.at, "the checksum of the whole transaction is wrong".to_owned())
+                });
+            return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
+        }
+        self.state = State::Log;
+        self.end();
+        Ok(())
+    }
+
     fn give_logged(&mut self, tag: format::jbd2::BlockTag, block: &[u8]) {
         let sum = self.layout.seed.of_logged_block(self.open.found.id, block);
         if !tag.matches(sum, &self.layout) {
@@ -160,7 +204,7 @@ impl ScanPass {
         let commit = CommitBlock::parse(block, &self.layout);
         let facts = self.facts(header, commit, block);
         match decide(facts) {
-            Decision::End => self.end(),
+            Decision::End => self.look_behind(),
             Decision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(block),
             Decision::GoOn => self.revoke(block),
             Decision::Committed => {
@@ -168,6 +212,7 @@ impl ScanPass {
                 self.committed();
                 self.advance();
             }
+            Decision::Damaged if self.until_damage => self.end(),
             Decision::Damaged => {
                 let (at, what) = self.open.fault.take().expect("what is wrong was noted");
                 return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
@@ -276,7 +321,7 @@ impl Pass for ScanPass {
     fn wants(&self) -> Option<LogBlock> {
         match self.state {
             State::Log => Some(self.at),
-            State::FastCommits(at) => Some(at),
+            State::Behind(at) | State::FastCommits(at) => Some(at),
             State::Over => None,
         }
     }
@@ -289,6 +334,7 @@ impl Pass for ScanPass {
                 Some(tag) => self.give_logged(tag, block),
                 None => self.give_header(block)?,
             },
+            State::Behind(_) => self.give_behind(block)?,
             State::FastCommits(_) => {
                 self.state = State::Over;
                 if live_fast_commit(block, self.scanned.end) {
