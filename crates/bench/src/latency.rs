@@ -16,10 +16,13 @@ pub struct Latency {
 
 const LONGEST: Duration = Duration::from_secs(3600);
 
-impl Latencies {
-    pub fn new() -> Latencies {
+impl Default for Latencies {
+    fn default() -> Latencies {
         Latencies(Histogram::new_with_max(LONGEST.as_nanos() as u64, 3).expect("the bounds are constants"))
     }
+}
+
+impl Latencies {
     pub fn add(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
@@ -28,6 +31,9 @@ impl Latencies {
     }
     pub fn count(&self) -> u64 {
         self.0.len()
+    }
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.0.mean() as u64)
     }
     pub fn summary(&self) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile);

@@ -1,7 +1,7 @@
 //! Workloads, and the proofs and comparisons made with them.
 //!
-//! A workload is written against [`Files`], so that the same code runs on a directory in real time and, later,
-//! on an emulated disk in virtual time.
+//! A workload is written against [`Files`], so that the same code runs on a directory in real time
+//! ([`DirectoryFiles`]) and on emulated disks in virtual time ([`Stage`], [`VirtualFiles`]).
 
 mod compare;
 mod demo;
@@ -10,16 +10,20 @@ mod latency;
 pub mod log_trace;
 mod record;
 mod rig;
+mod stage;
 mod streams;
 mod stress;
 mod verify;
+mod virtual_files;
 
 pub use compare::{CompareOptions, Comparison, Contender, compare};
 pub use demo::{DemoOptions, DemoRow, demo};
-pub use files::{DirectoryFiles, Files, SyncKind};
-pub use latency::Latency;
+pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};
+pub use latency::{Latencies, Latency};
 pub use log_trace::{LogRecord, LogTrace, LogTraceError};
 pub use rig::RigError;
-pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
+pub use stage::{DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
+pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};
 pub use stress::{StressOptions, StressReport, check_stressed, stress};
 pub use verify::{Verdict, verify};
+pub use virtual_files::{VirtualFile, VirtualFiles};

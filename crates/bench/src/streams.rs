@@ -1,14 +1,12 @@
 //! Many writers, each with a file of its own, appending small records.
 
-use crate::files::{DirectoryFiles, Files, SyncKind};
+use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, Latency};
 use crate::record;
-use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::Instant;
 
@@ -58,9 +56,12 @@ pub struct Acknowledged {
 
 /// What the writers share.
 struct Run {
-    begin: Instant,
+    options: StreamOptions,
     stop: AtomicBool,
+    /// The first.
     failure: Mutex<Option<io::Error>>,
+    /// Acknowledged appends of each writer.
+    counts: Vec<AtomicU64>,
 }
 
 impl Run {
@@ -70,57 +71,39 @@ impl Run {
     }
 }
 
-/// A writer's stack: it calls little. The default of 2 MiB would be 2 GiB of address space at 1000 writers.
-const STACK: usize = 128 << 10;
-
-/// Runs the writers as threads on a directory. An error only if the files cannot be made; what fails later is in
+/// Runs the writers on a directory. An error only if the files cannot be made; what fails later is in
 /// the report. `progress` gets the number of appends so far, several times a second.
 pub fn run_streams(
     directory: &Path,
     options: &StreamOptions,
+    progress: impl FnMut(u64),
+) -> io::Result<(StreamReport, Acknowledged)> {
+    at_once(streams(&DirectoryFiles::new(directory.to_owned()), options, progress))
+}
+
+/// As [`run_streams`], wherever the files are.
+pub async fn streams<F: Files>(
+    files: &F,
+    options: &StreamOptions,
     mut progress: impl FnMut(u64),
 ) -> io::Result<(StreamReport, Acknowledged)> {
-    allow_open_files(u64::from(options.writers) + 64);
-    let files = DirectoryFiles::new(directory.to_owned());
-    let mut open = Vec::new();
-    for writer in 0..options.writers {
-        open.push(at_once(files.create(&file_name(&options.prefix, writer), options.sync))?);
-    }
-    let counts: Vec<AtomicU64> = (0..options.writers).map(|_| AtomicU64::new(0)).collect();
-    let gate = OnceLock::new();
-    let mut latencies = Latencies::new();
-    let end = std::thread::scope(|scope| {
-        let mut writers = Vec::new();
-        let start = || {
-            for ((writer, file), count) in (0..).zip(open).zip(&counts) {
-                let (files, gate) = (&files, &gate);
-                let body = move || at_once(write_stream(files, options, gate.wait(), writer, file, count));
-                writers.push(std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body)?);
-            }
-            io::Result::Ok(())
-        };
-        let failure = start().err();
-        // Writers that began must be let go even if others could not begin.
-        let run = gate.get_or_init(|| Run {
-            begin: files.now(),
-            stop: AtomicBool::new(failure.is_some()),
-            failure: Mutex::new(failure),
-        });
-        while !writers.iter().all(|writer| writer.is_finished()) {
-            std::thread::sleep(Duration::from_millis(20));
-            progress(counts.iter().map(|count| count.load(Ordering::Relaxed)).sum());
-        }
-        let mut end = run.begin;
-        for writer in writers {
-            let (mine, ended) = writer.join().expect("no writer panics");
-            latencies.merge(&mine);
-            end = end.max(ended);
-        }
-        end
+    let run = Arc::new(Run {
+        options: options.clone(),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        counts: (0..options.writers).map(|_| AtomicU64::new(0)).collect(),
     });
-    let Run { begin, failure, .. } = gate.into_inner().expect("set above");
-    let failure = failure.into_inner().expect("no writer panics");
-    let seconds = end.since(begin).as_secs_f64();
+    let appends = || run.counts.iter().map(|count| count.load(Ordering::Relaxed));
+    let writers = (0..options.writers).map(|number| Writer { number, run: run.clone() }).collect();
+    let written = files.run_actors(writers, || progress(appends().sum())).await?;
+
+    let mut latencies = Latencies::default();
+    let mut longest = Duration::ZERO;
+    for (mine, took) in &written {
+        latencies.merge(mine);
+        longest = longest.max(*took);
+    }
+    let seconds = longest.as_secs_f64();
     let report = StreamReport {
         writers: options.writers,
         size: options.size,
@@ -129,48 +112,58 @@ pub fn run_streams(
         seconds,
         operations_per_second: latencies.count() as f64 / seconds.max(1e-9),
         latency: latencies.summary(),
-        failure: failure.map(|error| error.to_string()),
+        failure: run.failure.lock().expect("no writer panics").take().map(|error| error.to_string()),
     };
-    let appends = counts.into_iter().map(AtomicU64::into_inner).collect();
+    let appends = appends().collect();
     Ok((report, Acknowledged { prefix: options.prefix.clone(), size: options.size, appends }))
+}
+
+struct Writer {
+    number: u32,
+    run: Arc<Run>,
+}
+
+impl<F: Files> Actor<F> for Writer {
+    type Ready = F::File;
+    /// How long its appends took, and from the beginning until the last one ended.
+    type Output = (Latencies, Duration);
+
+    async fn prepare(&self, files: &F) -> io::Result<F::File> {
+        let options = &self.run.options;
+        files.create(&file_name(&options.prefix, self.number), options.sync).await
+    }
+
+    async fn act(self, files: &F, mut file: F::File, begin: Instant) -> (Latencies, Duration) {
+        let Run { options, stop, counts, .. } = &*self.run;
+        let mut latencies = Latencies::default();
+        let mut bytes = vec![0; options.size];
+        let mut ended = begin;
+        let mut sequence = 0;
+        loop {
+            let due = due(options, begin, self.number, sequence).unwrap_or_else(|| files.now());
+            if stop.load(Ordering::Relaxed) || is_over(options.limit, begin, due, sequence) {
+                break;
+            }
+            record::write(&mut bytes, self.number, sequence);
+            if options.rate.is_some() {
+                files.sleep_until(due).await;
+            }
+            if let Err(error) = files.append(&mut file, &bytes).await {
+                self.run.fail(error);
+                break;
+            }
+            ended = files.now();
+            latencies.add(ended.since(due));
+            sequence += 1;
+            counts[self.number as usize].store(sequence, Ordering::Relaxed);
+        }
+        files.close(file).await;
+        (latencies, ended.since(begin))
+    }
 }
 
 pub(crate) fn file_name(prefix: &str, writer: u32) -> String {
     format!("{prefix}{writer:05}")
-}
-
-/// One writer, wherever its files are. Returns its latencies, and when its last append ended.
-async fn write_stream<F: Files>(
-    files: &F,
-    options: &StreamOptions,
-    run: &Run,
-    writer: u32,
-    mut file: F::File,
-    acknowledged: &AtomicU64,
-) -> (Latencies, Instant) {
-    let mut latencies = Latencies::new();
-    let mut bytes = vec![0; options.size];
-    let mut ended = run.begin;
-    let mut sequence = 0;
-    loop {
-        let due = due(options, run.begin, writer, sequence).unwrap_or_else(|| files.now());
-        if run.stop.load(Ordering::Relaxed) || is_over(options.limit, run.begin, due, sequence) {
-            break;
-        }
-        record::write(&mut bytes, writer, sequence);
-        if options.rate.is_some() {
-            files.sleep_until(due).await;
-        }
-        if let Err(error) = files.append(&mut file, &bytes).await {
-            run.fail(error);
-            break;
-        }
-        ended = files.now();
-        latencies.add(ended.since(due));
-        sequence += 1;
-        acknowledged.store(sequence, Ordering::Relaxed);
-    }
-    (latencies, ended)
 }
 
 fn is_over(limit: Limit, begin: Instant, now: Instant, done: u64) -> bool {
@@ -185,26 +178,6 @@ fn due(options: &StreamOptions, begin: Instant, writer: u32, sequence: u64) -> O
     let interval = 1.0 / options.rate?;
     let phase = f64::from(writer) / f64::from(options.writers);
     Some(begin.plus(Duration::from_secs_f64(interval * (sequence as f64 + phase))))
-}
-
-/// The result of a future that never waits.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("files of a directory block their thread instead"),
-    }
-}
-
-/// Raises the soft limit of open files as far as needed and allowed; creating a file tells if it was too little.
-fn allow_open_files(count: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a pointer to a live rlimit.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < count {
-            limit.rlim_cur = count.min(limit.rlim_max);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,52 @@
+//! What a running figure may use: a seed, processors, progress.
+
+use crate::FigureError;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// One run of one figure.
+pub struct Context {
+    pub seed: u64,
+    /// Shorter runs and fewer points, for tests: the shapes need not come out.
+    pub quick: bool,
+    /// Cells played at once.
+    pub jobs: usize,
+    /// Told how many cells of how many are done.
+    pub progress: Box<dyn Fn(usize, usize) + Send + Sync>,
+    /// Set from outside (Ctrl-C): no further cell begins.
+    pub interrupted: &'static AtomicBool,
+}
+
+impl Context {
+    /// Plays all cells, several at once, and returns their values in the order of the cells. A cell is one stage: a thread
+    /// of its own, nothing shared, so what runs beside it changes nothing.
+    pub fn play<C: Sync, R: Send>(
+        &self,
+        cells: &[C],
+        play: impl Fn(&C) -> Result<R, FigureError> + Sync,
+    ) -> Result<Vec<R>, FigureError> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.clamp(1, cells.len().max(1)) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(cell) = cells.get(index) else { return };
+                        let result = if self.interrupted.load(Ordering::Relaxed) {
+                            Err(FigureError::Interrupted)
+                        } else {
+                            play(cell)
+                        };
+                        let mut done = done.lock().expect("no cell panics while it holds this");
+                        done.push((index, result));
+                        (self.progress)(done.len(), cells.len());
+                    }
+                });
+            }
+        });
+        let mut done = done.into_inner().expect("all threads ended well");
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! What a figure is, and what comes out of it.
+
+use crate::Context;
+use serde::Serialize;
+
+/// One figure or table of a paper, or one of our own.
+pub struct Figure {
+    /// As on the command line: `7a`, `table-1`, `raid-0`, `kernel-7a`.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// Paper and figure: "Okeanos (TOS 2013), Figure 7a"; "ours".
+    pub source: &'static str,
+    /// What it does, in a sentence or two: workload, disks, how long.
+    pub about: &'static str,
+    /// About how long it takes on one core of today, in minutes.
+    pub minutes: u32,
+    /// Needs root, loop devices and real time: left out of `all` unless named.
+    pub real_time: bool,
+    pub run: fn(&Context) -> Result<Results, FigureError>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FigureError {
+    #[error("{0}")]
+    Stage(#[from] bench::StageError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("interrupted")]
+    Interrupted,
+    /// A program, trace or device did not do what it was asked.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What a figure found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// One for most figures; several where the paper's figure has panels.
+    pub pictures: Vec<Picture>,
+    /// The paper's statements, and whether ours agree.
+    pub claims: Vec<Claim>,
+    /// What a reader must know: what differs from the paper's rig, and why a claim does not hold.
+    pub notes: Vec<String>,
+}
+
+/// One diagram: the lines of one CSV file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Picture {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// With its unit: "streams", "journal traffic (MiB/s)".
+    pub label: String,
+    pub scale: Scale,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    Linear,
+    /// To base 10 or, where all values are powers of two, base 2.
+    Logarithmic,
+    /// Bars: x counts these names.
+    Names(Vec<String>),
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// `wasteless`; for the paper's numbers the same name, and `of_paper`.
+    pub name: String,
+    pub of_paper: bool,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A statement of the paper, held against our numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// "data journaling writes at least 4 times what wasteless writes, at the most streams".
+    pub says: String,
+    /// The paper's number, such as "6.4" (27 / 4.2 MiB/s).
+    pub paper: String,
+    pub ours: String,
+    pub holds: bool,
+}
