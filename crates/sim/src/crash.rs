@@ -37,7 +37,7 @@ pub fn record(
             let volume = disks.open(&world, &case).await?;
             let writers = Writers::prepare(&volume, &case).await?;
             watch(&disks, case.seed, only_cut, snapshots, writers.progress.clone(), cuts);
-            for ended in writers.run(&world).await {
+            for ended in writers.run(&world, case.seed).await {
                 ended?;
             }
             volume.close().await

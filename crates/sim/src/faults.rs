@@ -148,7 +148,7 @@ async fn suffer(
     });
     let progress = writers.progress.clone();
     let patience = |time: Duration| world.sleep_until(world.now().plus(time));
-    let ended = race(writers.run(world), patience(PATIENCE)).await;
+    let ended = race(writers.run(world, case.seed), patience(PATIENCE)).await;
     let errors: Vec<Error> = match ended {
         Either::Left(ends) => ends.into_iter().filter_map(Result::err).collect(),
         Either::Right(()) if plan.how == How::Hang => Vec::new(),

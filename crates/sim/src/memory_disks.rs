@@ -1,7 +1,7 @@
 //! The disks of one run, and the volume on them.
 
 use crate::case::Case;
-use crate::setup::Disks;
+use crate::setup::{Disks, JournalStart};
 use device::Disk;
 use disks::{CrashPolicy, Fault, Image, Logged, MemoryDisk};
 use engine::{EngineOptions, WriteThreshold};
@@ -24,14 +24,16 @@ impl MemoryDisks {
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
         let journal = self.journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>);
+        // A short log is to move its tail because it is full, not because time passes.
+        let pace = if matches!(case.setup.journal, JournalStart::Blocks(_)) { 200 } else { 1 };
         let engine = EngineOptions {
             data: case.mode,
             threshold: WriteThreshold(4096),
             barrier: case.barrier,
             // Short, so that a script of milliseconds meets timed commits, write-back and moving tails.
             commit: Duration::from_millis(3),
-            writeback: Duration::from_millis(2),
-            expire: Duration::from_millis(5),
+            writeback: Duration::from_millis(2) * pace,
+            expire: Duration::from_millis(5) * pace,
             cache_bytes: case.cache_bytes,
             ..EngineOptions::default()
         };

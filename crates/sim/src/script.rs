@@ -115,7 +115,8 @@ fn make_step(dice: &SplitMix, size: ScriptSize) -> ScriptStep {
     let below = |limit: u64| dice.next() % limit;
     let pick = || below(u64::from(size.files)) as u8;
     let file = pick();
-    let anywhere = || below(3 * size.length_max as u64);
+    // Half of the time where a block begins.
+    let anywhere = || below(3 * size.length_max as u64) / 4096 * 4096 + below(2) * below(4096);
     let action = match below(100) {
         0..10 => Action::Create { file },
         10..38 => Action::Write { file, place: Place::End, length: length(dice, size) },
@@ -149,11 +150,19 @@ fn length(dice: &SplitMix, size: ScriptSize) -> usize {
     1 + (dice.next() % limit) as usize
 }
 
+/// What every block of a JBD2 journal begins with.
+const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
+
 /// The bytes that action `step` of `writer` writes: a pattern that is nobody else's.
 pub fn pattern(writer: usize, step: usize, length: usize) -> Vec<u8> {
     let dice = SplitMix::new(((writer as u64) << 32) ^ step as u64 ^ 0x6f6b_6561_6e6f_7300);
     // Never zero: a zero that was not written is a hole, or stale.
-    (0..length).map(|_| (dice.next() % 255) as u8 + 1).collect()
+    let mut bytes: Vec<u8> = (0..length).map(|_| (dice.next() % 255) as u8 + 1).collect();
+    // Now and then as the journal's own blocks begin, which a log must not confuse with them.
+    if step % 4 == 3 && length >= MAGIC.len() {
+        bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+    }
+    bytes
 }
 
 /// What the symbolic link that action `step` of `writer` makes leads to.

@@ -70,6 +70,9 @@ pub struct Disks {
 }
 
 const HOME_SIZE: &str = "12M";
+const HOME_BYTES: usize = 12 << 20;
+/// What the disk held before: whoever shows bytes that were never written shows these.
+const STALE: u8 = 0xd7;
 const JOURNAL_SIZE: &str = "5M";
 /// Fixed, so that the same seed meets the same volume.
 const UUID: &str = "8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f";
@@ -87,14 +90,9 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
             .arg(JOURNAL_SIZE))?;
     }
     let mut command = Command::new("mke2fs");
-    command.args(common).args(setup.mke2fs).args([
-        "-U",
-        UUID,
-        "-N",
-        "256",
-        "-E",
-        "hash_seed=8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f",
-    ]);
+    std::fs::write(&home, vec![STALE; HOME_BYTES])?;
+    let extended = format!("hash_seed={UUID},nodiscard,lazy_itable_init=0,lazy_journal_init=0");
+    command.args(common).args(setup.mke2fs).args(["-U", UUID, "-N", "256", "-E", &extended]);
     if setup.external_journal {
         // mke2fs wants a block device for `-J device=`; the journal is attached by its UUID afterwards.
         command.args(["-O", "^has_journal"]);

@@ -5,9 +5,10 @@ use crate::model::{directory_name, file_name, inner_name, link_name};
 use crate::script::{Action, Place, Script, Sync, link_target, pattern};
 use device::World;
 use ext4::{Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, Volume, WriteFlags, errno};
-use runtime::VirtualWorld;
+use runtime::{SplitMix, VirtualWorld};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{InodeNumber, TransactionId};
 
 /// How far one writer has come, in actions.
@@ -35,6 +36,8 @@ struct Writer {
     progress: Rc<RefCell<Vec<Progress>>>,
     /// The transaction that holds everything up to and including each action.
     transactions: Vec<TransactionId>,
+    /// Unlinked while open: orphans until the script ends.
+    open: Vec<InodeNumber>,
 }
 
 pub struct Writers {
@@ -54,7 +57,8 @@ impl Writers {
             let directory = volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value;
             let transactions = vec![directory.last_change.get()];
             let (volume, progress) = (volume.clone(), progress.clone());
-            writers.push(Writer { volume, directory, number, script, progress, transactions });
+            let open = Vec::new();
+            writers.push(Writer { volume, directory, number, script, progress, transactions, open });
         }
         volume.sync().await?;
         for writer in &mut writers {
@@ -66,14 +70,19 @@ impl Writers {
     }
 
     /// Runs all to their ends, or to the first error of each.
-    pub async fn run(self, world: &VirtualWorld) -> Vec<Result<(), Error>> {
+    pub async fn run(self, world: &VirtualWorld, seed: u64) -> Vec<Result<(), Error>> {
         let tasks: Vec<_> = self
             .writers
             .into_iter()
             .map(|mut writer| {
+                let (clock, dice) = (world.clone(), SplitMix::new(seed ^ (writer.number as u64) << 32));
                 runtime::spawn_with_result(world as &dyn World, async move {
                     for step in writer.transactions.len() - 1..writer.script.len() {
+                        pause(&clock, &dice).await;
                         writer.step(step).await?;
+                    }
+                    for number in writer.open {
+                        writer.volume.closed(number).await?;
                     }
                     Ok(())
                 })
@@ -84,6 +93,14 @@ impl Writers {
             ends.push(task.await.expect("a writer that ends"));
         }
         ends
+    }
+}
+
+/// Now and then a writer thinks, so that timed commits and write-back come between its actions.
+async fn pause(world: &VirtualWorld, dice: &SplitMix) {
+    if dice.next().is_multiple_of(4) {
+        let long = Duration::from_micros(dice.next() % 4000);
+        world.sleep_until(world.now().plus(long)).await;
     }
 }
 
@@ -101,6 +118,13 @@ impl Writer {
     async fn step(&mut self, index: usize) -> Result<(), Error> {
         self.note(|progress| progress.started = index + 1);
         let step = self.script[index].clone();
+        if let Action::Unlink { file } = step.action
+            && index.is_multiple_of(2)
+            && let Some(inode) = self.look(&file_name(file)).await?
+        {
+            self.volume.opened(&inode);
+            self.open.push(inode.number);
+        }
         let acted = self.act(index, &step.action).await?;
         self.note(|progress| progress.done = index + 1);
         let did = acted.is_some();
