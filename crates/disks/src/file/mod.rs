@@ -7,6 +7,8 @@ mod claims;
 mod open;
 mod system;
 
+pub(crate) use system::next_data;
+
 pub use open::OpenError;
 
 use crate::check::check;

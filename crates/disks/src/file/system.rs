@@ -68,3 +68,15 @@ pub fn leave_direct(file: &File) -> io::Result<()> {
     };
     if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Where the next byte that is not in a hole lies, from byte `from` on. None: only hole is left, or nothing.
+pub fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
+    let from = i64::try_from(from).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    // SAFETY: only numbers, and a descriptor that `file` keeps open.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), from, libc::SEEK_DATA) };
+    if found >= 0 {
+        return Ok(Some(found as u64));
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ENXIO) { Ok(None) } else { Err(error) }
+}

@@ -1,6 +1,7 @@
+use crate::file::next_data;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -25,15 +26,16 @@ impl Image {
         image.write(0, bytes);
         image
     }
-    /// Pages of zeros are not kept.
+    /// Holes of the file cost nothing, pages of zeros are not kept.
     pub fn read_file(path: &Path) -> io::Result<Image> {
-        let mut file = File::open(path)?;
+        let file = File::open(path)?;
         let mut image = Image::new(file.metadata()?.len());
         let mut chunk = vec![0; 256 * PAGE];
         let mut at = 0;
-        while at < image.size {
+        while let Some(data) = next_data(&file, at)?.filter(|data| *data < image.size) {
+            at = data - data % PAGE as u64;
             let length = chunk.len().min((image.size - at) as usize);
-            file.read_exact(&mut chunk[..length])?;
+            file.read_exact_at(&mut chunk[..length], at)?;
             for (index, page) in chunk[..length].chunks(PAGE).enumerate() {
                 if page.iter().any(|byte| *byte != 0) {
                     image.write(at + (index * PAGE) as u64, page);
@@ -127,4 +129,26 @@ fn spans(
             (position / PAGE as u64, start..start + count, done - count..done)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_mostly_hole_is_read_at_the_cost_of_its_data() {
+        const SIZE: u64 = 146_815_737_344;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("disk");
+        let mut image = Image::new(SIZE);
+        for (at, byte) in [(0, 1), (5000, 2), (SIZE / 2 + 512, 3), (SIZE - 512, 4)] {
+            image.write(at, &[byte; 512]);
+        }
+        image.write_file(&path).expect("a sparse file");
+        // Without regard to holes this would read 146 GB.
+        assert!(Image::read_file(&path).expect("the file") == image);
+        assert_eq!(Image::read_file(&path).expect("the file").pages.len(), 4);
+        File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a hole");
+        assert!(Image::read_file(&path).expect("the file") == Image::new(SIZE));
+    }
 }

@@ -131,7 +131,12 @@ impl EmulatedDisk {
     /// A drive of zeros.
     pub fn new(world: Rc<dyn World>, model: Model, options: Options) -> EmulatedDisk {
         let size = options.size.unwrap_or(model.size.get());
-        EmulatedDisk::after_crash(world, model, options, CrashImage::whole(Image::new(size)))
+        EmulatedDisk::with_image(world, model, options, Image::new(size))
+    }
+
+    /// A drive that durably holds `image`, such as one that mke2fs wrote; its size is that of the image.
+    pub fn with_image(world: Rc<dyn World>, model: Model, options: Options, image: Image) -> EmulatedDisk {
+        EmulatedDisk::after_crash(world, model, options, CrashImage::whole(image))
     }
 
     /// A drive that durably holds `left`; its size is that of the image.
