@@ -3,6 +3,7 @@
 //! The same workload runs on a directory in real time ([`DirectoryFiles`]: actors are threads, calls block) and on an
 //! emulated disk in virtual time ([`crate::VirtualFiles`]: actors are tasks of one thread).
 
+use crate::semaphore::block_on;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::io;
@@ -78,7 +79,8 @@ pub trait Actor<F: Files>: Send + 'static {
     fn act(self, files: &F, ready: Self::Ready, begin: Instant) -> impl Future<Output = Self::Output>;
 }
 
-/// Files in a directory, real time, and calls that block the thread. Its futures are ready at once ([`at_once`]).
+/// Files in a directory, real time, and calls that block the thread. Its futures are ready at once ([`at_once`]); only
+/// actors may wait for one another.
 #[derive(Clone)]
 pub struct DirectoryFiles {
     directory: Arc<PathBuf>,
@@ -185,7 +187,7 @@ impl Files for DirectoryFiles {
                     };
                     ready.send(failed).expect("the other end outlives the actors");
                     let begin = (*gate.wait())?;
-                    Some(at_once(actor.act(self, mine?, begin)))
+                    Some(block_on(actor.act(self, mine?, begin)))
                 };
                 match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body) {
                     Ok(thread) => threads.push(thread),

@@ -5,11 +5,15 @@
 
 mod compare;
 mod demo;
+mod dice;
+pub mod filebench;
 mod files;
 mod latency;
 pub mod log_trace;
+mod postmark;
 mod record;
 mod rig;
+mod semaphore;
 mod stage;
 mod streams;
 mod stress;
@@ -18,9 +22,11 @@ mod virtual_files;
 
 pub use compare::{CompareOptions, Comparison, Contender, compare};
 pub use demo::{DemoOptions, DemoRow, demo};
+pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, run_filebench};
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};
 pub use latency::{Latencies, Latency};
 pub use log_trace::{LogRecord, LogTrace, LogTraceError};
+pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
 pub use rig::RigError;
 pub use stage::{DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};

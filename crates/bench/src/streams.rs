@@ -18,6 +18,15 @@ pub enum Limit {
     Count(u64),
 }
 
+impl Limit {
+    pub(crate) fn is_reached(self, elapsed: Duration, done: u64) -> bool {
+        match self {
+            Limit::Time(time) => elapsed >= time,
+            Limit::Count(count) => done >= count,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
     pub writers: u32,
@@ -141,7 +150,7 @@ impl<F: Files> Actor<F> for Writer {
         let mut sequence = 0;
         loop {
             let due = due(options, begin, self.number, sequence).unwrap_or_else(|| files.now());
-            if stop.load(Ordering::Relaxed) || is_over(options.limit, begin, due, sequence) {
+            if stop.load(Ordering::Relaxed) || options.limit.is_reached(due.since(begin), sequence) {
                 break;
             }
             record::write(&mut bytes, self.number, sequence);
@@ -164,13 +173,6 @@ impl<F: Files> Actor<F> for Writer {
 
 pub(crate) fn file_name(prefix: &str, writer: u32) -> String {
     format!("{prefix}{writer:05}")
-}
-
-fn is_over(limit: Limit, begin: Instant, now: Instant, done: u64) -> bool {
-    match limit {
-        Limit::Time(time) => now.since(begin) >= time,
-        Limit::Count(count) => done >= count,
-    }
 }
 
 /// When a paced writer's append is due. The writers' first ones are spread over one interval.

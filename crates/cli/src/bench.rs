@@ -2,6 +2,9 @@
 
 mod compare;
 mod demo;
+mod done;
+mod filebench;
+mod postmark;
 mod streams;
 mod stress;
 mod verify;
@@ -20,6 +23,8 @@ enum What {
     Streams(streams::StreamsArguments),
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
+    Postmark(postmark::PostmarkArguments),
+    Filebench(filebench::FilebenchArguments),
     Compare(compare::CompareArguments),
     Demo(demo::DemoArguments),
 }
@@ -29,6 +34,8 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::Streams(arguments) => streams::run(arguments),
         What::Verify(arguments) => verify::run(arguments),
         What::Stress(arguments) => stress::run(arguments),
+        What::Postmark(arguments) => postmark::run(arguments),
+        What::Filebench(arguments) => filebench::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }

@@ -1,9 +1,10 @@
+use super::done::Done;
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
+use bench::{Limit, StreamOptions, StreamReport, run_streams};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,19 +53,6 @@ pub struct StreamsArguments {
     /// Where the files are made; they stay
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Done {
-    /// The files are opened O_SYNC
-    #[value(name = "o_sync")]
-    OSync,
-    /// fsync after each write
-    #[value(name = "fsync")]
-    Fsync,
-    /// The page cache has it
-    #[value(name = "none")]
-    None,
 }
 
 pub fn run(arguments: StreamsArguments) -> Result<(), CliError> {
@@ -116,11 +104,7 @@ fn options(arguments: &StreamsArguments, writers: u32) -> StreamOptions {
         (false, Some(count)) => Limit::Count(count),
         (false, None) => Limit::Time(arguments.seconds),
     };
-    let sync = match arguments.sync {
-        Done::OSync => SyncKind::OSync,
-        Done::Fsync => SyncKind::Fsync,
-        Done::None => SyncKind::None,
-    };
+    let sync = arguments.sync.into();
     let prefix = match arguments.writers.len() {
         1 => arguments.prefix.clone(),
         _ => format!("{}{writers}-", arguments.prefix),

@@ -1,3 +1,4 @@
+use super::done::choose_seed;
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use bench::{StressOptions, check_stressed, stress};
@@ -38,10 +39,7 @@ pub fn run(arguments: StressArguments) -> Result<(), CliError> {
     let StressArguments { threads, operations, names, ref directory, .. } = arguments;
     let failed = |error| CliError::system(directory.display(), error);
     if !arguments.check {
-        let chance =
-            || u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
-        let seed = arguments.seed.unwrap_or_else(chance);
-        eprintln!("seed {seed}");
+        let seed = choose_seed(arguments.seed);
         let report = stress(directory, StressOptions { threads, operations, seed, names }).map_err(failed)?;
         if arguments.json {
             print_json(&report)?;

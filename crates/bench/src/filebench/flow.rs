@@ -1,0 +1,267 @@
+//! Threads that repeat a list of steps on files that they share.
+
+use super::file_set::FileSet;
+use super::{FilebenchOptions, Personality, Work};
+use crate::dice::Dice;
+use crate::files::{Actor, Files};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use units::Instant;
+
+/// One step of a loop. `Open` to `Sync` use the file that the thread has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Make a file of the set that does not exist, and open it.
+    Create,
+    Open,
+    Close,
+    /// As many bytes as this file has by the distribution of sizes.
+    WriteWhole,
+    ReadWhole,
+    /// One to `append_size` bytes.
+    Append,
+    Sync,
+    /// Of some file that nobody uses.
+    Delete,
+    /// stat(2) of some file.
+    Stat,
+    /// To the one log that all threads share.
+    AppendLog,
+}
+
+pub struct Flow {
+    pub personality: Personality,
+    /// One loop.
+    pub steps: &'static [Step],
+}
+
+/// What one loop of each personality does.
+pub const FLOWS: &[Flow] = {
+    use Step::*;
+    &[
+        Flow {
+            personality: Personality::Fileserver,
+            steps: &[Create, WriteWhole, Close, Open, Append, Close, Open, ReadWhole, Close, Delete, Stat],
+        },
+        Flow {
+            personality: Personality::Varmail,
+            steps: &[
+                Delete, Create, Append, Sync, Close, Open, ReadWhole, Append, Sync, Close, Open, ReadWhole,
+                Close,
+            ],
+        },
+        Flow {
+            personality: Personality::Webserver,
+            steps: &[
+                Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole,
+                Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open,
+                ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, AppendLog,
+            ],
+        },
+        Flow { personality: Personality::Createfiles, steps: &[Create, WriteWhole, Close] },
+    ]
+};
+
+const LOG: &str = "weblog";
+
+/// What the threads share.
+struct Run {
+    options: FilebenchOptions,
+    steps: &'static [Step],
+    set: FileSet,
+    operations: AtomicU64,
+    /// One thread has run out of files: the end for all.
+    over: AtomicBool,
+}
+
+pub async fn run<F: Files>(
+    files: &F,
+    options: &FilebenchOptions,
+    mut progress: impl FnMut(u64),
+) -> io::Result<(Work, Duration)> {
+    let flow = FLOWS.iter().find(|flow| flow.personality == options.personality);
+    let run = Arc::new(Run {
+        options: options.clone(),
+        steps: flow.expect("every personality but oltp has a flow").steps,
+        set: FileSet::new(options),
+        operations: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+    });
+    for directory in run.set.directories(options.files) {
+        files.make_directory(&directory).await?;
+    }
+    if run.steps.contains(&Step::AppendLog) {
+        let log = files.create(LOG, options.sync).await?;
+        files.close(log).await;
+    }
+    let threads = (0..options.threads).map(|number| Thread { number, run: run.clone() }).collect();
+    let results = files.run_actors(threads, || progress(run.operations.load(Ordering::Relaxed))).await?;
+    let (mut work, mut longest) = (Work::default(), Duration::ZERO);
+    for result in results {
+        let (mine, took) = result?;
+        work.add(&mine);
+        longest = longest.max(took);
+    }
+    Ok((work, longest))
+}
+
+struct Thread {
+    number: u32,
+    run: Arc<Run>,
+}
+
+/// What a thread holds.
+struct Hands<F: Files> {
+    dice: Dice,
+    log: Option<F::File>,
+    open: Option<(u64, F::File)>,
+    buffer: Vec<u8>,
+    work: Work,
+}
+
+impl<F: Files> Actor<F> for Thread {
+    type Ready = Hands<F>;
+    type Output = io::Result<(Work, Duration)>;
+
+    /// Makes its share of the files that exist before the run.
+    async fn prepare(&self, files: &F) -> io::Result<Hands<F>> {
+        let Run { options, steps, .. } = &*self.run;
+        let number = u64::from(self.number);
+        let mut hands = Hands {
+            dice: Dice::new(options.seed, number),
+            log: None,
+            open: None,
+            buffer: (0..options.request.max(options.append_size)).map(|at| (at * 7 + number) as u8).collect(),
+            work: Work::default(),
+        };
+        if steps.contains(&Step::AppendLog) {
+            hands.log = Some(files.open(LOG, options.sync).await?);
+        }
+        let existing = options.files * options.existing / 100;
+        let threads = u64::from(options.threads);
+        for _ in 0..existing / threads + u64::from(number < existing % threads) {
+            for step in [Step::Create, Step::WriteWhole, Step::Close] {
+                self.step(files, &mut hands, step).await?;
+            }
+        }
+        hands.work = Work::default();
+        Ok(hands)
+    }
+
+    async fn act(self, files: &F, mut hands: Hands<F>, begin: Instant) -> io::Result<(Work, Duration)> {
+        let run = &*self.run;
+        let mut loops = 0;
+        while !run.over.load(Ordering::Relaxed)
+            && !run.options.limit.is_reached(files.now().since(begin), loops)
+        {
+            for step in run.steps {
+                if !self.step(files, &mut hands, *step).await? {
+                    break;
+                }
+                run.operations.fetch_add(1, Ordering::Relaxed);
+                hands.work.operations += 1;
+            }
+            loops += 1;
+        }
+        if let Some(log) = hands.log {
+            files.close(log).await;
+        }
+        Ok((hands.work, files.now().since(begin)))
+    }
+}
+
+impl Thread {
+    /// False: all files are there, and the run is over.
+    async fn step<F: Files>(&self, files: &F, hands: &mut Hands<F>, step: Step) -> io::Result<bool> {
+        let Run { options, set, over, .. } = &*self.run;
+        let asked = files.now();
+        match step {
+            Step::Create => {
+                let Some(file) = set.take_missing(&hands.dice) else {
+                    over.store(true, Ordering::Relaxed);
+                    return Ok(false);
+                };
+                hands.open = Some((file, files.create(&set.path(file), options.sync).await?));
+            }
+            // Where others use or have deleted all that there is, the step and those on its file do nothing.
+            Step::Open => {
+                if let Some(file) = set.take_existing(&hands.dice) {
+                    hands.open = Some((file, files.open(&set.path(file), options.sync).await?));
+                }
+            }
+            Step::Close => {
+                if let Some((file, open)) = hands.open.take() {
+                    files.close(open).await;
+                    set.give_existing(file);
+                }
+            }
+            Step::WriteWhole => {
+                if let Some((file, _)) = &hands.open {
+                    let size = Dice::new(!options.seed, *file).size_around(options.file_size);
+                    append(files, hands, size, options.request).await?;
+                }
+            }
+            Step::Append => {
+                let size = hands.dice.below(options.append_size) + 1;
+                append(files, hands, size, size).await?;
+            }
+            Step::ReadWhole => {
+                if let Some((_, open)) = &hands.open {
+                    let mut at = 0;
+                    let mut room = vec![0; options.request as usize];
+                    loop {
+                        let read = files.read_at(open, at, &mut room).await?;
+                        at += read as u64;
+                        if read < room.len() {
+                            break;
+                        }
+                    }
+                    hands.work.bytes_read += at;
+                }
+            }
+            Step::Sync => {
+                if let Some((_, open)) = &hands.open {
+                    files.sync(open).await?;
+                }
+            }
+            Step::Delete => {
+                if let Some(file) = set.take_existing(&hands.dice) {
+                    files.unlink(&set.path(file)).await?;
+                    set.give_missing(file);
+                }
+            }
+            Step::Stat => {
+                if let Some(file) = set.take_existing(&hands.dice) {
+                    files.length(&set.path(file)).await?;
+                    set.give_existing(file);
+                }
+            }
+            Step::AppendLog => {
+                let size = hands.dice.below(options.append_size) + 1;
+                if let Some(log) = &mut hands.log {
+                    files.append(log, &hands.buffer[..size as usize]).await?;
+                    hands.work.bytes_written += size;
+                }
+            }
+        }
+        if matches!(step, Step::WriteWhole | Step::ReadWhole | Step::Append | Step::AppendLog | Step::Sync) {
+            hands.work.latencies.add(files.now().since(asked));
+        }
+        Ok(true)
+    }
+}
+
+/// To the open file, if there is one.
+async fn append<F: Files>(files: &F, hands: &mut Hands<F>, bytes: u64, request: u64) -> io::Result<()> {
+    let Some((_, open)) = &mut hands.open else { return Ok(()) };
+    let mut left = bytes;
+    while left > 0 {
+        let piece = left.min(request);
+        files.append(open, &hands.buffer[..piece as usize]).await?;
+        left -= piece;
+    }
+    hands.work.bytes_written += bytes;
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Five personalities of Filebench (the workload language's own definitions, version 1.4.9): fileserver, varmail, webserver,
+//! createfiles and oltp, with their published sizes as defaults.
+//!
+//! What a loop of each does is a table ([`FLOWS`]); oltp, whose processes wait for one another, is a file of its own.
+//! Threads share the files, and no two use one at the same time.
+
+mod file_set;
+mod flow;
+mod oltp;
+
+use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
+use crate::latency::{Latencies, Latency};
+use crate::streams::Limit;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+pub use flow::{FLOWS, Flow, Step};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Personality {
+    /// Create and write a file, append to one, read one, delete one, look at one.
+    Fileserver,
+    /// Mail: delete, create and append, read and append, each append with fsync; read.
+    Varmail,
+    /// Read ten files, append to a log.
+    Webserver,
+    /// Create and write files until all are there.
+    Createfiles,
+    /// A database: readers, writers of data, a writer of the log.
+    Oltp,
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FilebenchOptions {
+    pub personality: Personality,
+    /// Names of the set; of oltp, data files.
+    pub files: u64,
+    /// Bytes of a file on average (gamma distribution); of oltp, of each data file.
+    pub file_size: u64,
+    /// Of a hundred names, how many exist before the run.
+    pub existing: u64,
+    /// Files of one directory.
+    pub directory_width: u64,
+    /// Of oltp, readers.
+    pub threads: u32,
+    /// An append has one byte to so many.
+    pub append_size: u64,
+    /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
+    pub request: u64,
+    pub sync: SyncKind,
+    #[serde(skip)]
+    pub limit: Limit,
+    pub seed: u64,
+}
+
+impl FilebenchOptions {
+    /// The published defaults, and a minute.
+    pub fn of(personality: Personality) -> FilebenchOptions {
+        const MIB: u64 = 1 << 20;
+        let many = FilebenchOptions {
+            personality,
+            files: 1000,
+            file_size: 16 << 10,
+            existing: 80,
+            directory_width: 20,
+            threads: 16,
+            append_size: 16 << 10,
+            request: MIB,
+            sync: SyncKind::None,
+            limit: Limit::Time(Duration::from_secs(60)),
+            seed: 1,
+        };
+        match personality {
+            Personality::Fileserver => {
+                FilebenchOptions { files: 10_000, file_size: 128 << 10, threads: 50, ..many }
+            }
+            Personality::Varmail => FilebenchOptions { directory_width: 1_000_000, ..many },
+            Personality::Webserver => FilebenchOptions { existing: 100, threads: 100, ..many },
+            Personality::Createfiles => {
+                let limit = Limit::Count(u64::MAX);
+                FilebenchOptions { files: 50_000, existing: 0, directory_width: 100, limit, ..many }
+            }
+            Personality::Oltp => FilebenchOptions {
+                files: 10,
+                file_size: 10 * MIB,
+                existing: 100,
+                directory_width: 1024,
+                threads: 200,
+                request: 2 << 10,
+                ..many
+            },
+        }
+    }
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FilebenchReport {
+    pub options: FilebenchOptions,
+    pub seconds: f64,
+    /// Every step of every loop: opening and closing too, as Filebench counts.
+    pub operations: u64,
+    pub operations_per_second: f64,
+    /// Of reads, writes and syncs, as Filebench averages.
+    pub latency_mean_ms: f64,
+    pub latency: Latency,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// Runs a personality in a directory, which should be empty; the files stay. `progress` gets the operations so far,
+/// several times a second.
+pub fn run_filebench(
+    directory: &Path,
+    options: &FilebenchOptions,
+    progress: impl FnMut(u64),
+) -> io::Result<FilebenchReport> {
+    at_once(filebench(&DirectoryFiles::new(directory.to_owned()), options, progress))
+}
+
+/// As [`run_filebench`], wherever the files are.
+pub async fn filebench<F: Files>(
+    files: &F,
+    options: &FilebenchOptions,
+    progress: impl FnMut(u64),
+) -> io::Result<FilebenchReport> {
+    let (work, took) = match options.personality {
+        Personality::Oltp => oltp::run(files, options, progress).await?,
+        _ => flow::run(files, options, progress).await?,
+    };
+    let seconds = took.as_secs_f64();
+    Ok(FilebenchReport {
+        options: options.clone(),
+        seconds,
+        operations: work.operations,
+        operations_per_second: work.operations as f64 / seconds.max(1e-9),
+        latency_mean_ms: work.latencies.mean().as_secs_f64() * 1e3,
+        latency: work.latencies.summary(),
+        bytes_read: work.bytes_read,
+        bytes_written: work.bytes_written,
+    })
+}
+
+/// What was done.
+#[derive(Default)]
+struct Work {
+    operations: u64,
+    latencies: Latencies,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl Work {
+    fn add(&mut self, other: &Work) {
+        self.operations += other.operations;
+        self.latencies.merge(&other.latencies);
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small(personality: Personality) -> FilebenchOptions {
+        let options = FilebenchOptions::of(personality);
+        FilebenchOptions {
+            files: options.files.min(50),
+            file_size: 8192,
+            threads: 4,
+            limit: Limit::Count(if personality == Personality::Createfiles { u64::MAX } else { 20 }),
+            ..options
+        }
+    }
+
+    /// All files below, and the sum of their lengths.
+    fn content(directory: &Path) -> (u64, u64) {
+        let (mut files, mut bytes) = (0, 0);
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.metadata().unwrap().is_dir() {
+                let below = content(&entry.path());
+                (files, bytes) = (files + below.0, bytes + below.1);
+            } else {
+                (files, bytes) = (files + 1, bytes + entry.metadata().unwrap().len());
+            }
+        }
+        (files, bytes)
+    }
+
+    #[test]
+    fn each_personality_does_its_loops() {
+        for (personality, operations) in [
+            (Personality::Fileserver, 4 * 20 * 11),
+            (Personality::Varmail, 4 * 20 * 13),
+            (Personality::Webserver, 4 * 20 * 31),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let report = run_filebench(directory.path(), &small(personality), |_| ()).unwrap();
+            assert_eq!(report.operations, operations, "{personality:?}");
+            assert!(report.bytes_read > 0 && report.bytes_written > 0, "{personality:?}");
+        }
+    }
+
+    #[test]
+    fn createfiles_ends_when_all_files_are_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = run_filebench(directory.path(), &small(Personality::Createfiles), |_| ()).unwrap();
+        assert_eq!(report.operations, 50 * 3);
+        assert_eq!(content(directory.path()), (50, report.bytes_written));
+    }
+
+    #[test]
+    fn varmail_neither_loses_nor_leaks_files() {
+        let directory = tempfile::tempdir().unwrap();
+        run_filebench(directory.path(), &small(Personality::Varmail), |_| ()).unwrap();
+        // Each loop deletes one and creates one, as long as there is one to delete.
+        assert_eq!(content(directory.path()).0, 40);
+    }
+
+    #[test]
+    fn database_writers_keep_up_with_the_readers() {
+        let directory = tempfile::tempdir().unwrap();
+        let options =
+            FilebenchOptions { file_size: 1 << 20, limit: Limit::Count(5000), ..small(Personality::Oltp) };
+        let report = run_filebench(directory.path(), &options, |_| ()).unwrap();
+        assert_eq!(report.bytes_read, 4 * 5000 * 2048);
+        // A hundred data blocks for each thousand reads, a log write for each 3200, as far as the rounds were begun.
+        let log_writes = 4 * 5000 / 3200;
+        assert!(
+            report.bytes_written >= log_writes * (256 << 10) + 15 * 100 * 2048,
+            "{}",
+            report.bytes_written
+        );
+    }
+}

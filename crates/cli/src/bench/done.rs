@@ -1,0 +1,35 @@
+//! Options that several workloads share.
+
+use bench::SyncKind;
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Done {
+    /// The files are opened O_SYNC
+    #[value(name = "o_sync")]
+    OSync,
+    /// fsync after each write
+    #[value(name = "fsync")]
+    Fsync,
+    /// The page cache has it
+    #[value(name = "none")]
+    None,
+}
+
+impl From<Done> for SyncKind {
+    fn from(done: Done) -> SyncKind {
+        match done {
+            Done::OSync => SyncKind::OSync,
+            Done::Fsync => SyncKind::Fsync,
+            Done::None => SyncKind::None,
+        }
+    }
+}
+
+/// The seed given, or one by chance; told on standard error, so that a run can be repeated.
+pub fn choose_seed(given: Option<u64>) -> u64 {
+    let chance =
+        || u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
+    let seed = given.unwrap_or_else(chance);
+    eprintln!("seed {seed}");
+    seed
+}
