@@ -1,0 +1,146 @@
+//! A disk whose flush is an eviction.
+
+use crate::FlushZone;
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
+use runtime::spawn_with_result;
+use runtime::sync::Event;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and then an eviction.
+///
+/// Counting: `completed` writes have been answered by the drive; the first `evicted` of them are on the medium. An eviction
+/// covers the writes completed before it begins. Flushes that come while one is under way share the next; one whose
+/// writes are evicted already costs nothing.
+#[derive(Clone)]
+pub struct CoercedDisk(Rc<State>);
+
+struct State {
+    world: Rc<dyn World>,
+    drive: Rc<dyn Disk>,
+    zone: FlushZone,
+    completed: Cell<u64>,
+    evicted: Cell<u64>,
+    evicting: Cell<bool>,
+    over: Event,
+    statistics: Cell<CoercionStatistics>,
+}
+
+/// Counts since the disk was wrapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CoercionStatistics {
+    /// Flushes and durable writes that were asked for.
+    pub barriers: u64,
+    pub evictions: u64,
+    /// Of the evictions, in the flush zone.
+    pub bytes: u64,
+}
+
+impl CoercedDisk {
+    pub fn new(world: Rc<dyn World>, drive: Rc<dyn Disk>, zone: FlushZone) -> CoercedDisk {
+        CoercedDisk(Rc::new(State {
+            world,
+            drive,
+            zone,
+            completed: Cell::default(),
+            evicted: Cell::default(),
+            evicting: Cell::default(),
+            over: Event::default(),
+            statistics: Cell::default(),
+        }))
+    }
+
+    pub fn statistics(&self) -> CoercionStatistics {
+        self.0.statistics.get()
+    }
+}
+
+impl State {
+    fn count(&self, change: impl FnOnce(&mut CoercionStatistics)) {
+        let mut statistics = self.statistics.get();
+        change(&mut statistics);
+        self.statistics.set(statistics);
+    }
+
+    /// Returns when all writes that were completed at the call are on the medium.
+    async fn settle(self: Rc<Self>) -> Result<(), DeviceError> {
+        self.count(|statistics| statistics.barriers += 1);
+        let wanted = self.completed.get();
+        while self.evicted.get() < wanted {
+            if self.evicting.get() {
+                self.over.until(|| (!self.evicting.get()).then_some(())).await;
+                continue;
+            }
+            self.evicting.set(true);
+            let covered = self.completed.get();
+            // A task of its own: whoever asked may go away, and others wait for the end.
+            let this = self.clone();
+            let eviction = spawn_with_result(&*self.world, async move {
+                let result = this.evict().await;
+                if result.is_ok() {
+                    this.evicted.set(this.evicted.get().max(covered));
+                }
+                this.evicting.set(false);
+                this.over.notify();
+                result
+            });
+            // No result: the world has ended.
+            let Some(result) = eviction.await else { return std::future::pending().await };
+            result?;
+        }
+        Ok(())
+    }
+
+    async fn evict(&self) -> Result<(), DeviceError> {
+        // An honest drive needs no more than this; what the others do with it costs nothing.
+        self.drive.flush().await?;
+        let number = self.statistics.get().evictions;
+        let places = self.zone.writes(number, &mut || self.world.random());
+        let size = self.zone.write_size();
+        self.count(|statistics| {
+            statistics.evictions += 1;
+            statistics.bytes += size * places.len() as u64;
+        });
+        let content = Rc::new(Buffer::zeroed(size as usize));
+        // One after the other, as the fingerprint was taken: how many a drive sees at once may change what it evicts.
+        for at in places {
+            self.drive.write(at, vec![content.clone()], Durability::Cached).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Disk for CoercedDisk {
+    fn name(&self) -> &str {
+        self.0.drive.name()
+    }
+    fn geometry(&self) -> Geometry {
+        self.0.drive.geometry()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.0.drive.read(at, length)
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let state = self.0.clone();
+        let write = state.drive.write(at, parts, Durability::Cached);
+        Box::pin(async move {
+            write.await?;
+            state.completed.set(state.completed.get() + 1);
+            match durability {
+                Durability::Cached => Ok(()),
+                Durability::Durable => state.settle().await,
+            }
+        })
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        Box::pin(self.0.clone().settle())
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.0.drive.discard(at, length)
+    }
+}
