@@ -17,6 +17,7 @@ mod semaphore;
 mod stage;
 mod streams;
 mod stress;
+mod trace_text;
 mod verify;
 mod virtual_files;
 
@@ -31,5 +32,6 @@ pub use rig::RigError;
 pub use stage::{DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};
 pub use stress::{StressOptions, StressReport, check_stressed, stress};
+pub use trace_text::TraceError;
 pub use verify::{Verdict, verify};
 pub use virtual_files::{VirtualFile, VirtualFiles};
