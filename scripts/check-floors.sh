@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 
 # Crate and floor. An edge must lead to a lower floor, or be among the neighbours below.
 declare -A floor=(
-    [units]=0 [device]=1 [format]=1 [runtime]=2 [disks]=2 [emulated]=2 [journal]=3 [eviction]=3 [engine]=4 [ext4]=5 [fuse]=6
+    [units]=0 [device]=1 [format]=1 [runtime]=2 [disks]=2 [emulated]=2 [e2fsprogs]=3
+    [journal]=3 [eviction]=3 [engine]=4 [ext4]=5 [fuse]=6
     [bench]=7 [reproduce]=7 [cli]=7 [sim]=7 [damage]=7
 )
 neighbours=" disks->runtime emulated->disks emulated->runtime cli->bench cli->reproduce reproduce->bench cli->sim "

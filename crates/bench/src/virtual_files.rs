@@ -1,73 +1,187 @@
 //! A volume's files in virtual time.
 
 use crate::files::{Actor, Files, SyncKind};
-use ext4::{Inode, Volume};
-use runtime::VirtualWorld;
+use device::World;
+use ext4::{Caller, Error, Inode, Piece, Volume, WriteFlags};
+use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::io;
 use std::rc::Rc;
-use units::Instant;
+use std::time::Duration;
+use units::{InodeNumber, Instant};
 
 /// The files of a volume as a program sees them that calls the kernel, without the kernel: no time passes but the
-/// disks'.
+/// disks'. The engine's cache stands for the page cache, so an asynchronous write is in the running transaction at once,
+/// where the kernel would keep it to itself until its own write-back hands it on.
 #[derive(Clone)]
 pub struct VirtualFiles {
-    #[allow(dead_code)]
     world: VirtualWorld,
-    #[allow(dead_code)]
     volume: Rc<Volume>,
 }
 
+/// Dropped without [`Files::close`], it counts as open until the volume is closed.
 pub struct VirtualFile {
-    #[allow(dead_code)]
     inode: Rc<Inode>,
-    #[allow(dead_code)]
     sync: SyncKind,
+}
+
+const ROOT: InodeNumber = InodeNumber(2);
+/// How often actors are watched.
+const WATCH: Duration = Duration::from_millis(250);
+/// A regular file for everyone to read.
+const FILE_MODE: u16 = 0o100_644;
+const DIRECTORY_MODE: u16 = 0o755;
+
+impl VirtualFiles {
+    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>) -> VirtualFiles {
+        VirtualFiles { world, volume }
+    }
+
+    /// Symbolic links are not followed.
+    async fn find(&self, path: &str) -> Result<Rc<Inode>, Error> {
+        let mut inode = self.volume.inode(ROOT).await?;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            inode = self.volume.lookup(&inode, name.as_bytes()).await?;
+        }
+        Ok(inode)
+    }
+
+    /// The directory that a path ends in, and the last name.
+    async fn find_parent<'a>(&self, path: &'a str) -> Result<(Rc<Inode>, &'a [u8]), Error> {
+        let path = path.trim_end_matches('/');
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.find(parent).await?, name.as_bytes()))
+    }
+
+    fn opened(&self, inode: Rc<Inode>, sync: SyncKind) -> VirtualFile {
+        self.volume.opened(&inode);
+        VirtualFile { inode, sync }
+    }
+
+    async fn write(&self, file: &VirtualFile, offset: Option<u64>, bytes: &[u8]) -> io::Result<()> {
+        let flags = WriteFlags { append: offset.is_none(), ..WriteFlags::default() };
+        let (inode, offset) = (&file.inode, offset.unwrap_or(0));
+        let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await.map_err(system)?;
+        if written.count != bytes.len() {
+            let why = format!("{} of {} bytes", written.count, bytes.len());
+            return Err(io::Error::new(io::ErrorKind::WriteZero, why));
+        }
+        match file.sync {
+            SyncKind::None => Ok(()),
+            SyncKind::Fsync => self.sync(file).await,
+            SyncKind::OSync => {
+                let synced = self.volume.engine().sync_file(inode.number, written.transaction).await;
+                synced.map_err(|error| system(error.into()))
+            }
+        }
+    }
+
+    async fn watched<T>(&self, mut end: Receiver<T>, watch: &mut impl FnMut()) -> T {
+        loop {
+            let tick = self.world.sleep_until(self.now().plus(WATCH));
+            match race(&mut end, tick).await {
+                Either::Left(value) => return value.expect("an actor ends"),
+                Either::Right(()) => watch(),
+            }
+        }
+    }
+}
+
+/// As a system call would report it.
+fn system(error: Error) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
 }
 
 impl Files for VirtualFiles {
     type File = VirtualFile;
 
     fn now(&self) -> Instant {
-        todo!()
+        self.world.now()
     }
-    async fn sleep_until(&self, _at: Instant) {
-        todo!()
+    async fn sleep_until(&self, at: Instant) {
+        self.world.sleep_until(at).await;
     }
-    async fn create(&self, _path: &str, _sync: SyncKind) -> io::Result<VirtualFile> {
-        todo!()
+    async fn create(&self, path: &str, sync: SyncKind) -> io::Result<VirtualFile> {
+        let (parent, name) = self.find_parent(path).await.map_err(system)?;
+        let made = self.volume.mknod(&parent, name, &Caller::ROOT, FILE_MODE, 0).await;
+        Ok(self.opened(made.map_err(system)?.value, sync))
     }
-    async fn open(&self, _path: &str, _sync: SyncKind) -> io::Result<VirtualFile> {
-        todo!()
+    async fn open(&self, path: &str, sync: SyncKind) -> io::Result<VirtualFile> {
+        let inode = self.find(path).await.map_err(system)?;
+        match inode.is_directory() {
+            true => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+            false => Ok(self.opened(inode, sync)),
+        }
     }
-    async fn close(&self, _file: VirtualFile) {
-        todo!()
+    /// What fails here, the file system remembers; close(2) does not tell either.
+    async fn close(&self, file: VirtualFile) {
+        let _ = self.volume.closed(file.inode.number).await;
     }
-    async fn append(&self, _file: &mut VirtualFile, _bytes: &[u8]) -> io::Result<()> {
-        todo!()
+    async fn append(&self, file: &mut VirtualFile, bytes: &[u8]) -> io::Result<()> {
+        self.write(file, None, bytes).await
     }
-    async fn write_at(&self, _file: &mut VirtualFile, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
-        todo!()
+    async fn write_at(&self, file: &mut VirtualFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write(file, Some(offset), bytes).await
     }
-    async fn read_at(&self, _file: &VirtualFile, _offset: u64, _bytes: &mut [u8]) -> io::Result<usize> {
-        todo!()
+    async fn read_at(&self, file: &VirtualFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let content = self.volume.read(&file.inode, offset, bytes.len()).await.map_err(system)?;
+        let mut rest = &mut bytes[..];
+        for piece in &content.pieces {
+            let length = match piece {
+                Piece::Bytes { range, .. } => range.len(),
+                Piece::Zeros(count) => *count,
+            };
+            let (to, behind) = rest.split_at_mut(length);
+            match piece {
+                Piece::Bytes { buffer, range } => to.copy_from_slice(&buffer[range.clone()]),
+                Piece::Zeros(_) => to.fill(0),
+            }
+            rest = behind;
+        }
+        Ok(content.len())
     }
-    async fn sync(&self, _file: &VirtualFile) -> io::Result<()> {
-        todo!()
+    async fn sync(&self, file: &VirtualFile) -> io::Result<()> {
+        self.volume.fsync(&file.inode, false).await.map_err(system)
     }
-    async fn length(&self, _path: &str) -> io::Result<u64> {
-        todo!()
+    async fn length(&self, path: &str) -> io::Result<u64> {
+        let inode = self.find(path).await.map_err(system)?;
+        Ok(self.volume.getattr(&inode).size)
     }
-    async fn unlink(&self, _path: &str) -> io::Result<()> {
-        todo!()
+    async fn unlink(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.find_parent(path).await.map_err(system)?;
+        self.volume.unlink(&parent, name).await.map(drop).map_err(system)
     }
-    async fn make_directory(&self, _path: &str) -> io::Result<()> {
-        todo!()
+    async fn make_directory(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.find_parent(path).await.map_err(system)?;
+        let made = self.volume.mkdir(&parent, name, &Caller::ROOT, DIRECTORY_MODE).await;
+        made.map(drop).map_err(system)
     }
     async fn run_actors<A: Actor<Self>>(
         &self,
-        _actors: Vec<A>,
-        _watch: impl FnMut(),
+        actors: Vec<A>,
+        mut watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        todo!()
+        let prepare = |actor: A| {
+            let files = self.clone();
+            spawn_with_result(&self.world, async move {
+                let ready = actor.prepare(&files).await;
+                (actor, ready)
+            })
+        };
+        let mut ready = Vec::new();
+        for preparing in actors.into_iter().map(prepare).collect::<Vec<_>>() {
+            ready.push(self.watched(preparing, &mut watch).await);
+        }
+        let ready =
+            ready.into_iter().map(|(actor, ready)| Ok((actor, ready?))).collect::<io::Result<Vec<_>>>()?;
+        let begin = self.now();
+        let act = |(actor, ready): (A, A::Ready)| {
+            let files = self.clone();
+            spawn_with_result(&self.world, async move { actor.act(&files, ready, begin).await })
+        };
+        let mut outputs = Vec::new();
+        for acting in ready.into_iter().map(act).collect::<Vec<_>>() {
+            outputs.push(self.watched(acting, &mut watch).await);
+        }
+        Ok(outputs)
     }
 }

@@ -1,6 +1,6 @@
 //! RAID-0: chunks dealt to several disks in turn, as Linux's md does with members of one size.
 
-use crate::check;
+use crate::{Image, check};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::rc::Rc;
 
@@ -53,21 +53,41 @@ impl Raid0 {
     }
 
     fn pieces(&self, at: u64, length: u64) -> Vec<Piece> {
-        let count = self.disks.len() as u64;
-        let mut pieces = Vec::new();
-        let (mut offset, end) = (0, length);
-        while offset < end {
-            let (chunk, within) = ((at + offset) / self.chunk, (at + offset) % self.chunk);
-            let length = (self.chunk - within).min(end - offset);
-            pieces.push(Piece {
-                disk: (chunk % count) as usize,
-                at: chunk / count * self.chunk + within,
-                offset: offset as usize,
-                length: length as usize,
-            });
-            offset += length;
+        pieces(self.disks.len(), self.chunk, at, length)
+    }
+
+    /// The images of the members, of `size` bytes each, of a RAID-0 that holds `image`.
+    pub fn deal(image: &Image, members: usize, size: u64, chunk: u64) -> Vec<Image> {
+        let mut images = vec![Image::new(size); members];
+        for (at, page) in image.pages() {
+            let length = (page.len() as u64).min(image.size() - at);
+            for Piece { disk, at, offset, length } in pieces(members, chunk, at, length) {
+                images[disk].write(at, &page[offset..offset + length]);
+            }
         }
-        pieces
+        images
+    }
+
+    /// What a RAID-0 of these members holds: the inverse of [`Raid0::deal`].
+    pub fn gather(members: &[Image], chunk: u64) -> Image {
+        let smallest = members.iter().map(Image::size).min().unwrap_or(0);
+        let mut whole = Image::new(smallest / chunk * chunk * members.len() as u64);
+        for (number, member) in members.iter().enumerate() {
+            for (at, page) in member.pages() {
+                // Chunks need not be whole pages.
+                let mut done = 0;
+                while done < page.len() {
+                    let (stripe, within) = ((at + done as u64) / chunk, (at + done as u64) % chunk);
+                    let length = (page.len() - done).min((chunk - within) as usize);
+                    let to = (stripe * members.len() as u64 + number as u64) * chunk + within;
+                    if to < whole.size() {
+                        whole.write(to, &page[done..done + length]);
+                    }
+                    done += length;
+                }
+            }
+        }
+        whole
     }
 
     /// One for each disk that is concerned: its chunks of one request are neighbours there.
@@ -81,6 +101,24 @@ impl Raid0 {
         }
         extents
     }
+}
+
+fn pieces(disks: usize, chunk: u64, at: u64, length: u64) -> Vec<Piece> {
+    let count = disks as u64;
+    let mut pieces = Vec::new();
+    let (mut offset, end) = (0, length);
+    while offset < end {
+        let (number, within) = ((at + offset) / chunk, (at + offset) % chunk);
+        let length = (chunk - within).min(end - offset);
+        pieces.push(Piece {
+            disk: (number % count) as usize,
+            at: number / count * chunk + within,
+            offset: offset as usize,
+            length: length as usize,
+        });
+        offset += length;
+    }
+    pieces
 }
 
 impl Extent {
@@ -181,6 +219,25 @@ mod tests {
         assert_eq!(places, expected);
         // The pieces of disk 0 and of disk 1 are neighbours there: one request each.
         assert_eq!(raid.extents(65536 - 512, 65536 * 3 + 1024).len(), 3);
+    }
+    #[test]
+    fn images_are_dealt_as_the_disks_would_have_been_written() {
+        for chunk in [512, 4096, 12288, 65536] {
+            let world = VirtualWorld::new(1);
+            let (disks, raid) = raid(&world, &[1 << 20, (1 << 20) + 512, 1 << 20], chunk);
+            let size = raid.geometry().size;
+            let bytes: Vec<u8> = (0..size).map(|at| (at / 512 * 37 + at) as u8).collect();
+            let part = Rc::new(Buffer::copy_of(&bytes));
+            world.run(async move { raid.write(0, vec![part], Durability::Cached).await.expect("a write") });
+            let image = Image::of_bytes(&bytes);
+            let dealt = Raid0::deal(&image, 3, 1 << 20, chunk);
+            for (disk, dealt) in disks.iter().zip(&dealt) {
+                let mut written = vec![0; 1 << 20];
+                disk.image().read(0, &mut written);
+                assert!(Image::of_bytes(&written) == *dealt, "chunks of {chunk}");
+            }
+            assert!(Raid0::gather(&dealt, chunk) == image, "chunks of {chunk}");
+        }
     }
     #[test]
     fn bytes_come_back_from_where_they_were_put_and_a_flush_makes_them_durable() {

@@ -1,10 +1,8 @@
 //! The volumes that scripts run on, made by the real mke2fs.
 
-use disks::Image;
+use e2fsprogs::{Images, Journal, Request};
 use format::jbd2::JournalSuperblock;
 use std::io;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use units::{BlockSize, TransactionId};
 
 /// One way to make a volume.
@@ -63,62 +61,40 @@ pub fn find(name: &str) -> Option<Setup> {
 }
 
 /// Fresh disks, not yet mounted by anyone.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Disks {
-    pub home: Image,
-    pub journal: Option<Image>,
-}
+pub type Disks = Images;
 
-const HOME_SIZE: &str = "12M";
-const HOME_BYTES: usize = 12 << 20;
+const HOME_SIZE: u64 = 12 << 20;
+const JOURNAL_SIZE: u64 = 5 << 20;
 /// What the disk held before: whoever shows bytes that were never written shows these.
 const STALE: u8 = 0xd7;
-const JOURNAL_SIZE: &str = "5M";
-/// Fixed, so that the same seed meets the same volume.
-const UUID: &str = "8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f";
 
 pub fn make(setup: Setup) -> io::Result<Disks> {
-    let directory = tempfile::tempdir()?;
-    let home = directory.path().join("home");
-    let journal = directory.path().join("journal");
-    let common = ["-q", "-F", "-b", setup.block_size];
-    if setup.external_journal {
-        run(Command::new("mke2fs")
-            .args(common)
-            .args(["-O", "journal_dev", "-U", UUID])
-            .arg(&journal)
-            .arg(JOURNAL_SIZE))?;
-    }
-    let mut command = Command::new("mke2fs");
-    std::fs::write(&home, vec![STALE; HOME_BYTES])?;
-    let extended = format!("hash_seed={UUID},nodiscard,lazy_itable_init=0,lazy_journal_init=0");
-    command.args(common).args(setup.mke2fs).args(["-U", UUID, "-N", "256", "-E", &extended]);
-    if setup.external_journal {
-        // mke2fs wants a block device for `-J device=`; the journal is attached by its UUID afterwards.
-        command.args(["-O", "^has_journal"]);
-    }
-    run(command.arg(&home).arg(HOME_SIZE))?;
-    if setup.external_journal {
-        attach(&home)?;
-    }
-    let mut disks = Disks {
-        home: Image::read_file(&home)?,
-        journal: setup.external_journal.then(|| Image::read_file(&journal)).transpose()?,
+    let journal = match setup.external_journal {
+        true => Journal::Outside { size: JOURNAL_SIZE },
+        false => Journal::Inside,
     };
-    adjust_journal(setup, &home, &mut disks)?;
+    let mut disks = e2fsprogs::make(&Request {
+        options: &[setup.mke2fs, &["-N", "256"]].concat(),
+        block_size: setup.block_size(),
+        size: HOME_SIZE,
+        journal,
+        stale: Some(STALE),
+    })?;
+    adjust_journal(setup, &mut disks)?;
     Ok(disks)
 }
 
 /// Rewrites the journal superblock as the setup wants it.
-fn adjust_journal(setup: Setup, home: &Path, disks: &mut Disks) -> io::Result<()> {
+fn adjust_journal(setup: Setup, disks: &mut Disks) -> io::Result<()> {
     if setup.journal == JournalStart::AsMade {
         return Ok(());
     }
     let size = BlockSize::new(setup.block_size() as u32).expect("a block size of ext4");
+    let inside = if disks.journal.is_none() { first_journal_block(disks)? } else { 0 };
     let (image, block) = match &mut disks.journal {
         // Behind the ext4 superblock, which has a block of its own where blocks are small.
         Some(journal) => (journal, if setup.block_size() == 1024 { 2 } else { 1 }),
-        None => (&mut disks.home, first_journal_block(home)?),
+        None => (&mut disks.home, inside),
     };
     let mut bytes = vec![0; 1024];
     image.read(block * setup.block_size(), &mut bytes);
@@ -134,50 +110,12 @@ fn adjust_journal(setup: Setup, home: &Path, disks: &mut Disks) -> io::Result<()
 }
 
 /// Where the hidden inode of the journal begins.
-fn first_journal_block(home: &Path) -> io::Result<u64> {
-    let output =
-        Command::new("debugfs").args(["-R", "bmap <8> 0"]).arg(home).stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
+fn first_journal_block(disks: &Disks) -> io::Result<u64> {
+    let said = disks.ask("bmap <8> 0")?;
     said.trim().parse().map_err(|_| io::Error::other(format!("debugfs bmap said {said:?}")))
-}
-
-/// What `mke2fs -J device=` writes into the superblock, by debugfs.
-fn attach(home: &Path) -> io::Result<()> {
-    for request in [
-        "feature has_journal",
-        &format!("set_super_value journal_uuid {UUID}"),
-        "set_super_value journal_dev 0x700",
-    ] {
-        run(Command::new("debugfs").args(["-w", "-R", request]).arg(home))?;
-    }
-    Ok(())
-}
-
-fn run(command: &mut Command) -> io::Result<()> {
-    // The same dates in every run.
-    let output = command.env("E2FSPROGS_FAKE_TIME", "1577836800").stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(io::Error::other(format!("{command:?} failed: {said}")))
 }
 
 /// What `e2fsck -fn` says of a volume; `Err` with its words when it finds anything.
 pub fn check(disks: &Disks) -> Result<(), String> {
-    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let home = directory.path().join("home");
-    disks.home.write_file(&home).map_err(|error| error.to_string())?;
-    let mut command = Command::new("timeout");
-    command.args(["60", "e2fsck", "-fn"]);
-    if let Some(journal) = &disks.journal {
-        let path = directory.path().join("journal");
-        journal.write_file(&path).map_err(|error| error.to_string())?;
-        command.arg("-j").arg(path);
-    }
-    let output = command.arg(&home).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+    disks.check()
 }

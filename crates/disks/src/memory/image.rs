@@ -92,6 +92,11 @@ impl Image {
         }
     }
 
+    /// What was written: (byte offset, 4096 bytes), in order. The last page may reach beyond the end.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.pages.iter().map(|(number, page)| (number * PAGE as u64, &page[..]))
+    }
+
     fn check(&self, at: u64, length: usize) {
         let end = at.checked_add(length as u64);
         assert!(end.is_some_and(|end| end <= self.size), "{length} bytes at {at} of {} bytes", self.size);

@@ -1,0 +1,136 @@
+//! Volumes on emulated disks: the same seed plays the same piece, what was promised survives, and e2fsck is content.
+
+use bench::{Files, Layout, Limit, Stage, StageOptions, StreamOptions, SyncKind, Traffic, streams};
+use emulated::CacheMode;
+use engine::{BarrierKind, DataMode};
+use std::time::Duration;
+
+const MODES: [DataMode; 5] =
+    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+
+/// The paper's stage, on the first part of the home disk.
+fn options(data: DataMode) -> StageOptions {
+    let mut options = StageOptions::of_paper(data);
+    options.home.options.size = Some(256 << 20);
+    options.journal_size = 16 << 20;
+    options
+}
+
+fn writers(limit: Limit, sync: SyncKind) -> StreamOptions {
+    StreamOptions { writers: 20, size: 125, limit, rate: Some(2.0), sync, prefix: "s-".into() }
+}
+
+fn write(stage: &Stage, limit: Limit, sync: SyncKind) -> u64 {
+    let (report, _) = stage
+        .run(move |files| async move { streams(&files, &writers(limit, sync), |_| ()).await })
+        .expect("files can be made");
+    assert_eq!(report.failure, None);
+    report.operations
+}
+
+#[test]
+fn the_same_seed_gives_the_same_traffic_and_the_same_bytes() {
+    let play = |seed| {
+        let stage = Stage::build(&StageOptions { seed, ..options(DataMode::Wasteless) }).unwrap();
+        write(&stage, Limit::Count(8), SyncKind::OSync);
+        let traffic: (Traffic, Traffic) = (stage.journal_traffic(), stage.home_traffic());
+        assert!(traffic.0.writes > 0, "{traffic:?}");
+        (traffic, stage.images())
+    };
+    let (first, second) = (play(1), play(1));
+    assert_eq!(first.0, second.0);
+    assert!(first.1 == second.1);
+}
+
+#[test]
+fn every_mode_and_layout_leaves_a_clean_volume() {
+    for data in MODES {
+        for layout in [Layout::Ext3Paper, Layout::Ext4] {
+            let mut stage = Stage::build(&StageOptions { layout, ..options(data) }).unwrap();
+            write(&stage, Limit::Time(Duration::from_secs(3)), SyncKind::OSync);
+            stage.remount().unwrap();
+            let length = stage.run(|files| async move { files.length("s-00003").await }).unwrap();
+            assert_eq!(length, 6 * 125, "{data:?} {layout:?}");
+            stage.close_and_check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    for data in [DataMode::Ordered, DataMode::Wasteless, DataMode::Selective] {
+        for (cache, barrier) in [(CacheMode::Off, BarrierKind::None), (CacheMode::On, BarrierKind::Flush)] {
+            let mut options = options(data);
+            options.home.options.cache = cache;
+            options.journal.as_mut().unwrap().options.cache = cache;
+            options.engine.barrier = barrier;
+            let mut stage = Stage::build(&options).unwrap();
+            let appends = Limit::Count(12);
+            let (_, acknowledged) =
+                stage
+                    .run(move |files| async move {
+                        streams(&files, &writers(appends, SyncKind::OSync), |_| ()).await
+                    })
+                    .unwrap();
+            let report = stage.crash_and_recover().unwrap();
+            assert!(!report.clean && report.transactions > 0, "{report:?}");
+            stage.run(move |files| async move {
+                for (number, appends) in acknowledged.appends.iter().enumerate() {
+                    let length = files.length(&format!("s-{number:05}")).await.unwrap();
+                    assert!(
+                        length >= appends * 125,
+                        "file {number}: {length} of {appends} appends, {data:?}"
+                    );
+                }
+            });
+            stage.close_and_check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_hidden_journal_on_two_disks_in_turn_works_as_well() {
+    let mut options = StageOptions { journal: None, ..options(DataMode::Wasteless) };
+    options.home.drives = 2;
+    let mut stage = Stage::build(&options).unwrap();
+    write(&stage, Limit::Count(4), SyncKind::Fsync);
+    let report = stage.crash_and_recover().unwrap();
+    assert!(report.transactions > 0, "{report:?}");
+    assert_eq!(stage.journal_traffic(), Traffic::default());
+    stage.close_and_check().unwrap();
+}
+
+#[test]
+fn files_behave_as_a_program_expects() {
+    let stage = Stage::build(&options(DataMode::Ordered)).unwrap();
+    stage.run(|files| async move {
+        files.make_directory("a").await.unwrap();
+        files.make_directory("a/b").await.unwrap();
+        let mut file = files.create("a/b/c", SyncKind::None).await.unwrap();
+        files.write_at(&mut file, 5000, b"behind a hole").await.unwrap();
+        files.append(&mut file, b"!").await.unwrap();
+        let mut bytes = [9; 20];
+        assert_eq!(files.read_at(&file, 4998, &mut bytes).await.unwrap(), 16);
+        assert_eq!(&bytes, b"\0\0behind a hole!\x09\x09\x09\x09");
+        files.sync(&file).await.unwrap();
+        // An unlinked file stays until it is closed.
+        files.unlink("a/b/c").await.unwrap();
+        assert_eq!(files.read_at(&file, 5000, &mut bytes).await.unwrap(), 14);
+        files.close(file).await;
+        for (path, code) in [("a/b/c", libc::ENOENT), ("a/x/c", libc::ENOENT), ("a/b", libc::EISDIR)] {
+            let error = files.open(path, SyncKind::None).await.err().expect(path);
+            assert_eq!(error.raw_os_error(), Some(code), "{path}");
+        }
+        let error = files.make_directory("a/b").await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+    });
+    stage.close_and_check().unwrap();
+}
+
+#[test]
+fn a_wrong_model_is_refused_by_name() {
+    let mut options = options(DataMode::Ordered);
+    options.home.model = "no-such-disk".into();
+    let error = Stage::build(&options).err().expect("no such model").to_string();
+    assert!(error.contains("\"no-such-disk\""), "{error}");
+}
