@@ -25,6 +25,7 @@ mod programs;
 mod progress;
 mod quantity;
 mod recover;
+mod reproduce;
 mod sim;
 mod stats;
 mod table;
@@ -61,6 +62,7 @@ enum Command {
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
     Sim(sim::SimArguments),
+    Reproduce(reproduce::ReproduceArguments),
     #[command(hide = true)]
     Man(man::ManArguments),
 }
@@ -89,6 +91,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Man(arguments) => man::run(arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! What a figure is, and what comes out of it.
 
 use crate::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One figure or table of a paper, or one of our own.
 pub struct Figure {
@@ -33,7 +33,7 @@ pub enum FigureError {
 }
 
 /// What a figure found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
     /// One for most figures; several where the paper's figure has panels.
     pub pictures: Vec<Picture>,
@@ -44,7 +44,7 @@ pub struct Results {
 }
 
 /// One diagram: the lines of one CSV file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Picture {
     pub title: String,
     pub x: Axis,
@@ -52,24 +52,24 @@ pub struct Picture {
     pub series: Vec<Series>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Axis {
     /// With its unit: "streams", "journal traffic (MiB/s)".
     pub label: String,
     pub scale: Scale,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     Linear,
     /// To base 10 or, where all values are powers of two, base 2.
     Logarithmic,
-    /// Bars: x counts these names.
+    /// Bars: x counts these names, from 0.
     Names(Vec<String>),
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// `wasteless`; for the paper's numbers the same name, and `of_paper`.
     pub name: String,
@@ -78,7 +78,7 @@ pub struct Series {
 }
 
 /// A statement of the paper, held against our numbers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// "data journaling writes at least 4 times what wasteless writes, at the most streams".
     pub says: String,

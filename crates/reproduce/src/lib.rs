@@ -4,10 +4,21 @@
 //! is made from those. The same seed gives the same results, byte for byte.
 #![forbid(unsafe_code)]
 
+mod chart;
 mod context;
+mod csv;
 mod figure;
 mod figures;
+mod finished;
+#[cfg(test)]
+mod made_up;
+mod number;
+mod page;
+mod run;
 
 pub use context::Context;
 pub use figure::{Axis, Claim, Figure, FigureError, Picture, Results, Scale, Series};
 pub use figures::{all, find};
+pub use finished::Finished;
+pub use page::markdown;
+pub use run::{Outcome, RunError, RunOptions, finished_in, run, write_page};

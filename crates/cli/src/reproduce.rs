@@ -1,0 +1,300 @@
+//! `okeanos reproduce`: the papers' figures, rerun.
+
+use crate::error::CliError;
+use crate::output::{print, print_json};
+use crate::progress::Progress;
+use crate::table::Table;
+use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, RunOptions};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos reproduce list                   what there is, and how long it takes
+  okeanos reproduce 7a                     one figure, into ./figures
+  okeanos reproduce all --out results      see results/index.html then
+  okeanos reproduce kernel-7a              as root: the kernel's file systems on
+                                           the same drive, in real time
+  okeanos reproduce report --out results   what holds and what does not, as a
+                                           table in Markdown
+
+A figure makes emulated disks, plays its workload on them in virtual time, and
+writes NAME.csv (the points), NAME.svg (ours and the paper's together) and
+NAME.json (everything, with the paper's statements and whether they hold).
+index.html shows all figures of the directory and needs no network.
+
+Ctrl-C ends the run when the parts under way are done, a second one at once.
+The same command goes on from there: figures that are finished with the same
+seed are not run again, unless --again is given. The same seed gives the same
+bytes; figures that begin with kernel- are measured by the clock on the wall
+and differ from run to run.";
+
+/// Rerun the papers' figures on emulated disks, our numbers beside theirs
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+          disable_help_subcommand = true)]
+pub struct ReproduceArguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The figures: name, what it does, about how long it takes
+    List {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// The paper's statements and whether they hold, from figures that are finished
+    Report {
+        /// Where the figures are
+        #[arg(long, value_name = "DIR", default_value = "figures")]
+        out: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Names from `okeanos reproduce list`, or all: every figure that does not run in real time
+    #[arg(required = true, value_name = "FIGURE")]
+    figures: Vec<String>,
+    /// Where the files go; made if missing
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// Decides everything that chance decides
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Parts of a figure played at once; all processors if not given. Changes no number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Run finished figures again
+    #[arg(long)]
+    again: bool,
+    /// Shorter runs and fewer points, to see that everything works: shapes need not come out
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
+    match arguments.what {
+        Some(What::List { json }) => list(json),
+        Some(What::Report { out }) => report(&out),
+        None => run_figures(arguments.run),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    title: &'static str,
+    source: &'static str,
+    about: &'static str,
+    minutes: u32,
+    real_time: bool,
+}
+
+fn list(json: bool) -> Result<(), CliError> {
+    let figures = ::reproduce::all().into_iter().map(|figure| {
+        let Figure { name, title, source, about, minutes, real_time, .. } = figure;
+        Listed { name, title, source, about, minutes, real_time }
+    });
+    let figures: Vec<Listed> = figures.collect();
+    if json {
+        return print_json(&figures);
+    }
+    print(&figures.iter().map(listed_text).collect::<String>())
+}
+
+/// Name, title and minutes in one line; below it where it is from and what it does.
+fn listed_text(figure: &Listed) -> String {
+    let clock = if figure.real_time { ", in real time, as root" } else { "" };
+    let head = format!("{:<10}  {}", figure.name, figure.title);
+    let mut text = format!("{head}\n{:12}{}; about {} min{clock}\n", "", figure.source, figure.minutes);
+    for line in wrapped(figure.about, 88) {
+        text += &format!("{:12}{line}\n", "");
+    }
+    text + "\n"
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line += &format!(" {word}");
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
+}
+
+fn report(out: &Path) -> Result<(), CliError> {
+    let finished = ::reproduce::finished_in(out);
+    if finished.is_empty() {
+        return Err(CliError::new(format!("{} holds no finished figure", out.display()))
+            .with_remedy("run `okeanos reproduce all --out DIR` first"));
+    }
+    print(&::reproduce::markdown(&finished))
+}
+
+/// Set by Ctrl-C: no further part of a figure begins.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
+    let figures = chosen(&arguments.figures)?;
+    let options = RunOptions { out: arguments.out, again: arguments.again };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.map_or(processors, usize::from);
+    listen_for_interrupts();
+    let mut table = Table::new(["figure", "statements that hold", "took"]);
+    let mut failures = Vec::new();
+    for figure in &figures {
+        let begin = Instant::now();
+        let progress = Progress::new();
+        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes);
+        let context = Context {
+            seed: arguments.seed,
+            quick: arguments.quick,
+            jobs,
+            progress: Box::new(move |done, all| {
+                let label = label.replace("{}", &(begin.elapsed().as_secs() / 60).to_string());
+                progress.show(format_args!("{label}: {done} of {all} parts"));
+            }),
+            interrupted: &INTERRUPTED,
+        };
+        let outcome = ::reproduce::run(figure, &options, &context);
+        drop(context);
+        match outcome {
+            Ok(Outcome::Ran(finished)) => row(&mut table, &finished, &minutes(begin.elapsed())),
+            Ok(Outcome::WasThere(finished)) => row(&mut table, &finished, "was there"),
+            Err(RunError::Figure(FigureError::Interrupted)) => {
+                print(&table)?;
+                return Err(CliError::new(format!("interrupted in {}", figure.name))
+                    .with_remedy("the same command goes on with this figure"));
+            }
+            Err(error) => {
+                eprintln!("okeanos: {}: {error}", figure.name);
+                failures.push(figure.name);
+            }
+        }
+    }
+    print(&table)?;
+    if failures.is_empty() {
+        return print(&format_args!("see {}\n", options.out.join("index.html").display()));
+    }
+    Err(CliError::new(format!("failed: {}", failures.join(", "))))
+}
+
+fn row(table: &mut Table, finished: &Finished, took: &str) {
+    let claims = &finished.results.claims;
+    let held = claims.iter().filter(|claim| claim.holds).count();
+    table.row([finished.figure.clone(), format!("{held} of {}", claims.len()), took.into()]);
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02} min", seconds / 60, seconds % 60)
+}
+
+/// The figures named, each once, in the order of the papers.
+fn chosen(names: &[String]) -> Result<Vec<Figure>, CliError> {
+    let known: Vec<&str> = ::reproduce::all().iter().map(|figure| figure.name).collect();
+    let is_known = |name: &&String| *name == "all" || known.contains(&name.as_str());
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        return Err(unknown(name, &known));
+    }
+    let wanted = |figure: &Figure| {
+        let named = names.iter().any(|name| name == figure.name);
+        named || (!figure.real_time && names.iter().any(|name| name == "all"))
+    };
+    Ok(::reproduce::all().into_iter().filter(wanted).collect())
+}
+
+fn unknown(name: &str, known: &[&str]) -> CliError {
+    let nearest = nearest(name, known);
+    let remedy = match nearest.is_empty() {
+        true => "see `okeanos reproduce list`".into(),
+        false => format!("the nearest: {}; all: `okeanos reproduce list`", nearest.join(", ")),
+    };
+    CliError::new(format!("no figure is called {name:?}")).with_remedy(remedy)
+}
+
+/// At most three names that differ little from what was typed.
+fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let plain = |text: &str| -> String {
+        let lower = text.to_lowercase();
+        let bare = ["figure", "fig"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+        bare.chars().filter(|letter| letter.is_alphanumeric()).collect()
+    };
+    let typed = plain(typed);
+    let mut far: Vec<(usize, &str)> =
+        known.iter().map(|name| (distance(&typed, &plain(name)), *name)).collect();
+    far.sort_by_key(|(distance, _)| *distance);
+    let Some(&(least, _)) = far.first() else { return Vec::new() };
+    let near =
+        |distance: usize| distance <= least + usize::from(least > 0) && distance <= 1.max(typed.len() / 2);
+    far.into_iter().filter(|(distance, _)| near(*distance)).map(|(_, name)| name).take(3).collect()
+}
+
+/// How many letters must be changed, added or taken away to make one text of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let best = (diagonal + usize::from(from != *to)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+/// The first Ctrl-C is noted; the second ends the program, as if nobody listened.
+fn listen_for_interrupts() {
+    extern "C" fn note(_signal: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        let text = b"\nending when the parts under way are done; Ctrl-C again: at once\n";
+        // SAFETY: write(2) may be called in a signal handler; the text lives for ever.
+        unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    }
+    // SAFETY: the structure is filled in before use, and the handler calls only what a handler may.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGTERM, &action, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_mistyped_finds_its_neighbours() {
+        let known = ["1", "7a", "7b", "7c", "10a", "table-1", "raid-0", "kernel-7a"];
+        assert_eq!(nearest("fig7a", &known), ["7a"]);
+        assert_eq!(nearest("Figure-10a", &known), ["10a"]);
+        assert_eq!(nearest("table1", &known), ["table-1"]);
+        assert_eq!(nearest("7d", &known), ["7a", "7b", "7c"]);
+        assert_eq!(nearest("kernel7", &known), ["kernel-7a"]);
+        assert!(nearest("everything", &known).is_empty());
+    }
+
+    #[test]
+    fn distances_count_letters() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("7a", "7b"), 1);
+        assert_eq!(distance("raid0", "raid0"), 0);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,185 @@
+//! A figure's files: JSON with everything, and for each picture a CSV and an SVG.
+//!
+//! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a whole figure.
+
+use crate::figure::{Figure, Results, Scale};
+use crate::{chart, csv};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A figure that has been run. Nothing in it tells when or where: the same seed gives the same bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Finished {
+    pub figure: String,
+    pub title: String,
+    pub source: String,
+    pub about: String,
+    /// Measured by the clock on the wall: numbers differ from run to run.
+    pub real_time: bool,
+    pub seed: u64,
+    pub quick: bool,
+    #[serde(flatten)]
+    pub results: Results,
+}
+
+impl Finished {
+    pub fn new(figure: &Figure, seed: u64, quick: bool, results: Results) -> Finished {
+        let Figure { name, title, source, about, real_time, .. } = *figure;
+        Finished {
+            figure: name.into(),
+            title: title.into(),
+            source: source.into(),
+            about: about.into(),
+            real_time,
+            seed,
+            quick,
+            results: drawable(results),
+        }
+    }
+
+    /// `None`: not there, or not written by this version.
+    pub fn read(directory: &Path, figure: &str) -> Option<Finished> {
+        let text = std::fs::read_to_string(json_path(directory, figure)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        // From here on the figure counts as not finished, whatever it was before.
+        remove_if_there(&json_path(directory, &self.figure))?;
+        for (number, picture) in self.results.pictures.iter().enumerate() {
+            replace(&directory.join(self.file_name(number, "csv")), &csv::csv(picture))?;
+            replace(&directory.join(self.file_name(number, "svg")), &chart::svg(picture))?;
+        }
+        let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        replace(&json_path(directory, &self.figure), &(json + "\n"))
+    }
+
+    /// `7a.csv`; of several pictures `14-1.csv`, `14-2.csv`, ….
+    pub(crate) fn file_name(&self, picture: usize, ending: &str) -> String {
+        match self.results.pictures.len() {
+            1 => format!("{}.{ending}", self.figure),
+            _ => format!("{}-{}.{ending}", self.figure, picture + 1),
+        }
+    }
+
+    /// Whether ours agree with the paper, in a sentence.
+    pub fn verdict(&self) -> String {
+        let claims = &self.results.claims;
+        let failing: Vec<_> = claims.iter().filter(|claim| !claim.holds).collect();
+        let list = |claims: &[&crate::Claim]| {
+            let texts: Vec<String> = claims
+                .iter()
+                .map(|claim| format!("{} (paper: {}; ours: {})", claim.says, claim.paper, claim.ours))
+                .collect();
+            texts.join("; ")
+        };
+        match (claims.len(), failing.len()) {
+            (0, _) => "Nothing that the paper states can be held against this.".into(),
+            (1, 0) => "Agrees: what the paper states holds.".into(),
+            (all, 0) => format!("Agrees: all {all} statements hold."),
+            (1, _) => format!("Differs: it does not hold that {}.", list(&failing)),
+            (all, failed) if failed == all => format!("Differs in all {all} statements."),
+            (all, failed) => format!(
+                "Agrees in {} of {all} statements; it does not hold that {}.",
+                all - failed,
+                list(&failing)
+            ),
+        }
+    }
+}
+
+pub(crate) fn json_path(directory: &Path, figure: &str) -> PathBuf {
+    directory.join(format!("{figure}.json"))
+}
+
+/// Puts a file in its place whole, or not at all.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, path)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Points that cannot be drawn (a quotient by zero, a name that is not there) are left out, and a note says so.
+fn drawable(mut results: Results) -> Results {
+    for picture in &mut results.pictures {
+        let names = match &picture.x.scale {
+            Scale::Names(names) => names.len() as f64,
+            _ => f64::INFINITY,
+        };
+        for series in &mut picture.series {
+            let before = series.points.len();
+            series.points.retain(|(x, y)| x.is_finite() && y.is_finite() && *x < names);
+            let lost = before - series.points.len();
+            if lost > 0 {
+                results.notes.push(format!(
+                    "{}: {lost} of {before} points of {} have no value.",
+                    picture.title, series.name
+                ));
+            }
+        }
+    }
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut results = made_up::results();
+        results.pictures[0].series[0].points.push((3.0, f64::NAN));
+        let finished = Finished::new(&made_up::FIGURE, 7, false, results);
+        finished.write(directory.path()).unwrap();
+        let read = Finished::read(directory.path(), "made-up").unwrap();
+        assert_eq!(read.seed, 7);
+        assert_eq!(read.results.pictures[1].series.len(), 2);
+        assert_eq!(read.results.notes.last().unwrap(), "Lines: 1 of 4 points of wasteless have no value.");
+        let mut names: Vec<_> = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            ["made-up-1.csv", "made-up-1.svg", "made-up-2.csv", "made-up-2.svg", "made-up.json"]
+        );
+    }
+
+    #[test]
+    fn a_figure_half_written_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let finished = Finished::new(&made_up::FIGURE, 7, false, made_up::results());
+        finished.write(directory.path()).unwrap();
+        // The second picture cannot be put in its place.
+        std::fs::remove_file(directory.path().join("made-up-2.svg")).unwrap();
+        std::fs::create_dir(directory.path().join("made-up-2.svg")).unwrap();
+        assert!(finished.write(directory.path()).is_err());
+        assert!(Finished::read(directory.path(), "made-up").is_none());
+    }
+
+    #[test]
+    fn the_verdict_names_what_does_not_hold() {
+        let mut finished = Finished::new(&made_up::FIGURE, 7, false, made_up::results());
+        assert_eq!(
+            finished.verdict(),
+            "Agrees in 1 of 2 statements; it does not hold that ordered is slower (paper: 10x; ours: 0.9x)."
+        );
+        finished.results.claims.truncate(1);
+        assert_eq!(finished.verdict(), "Agrees: what the paper states holds.");
+        finished.results.claims.clear();
+        assert!(finished.verdict().starts_with("Nothing"));
+    }
+}
