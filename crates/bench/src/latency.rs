@@ -5,9 +5,10 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 
-/// The percentiles people ask for, in nanoseconds.
+/// The mean and the percentiles people ask for, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Latency {
+    pub mean_ns: u64,
     pub p50_ns: u64,
     pub p90_ns: u64,
     pub p99_ns: u64,
@@ -37,6 +38,12 @@ impl Latencies {
     }
     pub fn summary(&self) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile);
-        Latency { p50_ns: at(0.5), p90_ns: at(0.9), p99_ns: at(0.99), max_ns: self.0.max() }
+        Latency {
+            mean_ns: self.0.mean() as u64,
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            max_ns: self.0.max(),
+        }
     }
 }
