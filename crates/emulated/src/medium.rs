@@ -53,6 +53,10 @@ impl Medium {
             Medium::Volume(_) => usize::MAX,
         }
     }
+    /// Whether it matters for time what comes after what.
+    pub fn has_arm(&self) -> bool {
+        matches!(self, Medium::Platters(_))
+    }
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         match self {
             Medium::Platters(arm) => arm.positioning_ns(now, direction, sector),

@@ -1,6 +1,7 @@
 //! What a drive promises: times that agree with the measured ones, bytes that are right, losses that are allowed.
 
 use device::{Buffer, Disk, Durability, World};
+use disks::Image;
 use emulated::replay::{self, Report, Trace};
 use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options, SECTOR, shipped};
 use runtime::{SplitMix, VirtualWorld};
@@ -262,4 +263,63 @@ fn every_schedule_serves_all_and_shortest_positioning_is_the_fastest() {
     let [fifo, elevator, shortest] = ["first-in-first-out", "elevator", "shortest-positioning"].map(time);
     assert!(shortest < elevator && elevator < fifo, "{shortest}, {elevator}, {fifo} ms");
     assert!(shortest < 0.7 * fifo, "{shortest}, {fifo} ms");
+}
+/// How many requests near the head are served before one at the far end is, if 16 of them always wait.
+fn served_before_the_far_one(oldest_every: &str) -> u64 {
+    let (_, text) = shipped().next().expect("a model");
+    let text = text.replace("[interface]", &format!("[interface]\noldest_every = {oldest_every}"));
+    let world = VirtualWorld::new(7);
+    let model = Model::parse(&text).expect("a valid model");
+    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::Off));
+    let inner = world.clone();
+    let served = world.run(async move {
+        for task in 0..16 {
+            let disk = disk.clone();
+            inner.spawn(Box::pin(async move {
+                let dice = SplitMix::new(task);
+                while disk.statistics().reads < 5000 {
+                    disk.read(dice.next() % 1_000_000 * SECTOR, 512).await.expect("a read");
+                }
+            }));
+        }
+        inner.sleep_until(inner.now().plus(Duration::from_millis(100))).await;
+        let before = disk.statistics().reads;
+        disk.read(280_000_000 * SECTOR, 512).await.expect("a read");
+        disk.statistics().reads - before
+    });
+    world.end();
+    served
+}
+#[test]
+fn nothing_starves_behind_requests_that_are_nearer() {
+    let (served, without) = (served_before_the_far_one("32"), served_before_the_far_one("4294967295"));
+    assert!(without > 4000, "the others never let it: {without}");
+    assert!(served < 17 * 32, "of 17 that wait, one of 32 turns is its own: {served}");
+}
+
+#[test]
+fn a_drive_from_a_volume_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let model = model("cheetah-15k5");
+    let file = std::fs::File::create(&path).expect("a file");
+    file.set_len(model.size.get() / 4096 * 4096).expect("a hole");
+    let mut mke2fs = std::process::Command::new("mke2fs");
+    let result = mke2fs
+        .args(["-q", "-F", "-t", "ext3", "-b", "4096", "-i", "4194304", "-J", "size=4"])
+        .arg(&path)
+        .status();
+    assert!(result.expect("mke2fs runs").success());
+    let image = Image::read_file(&path).expect("the file");
+    let world = VirtualWorld::new(7);
+    let disk = EmulatedDisk::with_image(Rc::new(world.clone()), model, Options::default(), image.clone());
+    world.run(async move {
+        let superblock = disk.read(0, 4096).await.expect("a read");
+        assert_eq!(superblock[1024 + 56..1024 + 58], [0x53, 0xef], "the magic of ext2, ext3 and ext4");
+        disk.write(1 << 36, filled(4096, 1), Durability::Cached).await.expect("a write");
+        disk.flush().await.expect("a flush");
+        let mut expected = image;
+        expected.write(1 << 36, &[1; 4096]);
+        assert!(disk.crash().image == expected);
+    });
 }

@@ -1,36 +1,11 @@
 //! The drive's cache: writes that have not reached the medium, and clean segments that answer reads.
 
+use super::clean::{Clean, Origin};
+use super::content::{Order, Piece, Pieces};
 use crate::SECTOR;
 use crate::model::{CacheModel, Replacement};
-use device::Buffer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::rc::Rc;
-
-/// The place of a write among all writes of the drive.
-pub(super) type Order = u64;
-
-/// The new bytes of one sector.
-#[derive(Clone)]
-pub(super) struct Content {
-    buffer: Rc<Buffer>,
-    offset: usize,
-    pub order: Order,
-}
-
-impl Content {
-    pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.offset..self.offset + SECTOR as usize]
-    }
-    /// One for each sector of a write.
-    pub fn of(parts: &[Rc<Buffer>], order: Order) -> Vec<Content> {
-        let sector = SECTOR as usize;
-        let pieces = parts.iter().flat_map(|part| {
-            (0..part.len()).step_by(sector).map(|offset| Content { buffer: part.clone(), offset, order })
-        });
-        pieces.collect()
-    }
-}
 
 /// Neighbouring dirty sectors that go to the medium together.
 #[derive(Clone, Debug)]
@@ -38,45 +13,80 @@ pub(super) struct Dirty {
     pub sectors: Range<u64>,
     /// Of the write in it that came first: a flush waits for it.
     pub oldest: Order,
+    /// When it was written last, as clean segments count it.
+    used: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Cache {
     /// Newest content of each sector that is dirty or on its way to the medium.
-    contents: BTreeMap<u64, Content>,
+    contents: Pieces,
     /// By first sector; they do not overlap.
     dirty: BTreeMap<u64, Dirty>,
+    /// The same by `oldest` and first sector.
+    by_age: BTreeSet<(Order, u64)>,
     /// Taken for destaging and not yet on the medium.
     destaging: Vec<Dirty>,
-    /// Least recently used first.
-    clean: Vec<Range<u64>>,
+    clean: Clean,
+    uses: u64,
 }
 
 impl Cache {
-    pub fn dirty(&self) -> impl Iterator<Item = &Dirty> {
-        self.dirty.values()
-    }
     pub fn dirty_count(&self) -> usize {
         self.dirty.len() + self.destaging.len()
     }
-    pub fn contents(&self, sectors: Range<u64>) -> impl Iterator<Item = (&u64, &Content)> {
-        self.contents.range(sectors)
+    pub fn dirty_bytes(&self) -> u64 {
+        self.contents.sectors() * SECTOR
     }
-    /// Whether anything up to `mark` is still not on the medium.
-    pub fn holds_before(&self, mark: Order) -> bool {
-        self.dirty.values().chain(&self.destaging).any(|dirty| dirty.oldest <= mark)
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+    /// From the oldest on.
+    pub fn dirty_by_age(&self) -> impl Iterator<Item = &Dirty> {
+        self.by_age.iter().map(|(_, start)| &self.dirty[start])
+    }
+    /// The dirty segments nearest to a sector, at most `count` on each side.
+    pub fn dirty_near(&self, sector: u64, count: usize) -> impl Iterator<Item = &Dirty> {
+        let above = self.dirty.range(sector..).take(count);
+        let below = self.dirty.range(..sector).rev().take(count);
+        above.chain(below).map(|(_, dirty)| dirty)
+    }
+    pub fn contents(&self, sectors: Range<u64>) -> impl Iterator<Item = Piece> {
+        self.contents.within(sectors)
+    }
+    /// Of everything that is not on the medium, what came first.
+    pub fn oldest(&self) -> Option<Order> {
+        let waiting = self.by_age.first().map(|(oldest, _)| *oldest);
+        let moving = self.destaging.iter().map(|dirty| dirty.oldest).min();
+        waiting.into_iter().chain(moving).min()
     }
 
-    /// Whether a write finds its place among the dirty segments: beside or over one of them, or in a new one.
-    pub fn has_room(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
-        self.dirty_count() < model.write_segments.get() as usize || self.partner(model, sectors)
+    /// Makes room for a write: beside or over a dirty segment, or in a new one, for which clean ones give way.
+    /// False: it must wait for a segment on its way to the medium.
+    pub fn make_room(&mut self, model: &CacheModel, sectors: &Range<u64>, chance: impl Fn() -> u64) -> bool {
+        let joins = self.partner(model, sectors);
+        loop {
+            let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
+            let held = self.contents.sectors() + self.clean.sectors(Origin::Written);
+            let most = model.write_segments.get() as usize;
+            if (joins || dirty + clean < most) && held + length(sectors) <= write_sectors(model) {
+                return true;
+            }
+            // Drives that replace at random take any segment, also one that must be destaged before.
+            let is_clean = match model.replacement {
+                Replacement::LeastRecentlyUsed => true,
+                Replacement::Random => chance() % ((dirty + clean).max(1) as u64) < clean as u64,
+            };
+            if !is_clean || !self.clean.evict(Origin::Written, model.replacement, None, &chance) {
+                return false;
+            }
+        }
     }
     fn partner(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
         let touching = self.touching(sectors);
-        let Some(first) = touching.first() else { return false };
-        let last = touching.last().expect("at least one");
+        let (Some(first), Some(last)) = (touching.first(), touching.last()) else { return false };
         let whole = first.sectors.start.min(sectors.start)..last.sectors.end.max(sectors.end);
-        whole.end - whole.start <= u64::from(model.segment_size.get()) / SECTOR
+        length(&whole) <= segment_sectors(model)
     }
     /// Dirty segments that overlap `sectors` or lie right beside them, in order.
     fn touching(&self, sectors: &Range<u64>) -> Vec<Dirty> {
@@ -92,117 +102,145 @@ impl Cache {
 
     /// Takes a write in. With its neighbours it becomes one segment if that is not too long; otherwise what it
     /// overwrites leaves the old segments, and their age passes to the new one, so that a flush waits for it.
-    pub fn insert(&mut self, model: &CacheModel, start: u64, contents: Vec<Content>) {
-        let mut sectors = start..start + contents.len() as u64;
-        let mut oldest = contents.first().map_or(Order::MAX, |content| content.order);
-        let join = self.partner(model, &sectors);
-        for old in self.touching(&sectors) {
-            let overlaps = old.sectors.start < sectors.end && sectors.start < old.sectors.end;
+    pub fn insert(
+        &mut self,
+        model: &CacheModel,
+        sectors: Range<u64>,
+        pieces: Vec<Piece>,
+        chance: impl Fn() -> u64,
+    ) {
+        self.uses += 1;
+        let oldest = pieces.first().map_or(Order::MAX, |piece| piece.order);
+        let mut new = Dirty { sectors, oldest, used: self.uses };
+        let join = self.partner(model, &new.sectors);
+        for old in self.touching(&new.sectors) {
+            let overlaps = old.sectors.start < new.sectors.end && new.sectors.start < old.sectors.end;
             if !join && !overlaps {
                 continue;
             }
-            self.dirty.remove(&old.sectors.start);
-            oldest = oldest.min(old.oldest);
+            self.remove(old.sectors.start);
+            new.oldest = new.oldest.min(old.oldest);
             if join {
-                sectors = sectors.start.min(old.sectors.start)..sectors.end.max(old.sectors.end);
+                new.sectors = new.sectors.start.min(old.sectors.start)..new.sectors.end.max(old.sectors.end);
             } else {
-                for rest in [old.sectors.start..sectors.start, sectors.end..old.sectors.end] {
-                    if rest.start < rest.end {
-                        self.dirty.insert(rest.start, Dirty { sectors: rest, oldest: old.oldest });
-                    }
+                for rest in [old.sectors.start..new.sectors.start, new.sectors.end..old.sectors.end] {
+                    self.add(Dirty { sectors: rest, ..old.clone() });
                 }
             }
         }
-        self.dirty.insert(sectors.start, Dirty { sectors, oldest });
-        self.contents.extend((start..).zip(contents));
+        self.add(new);
+        pieces.into_iter().for_each(|piece| self.contents.put(piece));
+        self.fit(model, None, chance);
+    }
+    fn add(&mut self, dirty: Dirty) {
+        if dirty.sectors.start < dirty.sectors.end {
+            self.by_age.insert((dirty.oldest, dirty.sectors.start));
+            self.dirty.insert(dirty.sectors.start, dirty);
+        }
+    }
+    fn remove(&mut self, start: u64) -> Dirty {
+        let dirty = self.dirty.remove(&start).expect("the segment was found just now");
+        self.by_age.remove(&(dirty.oldest, start));
+        dirty
     }
 
     /// The segment at `start` is on its way to the medium, as it is now.
-    pub fn take(&mut self, start: u64) -> (Dirty, Vec<Content>) {
-        let dirty = self.dirty.remove(&start).expect("the segment was chosen just now");
-        let contents =
-            self.contents.range(dirty.sectors.clone()).map(|(_, content)| content.clone()).collect();
+    pub fn take(&mut self, start: u64) -> (Dirty, Vec<Piece>) {
+        let dirty = self.remove(start);
+        let pieces = self.contents.within(dirty.sectors.clone()).collect();
         self.destaging.push(dirty.clone());
-        (dirty, contents)
+        (dirty, pieces)
     }
-    pub fn taken_is_over(&mut self, sectors: &Range<u64>) {
-        self.destaging.retain(|dirty| dirty.sectors != *sectors);
-    }
-    /// The medium holds content `order` of this sector: older content in the cache is of no use any more.
-    pub fn settle(&mut self, sector: u64, order: Order) {
-        if self.contents.get(&sector).is_some_and(|content| content.order <= order) {
-            self.contents.remove(&sector);
+    /// What was taken is on the medium. It stays as a clean segment if `keep`.
+    pub fn taken_is_over(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
+        let index = self.destaging.iter().position(|dirty| dirty.sectors == *sectors).expect("it was taken");
+        let used = self.destaging.swap_remove(index).used;
+        if keep {
+            self.clean.add(sectors.clone(), Origin::Written, used, segment_sectors(model));
         }
+    }
+    /// The medium holds this: content that is not newer is of no use any more.
+    pub fn settle(&mut self, piece: &Piece) {
+        self.contents.remove(&piece.sectors, piece.order);
     }
     /// After [`Cache::settle`] by a write around the cache: segments without content are dropped.
     pub fn drop_settled(&mut self, sectors: Range<u64>) {
         for old in self.touching(&sectors) {
-            self.dirty.remove(&old.sectors.start);
-            let mut rest: Option<Range<u64>> = None;
-            let held: Vec<u64> =
-                self.contents.range(old.sectors.clone()).map(|(sector, _)| *sector).collect();
-            for sector in held {
-                match &mut rest {
-                    Some(range) if range.end == sector => range.end += 1,
-                    _ => {
-                        self.add_rest(rest.take(), old.oldest);
-                        rest = Some(sector..sector + 1);
-                    }
-                }
+            self.remove(old.sectors.start);
+            let held: Vec<Piece> = self.contents.within(old.sectors.clone()).collect();
+            for part in held.chunk_by(|left, right| left.sectors.end == right.sectors.start) {
+                let sectors = part[0].sectors.start..part[part.len() - 1].sectors.end;
+                self.add(Dirty { sectors, ..old.clone() });
             }
-            self.add_rest(rest, old.oldest);
-        }
-    }
-    fn add_rest(&mut self, rest: Option<Range<u64>>, oldest: Order) {
-        if let Some(sectors) = rest {
-            self.dirty.insert(sectors.start, Dirty { sectors, oldest });
         }
     }
 
     /// Whether a read needs no medium.
     pub fn answers(&mut self, sectors: &Range<u64>) -> bool {
-        if let Some(index) = self.clean_around(sectors) {
-            let used = self.clean.remove(index);
-            self.clean.push(used);
-            return true;
+        let (mut reach, mut used) = (sectors.start, Vec::new());
+        while reach < sectors.end {
+            let dirty = self.contents.reach(reach);
+            match self.clean.end_around(reach) {
+                _ if dirty > reach => reach = dirty,
+                Some(end) => {
+                    used.push(reach);
+                    reach = end;
+                }
+                None => return false,
+            }
         }
-        self.contents.range(sectors.clone()).count() as u64 == sectors.end - sectors.start
-    }
-    fn clean_around(&self, sectors: &Range<u64>) -> Option<usize> {
-        self.clean.iter().position(|clean| clean.start <= sectors.start && sectors.end <= clean.end)
+        self.uses += 1;
+        used.into_iter().for_each(|sector| self.clean.touch(sector, self.uses));
+        true
     }
 
-    /// What was read or destaged stays until its segment is needed. `chance` picks where the model says so.
-    pub fn keep(&mut self, model: &CacheModel, sectors: Range<u64>, chance: impl Fn() -> u64) {
-        let most = u64::from(model.segment_size.get()) / SECTOR;
-        let mut sectors = sectors.end.saturating_sub(most).max(sectors.start)..sectors.end;
-        self.clean.retain(|clean| {
-            let joins = clean.start <= sectors.start && sectors.start <= clean.end;
-            if joins {
-                let end = clean.end.max(sectors.end);
-                sectors = clean.start.max(end.saturating_sub(most))..end;
-            }
-            !joins
-        });
-        self.clean.push(sectors);
-        while self.clean.len() > 1 && self.is_full(model) {
-            let index = match model.replacement {
-                Replacement::LeastRecentlyUsed => 0,
-                Replacement::Random => (chance() % (self.clean.len() as u64 - 1)) as usize,
-            };
-            self.clean.remove(index);
+    /// What was read or written around the cache stays until its segment is needed. `chance` picks where the
+    /// model says so.
+    pub fn keep(
+        &mut self,
+        model: &CacheModel,
+        sectors: Range<u64>,
+        origin: Origin,
+        chance: impl Fn() -> u64,
+    ) {
+        let most = segment_sectors(model);
+        let sectors = sectors.end.saturating_sub(most).max(sectors.start)..sectors.end;
+        if origin == Origin::Written && !self.make_room(model, &sectors, &chance) {
+            return;
         }
+        self.uses += 1;
+        self.clean.add(sectors, origin, self.uses, most);
+        self.fit(model, Some(self.uses), chance);
     }
-    fn is_full(&self, model: &CacheModel) -> bool {
-        let count = self.clean.len() + self.dirty_count();
-        let clean: u64 = self.clean.iter().map(|clean| clean.end - clean.start).sum();
-        let sectors = clean + self.contents.len() as u64;
-        count > model.segments.get() as usize || sectors > model.size.get() / SECTOR
+    /// Gives up clean segments until everything fits.
+    fn fit(&mut self, model: &CacheModel, newest: Option<u64>, chance: impl Fn() -> u64) {
+        loop {
+            let [reads, writes] = [Origin::Read, Origin::Written];
+            let count = self.clean.count(reads) + self.clean.count(writes) + self.dirty_count();
+            let sectors = self.clean.sectors(reads) + self.clean.sectors(writes) + self.contents.sectors();
+            if count <= model.segments.get() as usize && sectors <= model.size.get() / SECTOR {
+                return;
+            }
+            let mut evict = |origin| self.clean.evict(origin, model.replacement, newest, &chance);
+            if !evict(reads) && !evict(writes) {
+                return;
+            }
+        }
     }
 
     /// Dirty and clean content of the range is without worth.
     pub fn discard(&mut self, sectors: Range<u64>) {
-        self.contents.retain(|sector, _| !sectors.contains(sector));
+        self.contents.remove(&sectors, Order::MAX);
         self.drop_settled(sectors);
     }
+}
+
+fn length(sectors: &Range<u64>) -> u64 {
+    sectors.end - sectors.start
+}
+fn segment_sectors(model: &CacheModel) -> u64 {
+    u64::from(model.segment_size.get()) / SECTOR
+}
+fn write_sectors(model: &CacheModel) -> u64 {
+    model.write_size().get() / SECTOR
 }

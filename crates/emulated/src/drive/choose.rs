@@ -1,13 +1,18 @@
 //! Which of the waiting requests and cached segments the medium serves next.
 
 use super::EmulatedDisk;
-use super::cache::Order;
+use super::cache::Dirty;
+use super::content::Order;
 use crate::medium::Direction;
 use crate::model::Schedule;
 use std::ops::Range;
+use std::time::Duration;
 use units::Instant;
 
-#[derive(Clone, Debug)]
+/// Cached segments that are compared on each side of the head: the others are farther away.
+const NEAREST: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Candidate {
     /// By index in the queue.
     Request(usize),
@@ -25,20 +30,29 @@ struct Choice {
 impl EmulatedDisk {
     /// The next one, if any may go now.
     pub(super) fn choose(&self) -> Option<Candidate> {
-        let choices = self.choices();
-        let now = self.now();
+        let by_order = || self.choices(Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
         let best = match self.0.model.interface.schedule {
-            Schedule::FirstInFirstOut => choices.into_iter().min_by_key(|choice| choice.order),
-            Schedule::ShortestPositioning => {
-                let medium = self.0.medium.borrow();
-                choices.into_iter().min_by_key(|choice| {
-                    let time = medium.positioning_ns(now, choice.direction, choice.sectors.start);
-                    (time, choice.order)
-                })
-            }
-            Schedule::Elevator => self.elevator(choices),
+            Schedule::FirstInFirstOut => by_order(),
+            _ if !self.0.medium.borrow().has_arm() => by_order(),
+            Schedule::ShortestPositioning => self.shortest(self.choices(Segments::Nearest)),
+            Schedule::Elevator => self.elevator(self.choices(Segments::Nearest)),
         };
         best.map(|choice| choice.candidate)
+    }
+
+    /// Every so often the one that came first, so that requests near the head cannot keep one that is far away
+    /// waiting for ever.
+    fn shortest(&self, choices: Vec<Choice>) -> Option<Choice> {
+        let turn = self.0.turns.get() + 1;
+        let is_oldest = turn >= self.0.model.interface.oldest_every.get() && choices.len() > 1;
+        if choices.len() > 1 {
+            self.0.turns.set(if is_oldest { 0 } else { turn });
+        }
+        let (now, medium) = (self.now(), self.0.medium.borrow());
+        choices.into_iter().min_by_key(|choice| {
+            let position = || medium.positioning_ns(now, choice.direction, choice.sectors.start);
+            (if is_oldest { 0 } else { position() }, choice.order)
+        })
     }
 
     fn elevator(&self, choices: Vec<Choice>) -> Option<Choice> {
@@ -54,35 +68,42 @@ impl EmulatedDisk {
         ahead.min_by_key(|choice| (choice.sectors.start.abs_diff(position), choice.order))
     }
 
-    fn choices(&self) -> Vec<Choice> {
+    fn choices(&self, segments: Segments) -> Vec<Choice> {
         let in_service = self.0.in_service.borrow();
+        // Two transfers of one sector at once would leave it open which is last.
+        let may_start = |direction: Direction, sectors: &Range<u64>| {
+            in_service.iter().all(|service| {
+                let apart = service.sectors.end <= sectors.start || sectors.end <= service.sectors.start;
+                apart || (service.direction == Direction::Read && direction == Direction::Read)
+            })
+        };
         let hosts = in_service.iter().filter(|service| !service.destages).count();
         let seen = (self.0.model.interface.queue_depth.get() as usize).saturating_sub(hosts);
         let queue = self.0.queue.borrow();
-        let requests = queue.iter().take(seen).enumerate().map(|(index, waiting)| Choice {
+        let requests = queue.iter().take(seen).enumerate();
+        let requests = requests.filter(|(_, waiting)| may_start(waiting.direction, &waiting.sectors));
+        let requests = requests.map(|(index, waiting)| Choice {
             candidate: Candidate::Request(index),
             order: waiting.order,
             direction: waiting.direction,
             sectors: waiting.sectors.clone(),
         });
-        let mut choices: Vec<Choice> = requests.collect();
+        let mut choices: Vec<Choice> = match segments {
+            Segments::Oldest => requests.take(1).collect(),
+            Segments::Nearest => requests.collect(),
+        };
         if self.must_destage() || (queue.is_empty() && self.0.world.now() >= self.idle_at()) {
             let cache = self.0.cache.borrow();
-            choices.extend(cache.dirty().map(|dirty| Choice {
-                candidate: Candidate::Destage(dirty.sectors.start),
-                order: dirty.oldest,
-                direction: Direction::Write,
-                sectors: dirty.sectors.clone(),
-            }));
+            let can_go = |dirty: &&Dirty| may_start(Direction::Write, &dirty.sectors);
+            let oldest = cache.dirty_by_age().find(can_go);
+            match segments {
+                Segments::Oldest => choices.extend(oldest.map(Choice::destage)),
+                Segments::Nearest => {
+                    let near = cache.dirty_near(self.0.position.get(), NEAREST).filter(can_go);
+                    choices.extend(near.chain(oldest).map(Choice::destage));
+                }
+            }
         }
-        // Two transfers of one sector at once would leave it open which is last.
-        choices.retain(|choice| {
-            in_service.iter().all(|service| {
-                let apart = service.sectors.end <= choice.sectors.start
-                    || choice.sectors.end <= service.sectors.start;
-                apart || (service.direction == Direction::Read && choice.direction == Direction::Read)
-            })
-        });
         choices
     }
 
@@ -90,15 +111,37 @@ impl EmulatedDisk {
     fn must_destage(&self) -> bool {
         let state = &self.0;
         let Some(cache) = &state.model.cache else { return false };
-        let above = cache.destage_above.get() * f64::from(cache.write_segments.get());
-        state.flushes_waiting.get() > 0
-            || state.writers_waiting.get() > 0
+        let is_above = |held: u64, most: u64| held as f64 > cache.destage_above.get() * most as f64;
+        let held = state.cache.borrow();
+        !state.flushes.borrow().is_empty()
+            || !state.writers.borrow().is_empty()
             || !state.caching.get()
-            || state.cache.borrow().dirty_count() as f64 > above
+            || is_above(held.dirty_count() as u64, cache.write_segments.get().into())
+            || is_above(held.dirty_bytes(), cache.write_size().get())
     }
     /// When the drive counts as idle.
     pub(super) fn idle_at(&self) -> Instant {
         let delay_ms = self.0.model.cache.as_ref().map_or(0.0, |cache| cache.destage_delay_ms.get());
-        self.0.last_request.get().plus(std::time::Duration::from_nanos((delay_ms * 1e6) as u64))
+        self.0.last_request.get().plus(Duration::from_nanos((delay_ms * 1e6) as u64))
     }
+}
+
+impl Choice {
+    fn destage(dirty: &Dirty) -> Choice {
+        Choice {
+            candidate: Candidate::Destage(dirty.sectors.start),
+            order: dirty.oldest,
+            direction: Direction::Write,
+            sectors: dirty.sectors.clone(),
+        }
+    }
+}
+
+/// Which candidates are worth a comparison.
+#[derive(Clone, Copy)]
+enum Segments {
+    /// Only what came first.
+    Oldest,
+    /// What lies near the head, and what came first.
+    Nearest,
 }

@@ -26,9 +26,7 @@ impl EmulatedDisk {
     /// All bytes as reads would give them now.
     pub fn image(&self) -> Image {
         let mut image = self.0.image.borrow().clone();
-        for (sector, content) in self.0.cache.borrow().contents(0..u64::MAX) {
-            image.write(sector * SECTOR, content.bytes());
-        }
+        self.0.cache.borrow().contents(0..u64::MAX).for_each(|piece| piece.write_to(&mut image));
         image
     }
 
@@ -42,18 +40,19 @@ impl EmulatedDisk {
         let in_service = self.0.in_service.borrow();
         for service in in_service.iter().filter(|service| service.direction == Direction::Write) {
             for run in &service.runs {
-                let first = (run.sector - service.sectors.start) as usize;
-                let contents = &service.contents[first..first + run.count as usize];
-                let done = run.done(now);
-                for (sector, content) in (run.sector..).zip(&contents[..done as usize]) {
-                    left.image.write(sector * SECTOR, content.bytes());
-                    left.unreadable.remove(&sector);
+                let reached = run.sector + run.done(now);
+                for piece in service.pieces.iter().filter_map(|piece| piece.within(&(run.sector..reached))) {
+                    piece.write_to(&mut left.image);
+                    piece.sectors.clone().for_each(|sector| {
+                        left.unreadable.remove(&sector);
+                    });
                 }
-                let under_head = run.start_ns + done as f64 * run.each_ns < now as f64;
-                if let Some(content) = contents.get(done as usize).filter(|_| under_head) {
-                    let sector = run.sector + done;
-                    left.image.write(sector * SECTOR, &content.bytes()[..SECTOR as usize / 2]);
-                    left.unreadable.insert(sector);
+                let is_under_head = run.start_ns + (reached - run.sector) as f64 * run.each_ns < now as f64
+                    && reached < run.sector + run.count;
+                let torn = service.pieces.iter().find_map(|piece| piece.within(&(reached..reached + 1)));
+                if let Some(piece) = torn.filter(|_| is_under_head) {
+                    left.image.write(reached * SECTOR, &piece.bytes()[..SECTOR as usize / 2]);
+                    left.unreadable.insert(reached);
                 }
             }
         }

@@ -2,6 +2,8 @@
 
 mod cache;
 mod choose;
+mod clean;
+mod content;
 mod crash;
 mod operations;
 mod read_ahead;
@@ -12,12 +14,12 @@ pub use crash::CrashImage;
 use crate::SECTOR;
 use crate::medium::{Direction, Medium, moving_ns};
 use crate::model::Model;
-use cache::{Cache, Content, Order};
+use cache::Cache;
+use content::{Order, Piece};
 use device::World;
 use disks::Image;
 use read_ahead::ReadAhead;
 use runtime::Sender;
-use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -93,17 +95,19 @@ struct State {
     /// What the medium works on.
     in_service: RefCell<Vec<Service>>,
     orders: Cell<Order>,
-    flushes_waiting: Cell<usize>,
-    writers_waiting: Cell<usize>,
+    /// Flushes that wait for all that came up to an order, which rises.
+    flushes: RefCell<VecDeque<(Order, Sender<()>)>>,
+    /// Cached writes that wait for room, in the order in which they came.
+    writers: RefCell<VecDeque<Writer>>,
     last_request: Cell<Instant>,
     destage_timer: Cell<bool>,
     upwards: Cell<bool>,
+    /// Choices since what came first was served for that reason.
+    turns: Cell<u32>,
     /// Where the last transfer ended, for the elevator.
     position: Cell<u64>,
     /// Where the last write of the host ended, for streams that bypass the cache.
     last_write_end: Cell<u64>,
-    /// Cached segments have reached the medium.
-    progress: Event,
     off_at: Cell<Option<Instant>>,
     statistics: Cell<Statistics>,
 }
@@ -112,19 +116,28 @@ struct Waiting {
     order: Order,
     direction: Direction,
     sectors: Range<u64>,
-    contents: Vec<Content>,
+    pieces: Vec<Piece>,
     /// Told when it is done; nobody waits for a destage.
     done: Option<Sender<()>>,
+    /// Whether it stays in the cache's segments.
+    keep: bool,
+}
+
+struct Writer {
+    sectors: Range<u64>,
+    pieces: Vec<Piece>,
+    done: Sender<()>,
 }
 
 struct Service {
     order: Order,
     direction: Direction,
     sectors: Range<u64>,
-    contents: Vec<Content>,
+    pieces: Vec<Piece>,
     runs: Vec<crate::medium::Run>,
     destages: bool,
     done: Option<Sender<()>>,
+    keep: bool,
 }
 
 impl EmulatedDisk {
@@ -162,14 +175,14 @@ impl EmulatedDisk {
             queue: RefCell::default(),
             in_service: RefCell::default(),
             orders: Cell::new(0),
-            flushes_waiting: Cell::new(0),
-            writers_waiting: Cell::new(0),
+            flushes: RefCell::default(),
+            writers: RefCell::default(),
             last_request: Cell::default(),
             destage_timer: Cell::new(false),
             upwards: Cell::new(true),
+            turns: Cell::new(0),
             position: Cell::new(0),
             last_write_end: Cell::new(u64::MAX),
-            progress: Event::default(),
             off_at: Cell::new(None),
             statistics: Cell::default(),
             model,

@@ -1,7 +1,7 @@
 //! The way of one operation of the host through the drive.
 
-use super::EmulatedDisk;
-use super::cache::Content;
+use super::content::{Order, Piece};
+use super::{EmulatedDisk, Writer};
 use crate::SECTOR;
 use crate::medium::Direction;
 use crate::model::CacheModel;
@@ -34,7 +34,7 @@ impl EmulatedDisk {
                     self.hang_if_off().await;
                 }
                 None => {
-                    self.through_medium(Direction::Read, sectors.clone(), &[]).await;
+                    self.through_medium(Direction::Read, sectors.clone(), &[], true).await;
                     break;
                 }
             }
@@ -60,9 +60,9 @@ impl EmulatedDisk {
         }
         let mut buffer = Buffer::zeroed(length as usize);
         self.0.image.borrow().read(at, &mut buffer);
-        for (sector, content) in cache.contents(sectors.clone()) {
-            let start = ((sector - sectors.start) * SECTOR) as usize;
-            buffer[start..start + SECTOR as usize].copy_from_slice(content.bytes());
+        for piece in cache.contents(sectors.clone()) {
+            let start = ((piece.sectors.start - sectors.start) * SECTOR) as usize;
+            buffer[start..start + piece.bytes().len()].copy_from_slice(piece.bytes());
         }
         Ok(buffer)
     }
@@ -82,12 +82,15 @@ impl EmulatedDisk {
         let continues = self.0.last_write_end.replace(sectors.end) == sectors.start;
         let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
         let cache = self.0.model.cache.as_ref().filter(|cache| {
-            let fits = bytes <= u64::from(cache.segment_size.get());
-            asks_for_cache && self.0.caching.get() && fits && !(continues && cache.sequential_bypass)
+            let is_long = cache.bypass_above.is_some_and(|above| bytes > above.get().into());
+            asks_for_cache && self.0.caching.get() && !is_long && !(continues && cache.sequential_bypass)
         });
         match cache {
-            Some(cache) => self.write_to_cache(cache, sectors, &parts, bytes).await,
-            None => self.through_medium(Direction::Write, sectors, &parts).await,
+            Some(cache) if bytes <= cache.segment_size.get().into() => {
+                self.write_to_cache(cache, sectors, &parts, bytes).await;
+            }
+            // A longer write goes through a segment to the medium, and its end stays there.
+            _ => self.through_medium(Direction::Write, sectors, &parts, cache.is_some()).await,
         }
         Ok(())
     }
@@ -99,20 +102,35 @@ impl EmulatedDisk {
         parts: &[Rc<Buffer>],
         bytes: u64,
     ) {
-        let state = &self.0;
-        if !state.cache.borrow().has_room(cache, &sectors) {
-            state.writers_waiting.set(state.writers_waiting.get() + 1);
+        let pieces = Piece::of(parts, sectors.start, self.next_order());
+        if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, &sectors, &pieces) {
+            let (done, receiver) = runtime::oneshot();
+            self.0.writers.borrow_mut().push_back(Writer { sectors, pieces, done });
             self.pump();
-            let has_room = || state.cache.borrow().has_room(cache, &sectors).then_some(());
-            state.progress.until(has_room).await;
-            state.writers_waiting.set(state.writers_waiting.get() - 1);
+            receiver.await;
             self.hang_if_off().await;
         }
-        let contents = Content::of(parts, self.next_order());
-        state.cache.borrow_mut().insert(cache, sectors.start, contents);
         self.count(|statistics| statistics.cached_writes += 1);
         self.pump();
         self.sleep(self.hit_time(bytes)).await;
+    }
+    fn try_insert(&self, model: &CacheModel, sectors: &Range<u64>, pieces: &[Piece]) -> bool {
+        let chance = || self.0.world.random();
+        let mut cache = self.0.cache.borrow_mut();
+        let has_room = cache.make_room(model, sectors, chance);
+        if has_room {
+            cache.insert(model, sectors.clone(), pieces.to_vec(), chance);
+        }
+        has_room
+    }
+    /// Lets cached writes in that have waited for room.
+    pub(super) fn admit_writers(&self) {
+        let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else { return };
+        while let Some(first) = writers.front()
+            && self.try_insert(model, &first.sectors, &first.pieces)
+        {
+            writers.pop_front().expect("looked at just now").done.send(());
+        }
     }
 
     async fn flush_now(self) -> Result<(), DeviceError> {
@@ -120,17 +138,24 @@ impl EmulatedDisk {
         self.count(|statistics| statistics.flushes += 1);
         let state = &self.0;
         if !state.lies.ignores_flush {
-            let mark = state.orders.get();
-            state.flushes_waiting.set(state.flushes_waiting.get() + 1);
+            let (done, receiver) = runtime::oneshot();
+            state.flushes.borrow_mut().push_back((state.orders.get(), done));
+            self.answer_flushes();
             self.pump();
-            let is_clean = || (!state.cache.borrow().holds_before(mark)).then_some(());
-            state.progress.until(is_clean).await;
-            state.flushes_waiting.set(state.flushes_waiting.get() - 1);
+            receiver.await;
+            self.hang_if_off().await;
             let more_us = state.model.flash.as_ref().map_or(0.0, |flash| flash.flush_us.get());
             self.sleep(Duration::from_nanos((more_us * 1e3) as u64)).await;
         }
         self.sleep(self.hit_time(0)).await;
         Ok(())
+    }
+    pub(super) fn answer_flushes(&self) {
+        let oldest = self.0.cache.borrow().oldest().unwrap_or(Order::MAX);
+        let mut flushes = self.0.flushes.borrow_mut();
+        while flushes.front().is_some_and(|(mark, _)| *mark < oldest) {
+            flushes.pop_front().expect("looked at just now").1.send(());
+        }
     }
 
     async fn discard_now(self, sectors: Range<u64>) -> Result<(), DeviceError> {
@@ -138,6 +163,8 @@ impl EmulatedDisk {
         self.sleep(self.hit_time(0)).await;
         let length = (sectors.end - sectors.start) * SECTOR;
         self.0.cache.borrow_mut().discard(sectors.clone());
+        self.admit_writers();
+        self.answer_flushes();
         self.0.image.borrow_mut().fill(sectors.start * SECTOR, length, 0xdd);
         Ok(())
     }

@@ -1,28 +1,41 @@
 //! Reading on beyond a request while nothing else is to be done: sequential streams at the rate of the medium.
 
 use super::EmulatedDisk;
+use super::clean::Origin;
 use crate::SECTOR;
 use crate::medium::{Direction, Medium, Run};
 use crate::model::CacheModel;
+use std::collections::VecDeque;
 use std::ops::Range;
 use units::Instant;
 
 pub(super) struct ReadAhead {
-    /// From the sector after the request up to where it will stop.
+    /// Where it began.
+    from: u64,
+    /// From the first sector that is not known to be read up to where it will stop.
     sectors: Range<u64>,
-    runs: Vec<Run>,
+    /// Those that are not over yet.
+    runs: VecDeque<Run>,
 }
 
 impl ReadAhead {
-    /// First sector that is not read yet.
-    fn reached(&self, now: u64) -> u64 {
-        self.sectors.start + self.runs.iter().map(|run| run.done(now)).sum::<u64>()
+    /// What has been read since it was asked last.
+    fn take_read(&mut self, now: u64) -> Range<u64> {
+        let start = self.sectors.start;
+        while let Some(run) = self.runs.front() {
+            self.sectors.start = run.sector + run.done(now);
+            if run.done(now) < run.count || self.runs.len() == 1 {
+                break;
+            }
+            self.runs.pop_front();
+        }
+        start..self.sectors.start
     }
     /// When all up to `end` is read.
     fn when(&self, end: u64) -> Option<Instant> {
         let run = self.runs.iter().find(|run| run.sector < end && end <= run.sector + run.count)?;
         let time = run.start_ns + (end - run.sector) as f64 * run.each_ns;
-        // The next nanosecond, when `reached` agrees whatever was rounded.
+        // The next nanosecond, when `done` agrees whatever was rounded.
         Some(Instant(time as u64 + 1))
     }
 }
@@ -36,7 +49,8 @@ impl EmulatedDisk {
             && sector < end
         {
             let runs = arm.transfer(self.now() as f64, Direction::Read, sector, end - sector);
-            *self.0.read_ahead.borrow_mut() = Some(ReadAhead { sectors: sector..end, runs });
+            *self.0.read_ahead.borrow_mut() =
+                Some(ReadAhead { from: sector, sectors: sector..end, runs: runs.into() });
         }
     }
 
@@ -48,10 +62,10 @@ impl EmulatedDisk {
 
     /// The medium is wanted for something else: what was read by now is kept.
     pub(super) fn stop_read_ahead(&self) {
-        let Some(ahead) = self.0.read_ahead.borrow_mut().take() else { return };
-        self.keep_read(&ahead);
+        let Some(mut ahead) = self.0.read_ahead.borrow_mut().take() else { return };
+        self.keep_read(&mut ahead);
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
-            arm.stand_over(ahead.reached(self.now()).min(ahead.sectors.end - 1));
+            arm.stand_over(ahead.sectors.start.min(ahead.sectors.end - 1));
         }
     }
 
@@ -62,8 +76,8 @@ impl EmulatedDisk {
         let mut slot = self.0.read_ahead.borrow_mut();
         let ahead = slot.as_mut()?;
         self.keep_read(ahead);
-        let end = ahead.runs.last()?.end_ns();
-        if sectors.start < ahead.sectors.start || sectors.start > ahead.sectors.end {
+        let end = ahead.runs.back()?.end_ns();
+        if sectors.start < ahead.from || sectors.start > ahead.sectors.end {
             return None;
         }
         if end < now as f64 {
@@ -82,12 +96,13 @@ impl EmulatedDisk {
     }
 
     /// Moves what was read by now into the cache's segments.
-    fn keep_read(&self, ahead: &ReadAhead) {
-        let reached = ahead.reached(self.now());
+    fn keep_read(&self, ahead: &mut ReadAhead) {
+        let read = ahead.take_read(self.now());
         if let Some(model) = &self.0.model.cache
-            && reached > ahead.sectors.start
+            && read.start < read.end
         {
-            self.0.cache.borrow_mut().keep(model, ahead.sectors.start..reached, || self.0.world.random());
+            let chance = || self.0.world.random();
+            self.0.cache.borrow_mut().keep(model, read, Origin::Read, chance);
         }
     }
 }

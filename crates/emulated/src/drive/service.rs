@@ -1,10 +1,11 @@
 //! The medium at work: one transfer after another (flash: several at once), then read-ahead, then rest.
 
-use super::cache::{Content, Order};
 use super::choose::Candidate;
+use super::clean::Origin;
+use super::content::{Order, Piece};
 use super::{EmulatedDisk, Service, Waiting};
-use crate::SECTOR;
 use crate::medium::Direction;
+use crate::model::Replacement;
 use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,23 +27,30 @@ impl EmulatedDisk {
     }
 
     fn start(&self, candidate: Candidate) {
-        let (request, destages) = match candidate {
+        let interface = &self.0.model.interface;
+        let (request, destages, overhead_ms) = match candidate {
             Candidate::Request(index) => {
-                (self.0.queue.borrow_mut().remove(index).expect("chosen just now"), false)
+                let waiting = self.0.queue.borrow_mut().remove(index).expect("chosen just now");
+                let overhead_ms = match waiting.direction {
+                    Direction::Read => interface.read_ms.get(),
+                    Direction::Write => interface.write_ms.get(),
+                };
+                (waiting, false, overhead_ms)
             }
             Candidate::Destage(start) => {
-                let (dirty, contents) = self.0.cache.borrow_mut().take(start);
-                let (order, direction) = (self.next_order(), Direction::Write);
-                (Waiting { order, direction, sectors: dirty.sectors, contents, done: None }, true)
+                let (dirty, pieces) = self.0.cache.borrow_mut().take(start);
+                // The drive knows what comes next: a segment that continues the one before loses no revolution.
+                let overhead_ms = if start == self.0.position.get() { 0.0 } else { interface.write_ms.get() };
+                let (order, direction, keep) = (self.next_order(), Direction::Write, true);
+                (
+                    Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep },
+                    true,
+                    overhead_ms,
+                )
             }
         };
-        let Waiting { order, direction, sectors, contents, done } = request;
-        let interface = &self.0.model.interface;
-        let overhead_ms = match direction {
-            Direction::Read => interface.read_ms,
-            Direction::Write => interface.write_ms,
-        };
-        let begin = self.now() + (overhead_ms.get() * 1e6) as u64;
+        let Waiting { order, direction, sectors, pieces, done, keep } = request;
+        let begin = self.now() + (overhead_ms * 1e6) as u64;
         let count = sectors.end - sectors.start;
         let runs = self.0.medium.borrow_mut().transfer(begin, direction, sectors.start, count);
         let end = runs.iter().map(|run| run.end_ns()).fold(0.0, f64::max).ceil() as u64;
@@ -51,10 +59,11 @@ impl EmulatedDisk {
             order,
             direction,
             sectors,
-            contents,
+            pieces,
             runs,
             destages,
             done,
+            keep,
         });
         let disk = self.clone();
         self.0.world.spawn(Box::pin(async move {
@@ -71,26 +80,29 @@ impl EmulatedDisk {
                 in_service.iter().position(|service| service.order == order).expect("it is in service");
             in_service.remove(index)
         };
-        let Service { direction, sectors, contents, destages, done, .. } = service;
+        let Service { direction, sectors, pieces, destages, done, keep, .. } = service;
         if direction == Direction::Write {
-            let (mut image, mut cache) = (self.0.image.borrow_mut(), self.0.cache.borrow_mut());
-            let mut unreadable = self.0.unreadable.borrow_mut();
-            for (sector, content) in sectors.clone().zip(&contents) {
-                image.write(sector * SECTOR, content.bytes());
-                unreadable.remove(&sector);
-                cache.settle(sector, content.order);
-            }
-            if destages {
-                cache.taken_is_over(&sectors);
-                self.count(|statistics| statistics.destages += 1);
-            } else {
+            self.write_medium(&pieces);
+            let mut cache = self.0.cache.borrow_mut();
+            pieces.iter().for_each(|piece| cache.settle(piece));
+            if !destages {
                 cache.drop_settled(sectors.clone());
             }
         }
-        if let Some(model) = self.0.model.cache.as_ref().filter(|_| destages || direction == Direction::Read)
-        {
-            self.0.cache.borrow_mut().keep(model, sectors.clone(), || self.0.world.random());
+        if let Some(model) = &self.0.model.cache {
+            let mut cache = self.0.cache.borrow_mut();
+            if destages {
+                // At random, a writer that waits has chosen a dirty segment: it takes the first that is free.
+                let taken = model.replacement == Replacement::Random && !self.0.writers.borrow().is_empty();
+                cache.taken_is_over(model, &sectors, !taken);
+                self.count(|statistics| statistics.destages += 1);
+            } else if keep {
+                let origin = if direction == Direction::Read { Origin::Read } else { Origin::Written };
+                cache.keep(model, sectors.clone(), origin, || self.0.world.random());
+            }
         }
+        self.admit_writers();
+        self.answer_flushes();
         self.pump();
         if direction == Direction::Read && self.0.in_service.borrow().is_empty() {
             self.start_read_ahead(&sectors);
@@ -98,13 +110,23 @@ impl EmulatedDisk {
         if let Some(done) = done {
             done.send(());
         }
-        self.0.progress.notify();
+    }
+
+    fn write_medium(&self, pieces: &[Piece]) {
+        let mut image = self.0.image.borrow_mut();
+        let mut unreadable = self.0.unreadable.borrow_mut();
+        for piece in pieces {
+            piece.write_to(&mut image);
+            while let Some(sector) = unreadable.range(piece.sectors.clone()).next().copied() {
+                unreadable.remove(&sector);
+            }
+        }
     }
 
     /// Looks again when the drive will have been idle for long enough to destage.
     fn wait_for_idleness(&self) {
         let state = &self.0;
-        if state.destage_timer.get() || state.cache.borrow().dirty().next().is_none() {
+        if state.destage_timer.get() || !state.cache.borrow().is_dirty() {
             return;
         }
         let due = self.idle_at();
@@ -126,11 +148,12 @@ impl EmulatedDisk {
         direction: Direction,
         sectors: Range<u64>,
         parts: &[Rc<Buffer>],
+        keep: bool,
     ) {
         let order = self.next_order();
         let (sender, receiver) = runtime::oneshot();
-        let contents = Content::of(parts, order);
-        let waiting = Waiting { order, direction, sectors, contents, done: Some(sender) };
+        let pieces = Piece::of(parts, sectors.start, order);
+        let waiting = Waiting { order, direction, sectors, pieces, done: Some(sender), keep };
         self.0.queue.borrow_mut().push_back(waiting);
         self.pump();
         receiver.await;

@@ -36,6 +36,9 @@ pub struct Interface {
     /// Requests among which the drive can choose; more wait outside.
     pub queue_depth: NonZeroU32,
     pub schedule: Schedule,
+    /// Of so many choices by shortest positioning, one falls on what came first: nothing starves.
+    #[serde(default = "oldest_every")]
+    pub oldest_every: NonZeroU32,
     /// Of a request that goes to the medium, beyond positioning and transfer.
     pub read_ms: NotNegative,
     pub write_ms: NotNegative,
@@ -43,6 +46,10 @@ pub struct Interface {
     pub hit_ms: NotNegative,
     /// 1,000,000 bytes each second between host and cache.
     pub bus_mb_s: Positive,
+}
+
+fn oldest_every() -> NonZeroU32 {
+    const { NonZeroU32::new(32).unwrap() }
 }
 
 /// Which of the waiting requests is served next.
@@ -130,19 +137,30 @@ pub struct CacheModel {
     /// Bytes.
     pub size: NonZeroU64,
     pub segments: NonZeroU32,
-    /// Bytes of a segment at most; sequential writes share one.
+    /// Bytes of a segment at most; sequential writes share one. A longer write goes through a segment to the medium.
     pub segment_size: NonZeroU32,
-    /// Segments that may hold writes.
+    /// Segments that may hold writes, also those that have reached the medium.
     pub write_segments: NonZeroU32,
+    /// Bytes that they may hold together; all if it is not given.
+    write_size: Option<NonZeroU64>,
     /// Bytes read beyond a request while nothing else is to be done.
     pub read_ahead: u32,
     pub replacement: Replacement,
     /// A write that continues the one before goes straight to the medium.
     pub sequential_bypass: bool,
+    /// So does one of more bytes than this.
+    pub bypass_above: Option<NonZeroU32>,
     /// Idle time after which cached writes go to the medium.
     pub destage_delay_ms: NotNegative,
-    /// Share of the write segments above which they go there beside other requests.
+    /// Share of the write segments, or of their bytes, above which they go there beside other requests.
     pub destage_above: Share,
+}
+
+impl CacheModel {
+    /// Bytes.
+    pub fn write_size(&self) -> NonZeroU64 {
+        self.write_size.unwrap_or(self.size)
+    }
 }
 
 /// Which segment gives way to a new one.

@@ -50,10 +50,16 @@ impl Model {
         if self.flash.as_ref().is_some_and(|flash| flash.channels.get() > CHANNELS_MAX) {
             return Err(("channels", format!("more than {CHANNELS_MAX} channels")));
         }
-        if let Some(cache) = &self.cache
-            && u64::from(cache.segment_size.get()) < SECTOR
-        {
-            return Err(("segment_size", "a segment holds at least one sector".to_owned()));
+        if let Some(cache) = &self.cache {
+            let (segment, write_size) = (u64::from(cache.segment_size.get()), cache.write_size().get());
+            if segment < SECTOR {
+                return Err(("segment_size", "a segment holds at least one sector".to_owned()));
+            }
+            if segment > write_size {
+                let problem =
+                    format!("a segment of {segment} bytes is more than all writes may hold, {write_size}");
+                return Err(("segment_size", problem));
+            }
         }
         Ok(())
     }
