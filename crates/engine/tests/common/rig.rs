@@ -7,7 +7,7 @@ use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, LogBlock};
+use units::{BlockSize, LogBlock, TransactionId};
 
 /// What a home block holds before anyone writes it: must never show.
 pub const STALE: u8 = 0xee;
@@ -26,6 +26,8 @@ pub struct Setup {
     pub block_size: BlockSize,
     pub log_blocks: u32,
     pub home_blocks: u64,
+    /// The number of the first transaction.
+    pub first_transaction: TransactionId,
     pub options: EngineOptions,
 }
 
@@ -42,7 +44,8 @@ impl Setup {
             ..EngineOptions::default()
         };
         let block_size = BlockSize::new(block_size).unwrap();
-        Setup { mode, layout, block_size, log_blocks: 1024, home_blocks: 256, options }
+        let first_transaction = TransactionId(1);
+        Setup { mode, layout, block_size, log_blocks: 1024, home_blocks: 256, first_transaction, options }
     }
 
     /// Every mode, layout and block size.
@@ -69,7 +72,9 @@ impl Setup {
         let extra = if self.layout == Layout::Internal { u64::from(self.log_blocks) + 64 } else { 0 };
         let mut home = Image::new((self.home_blocks + extra) << shift);
         home.fill(0, self.home_blocks << shift, STALE);
-        let superblock = JournalSuperblock::new(self.block_size, self.log_blocks, [7; 16]).serialize();
+        let mut superblock = JournalSuperblock::new(self.block_size, self.log_blocks, [7; 16]);
+        superblock.sequence = self.first_transaction;
+        let superblock = superblock.serialize();
         match self.layout {
             Layout::Internal => {
                 home.write(self.log_superblock_at() << shift, &superblock);
