@@ -43,8 +43,10 @@ database_is_right() {
     [ "$(sqlite3 "$mount/wal.db" 'pragma integrity_check; select count(*) from rows;' | xargs)" = "ok 5000" ]
 }
 
+# The system's tree may change while it is looked at.
+headers=$place/headers
 tree() {
-    cp -a /usr/include "$mount/include"
+    cp -a "$headers" "$mount/include"
     cp -a "$mount/include" "$mount/again"
     rsync -aHAX "$mount/include/" "$mount/synced/"
     tar -C "$mount" -cf - include | zstd -q -1 >"$mount/include.tar.zst"
@@ -52,13 +54,13 @@ tree() {
     mv "$mount/again" "$mount/moved"
 }
 tree_is_right() {
-    diff -r --no-dereference /usr/include "$mount/include"
-    diff -r --no-dereference -x linux /usr/include "$mount/moved"
+    diff -r --no-dereference "$headers" "$mount/include"
+    diff -r --no-dereference -x linux "$headers" "$mount/moved"
     # Nothing is left to be sent, whatever rsync looks at: content, modes, owners, times, links.
     [ -z "$(rsync -aHAXc --delete --itemize-changes "$mount/include/" "$mount/synced/")" ]
     mkdir "$mount/unpacked"
     zstd -qdc "$mount/include.tar.zst" | tar -C "$mount/unpacked" -xf -
-    diff -r --no-dereference /usr/include "$mount/unpacked/include"
+    diff -r --no-dereference "$headers" "$mount/unpacked/include"
     rm -rf "$mount/unpacked"
 }
 
@@ -102,6 +104,7 @@ clone_is_right() {
     git -C "$mount/clone" ls-files -s | cut -d' ' -f2 | cmp - "$place/hashes"
 }
 
+if [[ $works == *tree* ]]; then cp -a /usr/include "$headers"; fi
 for mode in "$@"; do
     rm -f "$place/image"
     "$okeanos" mkfs "$place/image" 2G -- -q >"$place/out"

@@ -27,6 +27,18 @@ fn both_ways(mke2fs: &str, mount: &str) {
 }
 
 #[test]
+fn a_volume_of_mke2fs_as_it_comes_goes_both_ways() {
+    both_ways("-t ext4", "data=journal");
+}
+#[test]
+fn a_volume_of_ext3_goes_both_ways() {
+    both_ways("-t ext3", "data=wasteless");
+}
+#[test]
+fn a_volume_of_small_blocks_goes_both_ways() {
+    both_ways("-t ext4 -b 1024", "data=wasteless");
+}
+#[test]
 fn a_volume_without_extents_goes_both_ways() {
     both_ways("-t ext4 -O ^extents,^64bit", "data=wasteless");
 }
@@ -66,6 +78,29 @@ fn a_volume_with_descriptors_in_their_groups_goes_both_ways() {
 #[test]
 fn a_volume_without_a_journal_goes_both_ways() {
     both_ways("-t ext4 -O ^has_journal", "data=ordered");
+}
+
+#[test]
+fn a_volume_with_an_external_journal_goes_both_ways() {
+    for (block_size, mode) in [(4096, "wasteless"), (1024, "ordered")] {
+        let rig = Rig::new();
+        rig.run(&format!(
+            "$O mkfs --journal-device log --journal-size 16M image 96M -- -q -b {block_size} >made"
+        ));
+        let mount = format!("$O mount -o data={mode},journal_dev=log image $M");
+        let ours = rig.run(&format!("{mount}\n{WORK}\n{TELL}\n$O umount $M; settle image log"));
+        let by_the_kernel = |script: &str| {
+            rig.run(&format!(
+                "{JOURNAL} journal log; clean $J image; mount -o loop$K image $M; HERE=$PWD\n{script}\ncd $HERE; umount $M; settle image
+                 clean $J image; no_journal log; trap - EXIT"
+            ))
+        };
+        assert_eq!(ours, by_the_kernel(TELL), "{block_size}: written by okeanos");
+        let theirs = by_the_kernel(&format!("rm -r $M/*\n{WORK}\n{TELL}"));
+        let ours = rig.run(&format!("{mount}\n{TELL}\nrm -r $M/many; $O umount $M; settle image log"));
+        assert_eq!(ours, theirs, "{block_size}: written by the kernel");
+        by_the_kernel("");
+    }
 }
 
 #[test]
@@ -130,6 +165,8 @@ fn recovered_alike(mke2fs: &str, options: &str) {
 fn a_crash_of_the_kernel_with_data_home_first_is_recovered_as_the_kernel_does() {
     recovered_alike("-t ext4", "data=ordered");
     recovered_alike("-t ext4 -O orphan_file", "data=writeback");
+    recovered_alike("-t ext4 -b 1024 -O ^metadata_csum", "data=ordered");
+    recovered_alike("-t ext4 -O ^extents,^64bit", "data=ordered");
 }
 #[test]
 fn a_crash_of_the_kernel_with_data_in_the_journal_is_recovered_as_the_kernel_does() {
@@ -160,14 +197,14 @@ const PLACES: [&str; 2] = ["internal", "external"];
 
 /// Okeanos is killed among eight synchronous writers. Leaves `image`, for an external journal `log`, and `ack`:
 /// what was acknowledged.
-fn killed(mode: &str, place: &str) -> Rig {
+fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     let rig = Rig::new();
     let (mkfs, option) = match place {
         "external" => ("--journal-device log --journal-size 16M", ",journal_dev=log"),
         _ => ("", ""),
     };
     rig.run(&format!(
-        "$O mkfs {mkfs} image 96M -- -q -b 4096 >made; serve data={mode}{option} image
+        "$O mkfs {mkfs} image 96M -- -q {mke2fs} >made; serve data={mode}{option} image
          mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*; sync -f $M
          $O bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
          for i in $(seq 300); do [ $(stat -c %s ack 2>/dev/null || echo 0) -gt 4000 ] && break; sleep 0.1; done
@@ -197,10 +234,17 @@ fn nothing_is_lost(told: &str, context: &str) {
 
 #[test]
 fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel() {
-    for (mode, place) in
-        ["writeback", "ordered", "journal"].into_iter().flat_map(|mode| PLACES.map(|at| (mode, at)))
-    {
-        let rig = killed(mode, place);
+    let plain = ["writeback", "ordered", "journal"].into_iter();
+    let cases = plain.flat_map(|mode| PLACES.map(|place| (mode, place, "-b 4096")));
+    // Logs with other tags: without checksums, and with narrow block numbers.
+    let others = [
+        ("journal,nojournal_checksum", "internal", "-b 1024"),
+        ("ordered,nojournal_checksum", "internal", "-t ext3 -b 4096"),
+        ("journal", "internal", "-t ext3 -b 1024"),
+        ("journal", "external", "-b 1024 -O ^64bit,^metadata_csum"),
+    ];
+    for (mode, place, mke2fs) in cases.chain(others) {
+        let rig = killed(mode, place, mke2fs);
         for (judge, replay) in [
             (
                 "e2fsck",
@@ -213,7 +257,7 @@ fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel()
                  copy image copy; if [ -f log ]; then copy log log_copy; journal log_copy; trap 'no_journal log_copy' EXIT; fi
                  {replay}; clean $J copy; verify copy"
             ));
-            nothing_is_lost(&told, &format!("{mode}, {place} journal, {judge}"));
+            nothing_is_lost(&told, &format!("{mode}, {place} journal, {mke2fs}, {judge}"));
         }
     }
 }
@@ -221,7 +265,7 @@ fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel()
 #[test]
 fn a_live_multiwrite_journal_is_refused_by_e2fsck_and_the_kernel_until_okeanos_recovers_it() {
     for (mode, place) in ["wasteless", "selective"].into_iter().zip(PLACES) {
-        let rig = killed(mode, place);
+        let rig = killed(mode, place, "-b 4096");
         let told = rig.run(&format!(
             "{JOURNAL}{VERIFY}
              before=$(cat image log 2>/dev/null | sha256sum || true); journal log

@@ -177,6 +177,33 @@ fn names_that_a_hostile_image_holds_lead_nowhere() {
 }
 
 #[test]
+fn attributes_and_link_targets_of_a_hostile_image_show_nothing_that_is_not_theirs() {
+    let rig = Rig::new();
+    rig.run(
+        r#"mke2fs -q -t ext4 -b 4096 -O ^metadata_csum image 64M; $O mount image $M; cd $M; touch zero slash twice behind good
+           setfattr -n user.ZERO_Xtrusted.made -v 1 zero; setfattr -n user.SLASH_attribute -v 1 slash
+           setfattr -n user.twice_A -v 1 twice; setfattr -n user.twice_B -v 2 twice; setfattr -n user.BEHIND -v 1234 behind
+           setfattr -n user.fine -v yes good; ln -s CUTX/../../etc/passwd cut; ln -s $(printf 'L%.0s' $(seq 200))/CUTX/etc long
+           cd - >/dev/null; $O umount $M; settle image
+           sed -i -e 's,ZERO_Xtrusted,ZERO_\x00trusted,' -e 's,SLASH_attribute,../../../../etc,' -e 's,twice_B,twice_A,' -e 's,CUTX,CUT\x00,g' image
+           # Where the value lies stands 14 bytes before the name: now beyond the end of the inode.
+           for at in $(LC_ALL=C grep -abo BEHIND image | cut -d: -f1); do
+             printf '\xf0\xff' | dd of=image bs=1 seek=$((at - 14)) conv=notrunc status=none
+           done
+           for options in data=wasteless ro; do
+             $O mount -o $options image $M
+             getfattr -d -m - --absolute-names $M/* >told 2>&1 || true
+             refuses grep -q -e trusted -e made told; [ $(grep -c twice_A told) -le 1 ]
+             refuses getfattr -n user.BEHIND $M/behind 2>/dev/null; grep -q 'user.fine="yes"' told
+             # A name is a name, whatever it looks like.
+             [ "$(getfattr --only-values -n user.../../../../etc $M/slash)" = 1 ]
+             for link in cut long; do refuses grep -q etc <<<"$(readlink $M/$link)"; refuses cat $M/$link 2>/dev/null; done
+             $O stats $M >/dev/null; $O umount $M; settle image
+           done"#,
+    );
+}
+
+#[test]
 fn nothing_of_the_former_owner_is_readable_in_new_blocks_also_after_a_crash() {
     for mode in ["ordered", "journal", "wasteless", "selective"] {
         let rig = Rig::new();

@@ -1,21 +1,24 @@
 use std::ops::{Deref, DerefMut};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const SECTOR: usize = 512;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
-#[repr(C, align(512))]
-struct Sector([u8; SECTOR]);
-
 /// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long, zeroed when made.
-#[derive(Clone)]
-pub struct Buffer(Vec<Sector>);
+///
+/// The alignment is found within memory a sector larger. An allocator that is asked for it may be unable to give a
+/// freed piece out again for the same request (that of glibc is), and a cache of blocks then takes twice its size.
+pub struct Buffer {
+    memory: Box<[u8]>,
+    start: usize,
+    length: usize,
+}
 
 impl Buffer {
     /// `length` in bytes, a multiple of 512.
     pub fn zeroed(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
-        Buffer(Sector::new_vec_zeroed(length / SECTOR).expect("memory for a buffer"))
+        let memory = vec![0; length + SECTOR - 1].into_boxed_slice();
+        let start = memory.as_ptr().align_offset(SECTOR);
+        Buffer { memory, start, length }
     }
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
@@ -24,15 +27,20 @@ impl Buffer {
         buffer
     }
 }
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
+        Buffer::copy_of(self)
+    }
+}
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.0.as_bytes()
+        &self.memory[self.start..self.start + self.length]
     }
 }
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.as_mut_bytes()
+        &mut self.memory[self.start..self.start + self.length]
     }
 }
 impl std::fmt::Debug for Buffer {

@@ -155,6 +155,10 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
         let entry = bytes.get(at..at + ENTRY_SIZE).ok_or(XattrError("an entry reaches beyond the end"))?;
         let name_end = at + ENTRY_SIZE + usize::from(entry[0]);
         let name = bytes.get(at + ENTRY_SIZE..name_end).ok_or(XattrError("a name reaches beyond the end"))?;
+        // A list of names would show two of it.
+        if name.contains(&0) {
+            return Err(XattrError("a name contains a zero byte"));
+        }
         if u32_at(entry, 4) != 0 {
             return Err(XattrError("a value lies in an inode of its own (ea_inode)"));
         }
