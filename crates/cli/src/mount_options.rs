@@ -132,6 +132,7 @@ impl MountSettings {
             journal_checksum: self.journal_checksum,
             read_only: self.read_only,
             until_damage: false,
+            find_log: false,
         }
     }
 

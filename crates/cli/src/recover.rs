@@ -19,6 +19,8 @@ Examples:
   okeanos recover disk.img
   okeanos recover --dry-run /dev/sdb1                     what a recovery would do
   okeanos recover --journal-device /dev/sdc1 /dev/sdb1    a volume whose journal is on a disk of its own
+  okeanos recover --until-damage disk.img                 a damaged log: replay what lies before the damage
+  okeanos recover --find-log disk.img                     tune2fs has marked a live log as empty
 
 Mounting does the same by itself. A recovery that is interrupted does no harm: run it again. Afterwards the
 volume is one that any Linux can check and mount.";
@@ -39,6 +41,10 @@ pub struct RecoverArguments {
     /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
     #[arg(long)]
     until_damage: bool,
+    /// If tune2fs or the like has marked a live log as empty before it refused the volume, look for the log.
+    /// Only right if nothing has changed the volume since
+    #[arg(long)]
+    find_log: bool,
     /// The external journal of the volume
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
@@ -69,7 +75,7 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 }
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
-    let RecoverArguments { ref source, ref journal_device, dry_run, until_damage, .. } = *arguments;
+    let RecoverArguments { ref source, ref journal_device, dry_run, until_damage, find_log, .. } = *arguments;
     let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
     let open =
         |path: &Path| -> Result<Rc<dyn Disk>, CliError> { Ok(Rc::new(open_disk(world, path, access)?)) };
@@ -78,7 +84,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         home: open(source)?,
         journal: journal_device.as_deref().map(open).transpose()?,
         options: VolumeOptions {
-            engine: EngineOptions { until_damage, ..EngineOptions::default() },
+            engine: EngineOptions { until_damage, find_log, ..EngineOptions::default() },
             ..VolumeOptions::default()
         },
     };

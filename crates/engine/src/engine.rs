@@ -118,6 +118,9 @@ impl Engine {
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }
+        if superblock.is_lost() {
+            return Err(EngineError::LogLost);
+        }
         area.check(&superblock, &*parts.home, parts.volume_blocks)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area);
@@ -234,12 +237,17 @@ impl Engine {
     /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks closely.
     fn record_failure(&self) {
         let (Some(log), Some(area)) = (&self.log, self.runner.log_area()) else { return };
-        let mut log = log.borrow_mut();
-        log.superblock.errno = ERRNO_IO;
+        let log = log.borrow();
+        let mut superblock = log.superblock.clone();
+        superblock.errno = ERRNO_IO;
+        if !log.started {
+            // The log is empty, and not yet of any format.
+            superblock.set_log_format(log.format.checksums, log.format.wide, false);
+        }
         let Ok((at, _)) = area.locate(log.superblock_at) else { return };
         let write = area.disk.write(
             at << self.block_size.shift(),
-            vec![image_of(&log.superblock)],
+            vec![image_of(&superblock)],
             device::Durability::Durable,
         );
         // Whether it succeeds changes nothing: the engine has stopped.

@@ -17,6 +17,17 @@ pub enum EngineError {
     /// The log is damaged, or is not ours to replay.
     #[error(transparent)]
     Recover(#[from] journal::RecoverError),
+    #[error(
+        "the journal's superblock says that the log is empty, but not as okeanos leaves an empty one: tune2fs and \
+         others do that before they refuse such a volume. If nothing has changed it since, okeanos recover \
+         --find-log finds the log and replays it"
+    )]
+    LogLost,
+    #[error(
+        "no beginning of {sequence} is in the log; okeanos recover --find-log --until-damage takes it for empty and \
+         gives up what may have been in it"
+    )]
+    LogNotFound { sequence: units::TransactionId },
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,

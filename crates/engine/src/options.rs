@@ -92,6 +92,8 @@ pub struct EngineOptions {
     pub read_only: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
+    /// Recovery of a log whose superblock has forgotten where it begins: look for it instead of refusing.
+    pub find_log: bool,
 }
 
 impl Default for EngineOptions {
@@ -107,6 +109,7 @@ impl Default for EngineOptions {
             journal_checksum: true,
             read_only: false,
             until_damage: false,
+            find_log: false,
         }
     }
 }

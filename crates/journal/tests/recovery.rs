@@ -77,14 +77,122 @@ fn damage_to_a_committed_extended_transaction_is_no_torn_end() {
 }
 
 #[test]
-fn a_later_whole_transaction_does_not_hide_the_gap_of_a_lost_one() {
-    // Two commits were in flight, the first was lost: neither was acknowledged.
-    let mut volume = volume_with(EXTENDED, 4);
-    volume.disk.log[1 + 2 * BLOCKS] = vec![0; 1024];
-    let recovered = recover(&mut volume.disk).unwrap();
-    assert_eq!(recovered.scanned.end, TransactionId(102));
-    // Its id must never come again while its remains may lie in the log.
-    assert!(recovered.scanned.next.is_after(TransactionId(103)));
+fn a_block_lost_in_the_middle_of_a_log_is_no_end_of_it() {
+    // Whatever the block held: the transactions behind it began when it was durable.
+    for format in [PLAIN, EXTENDED] {
+        for (block, lost) in (0..2 * BLOCKS).flat_map(|block| [(block, 0), (block, 0xa5)]) {
+            let mut volume = volume_with(format, 4);
+            volume.disk.log[1 + BLOCKS + block].fill(lost);
+            let pristine = volume.disk.home.clone();
+            let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
+            let transaction = TransactionId(101 + (block / BLOCKS) as u32);
+            let expected =
+                matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            assert!(expected, "{format:?}, log block {block}: {error}");
+            assert_eq!(volume.disk.home, pristine);
+        }
+    }
+}
+
+#[test]
+fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
+    for format in [PLAIN, EXTENDED] {
+        for lost in 1..9 {
+            let mut volume = volume_with(format, 20);
+            let everything_home = volume.plan_checkpoint(&[HomeBlock(5)]);
+            perform(&mut volume.disk, &everything_home);
+            volume.log.release_to(volume.superblock.start);
+            for byte in 21..=35 {
+                let mut running = volume.running();
+                log(&mut volume, &mut running, byte);
+                volume.commit(running);
+            }
+            // The first transaction stays, at the end of the log; the next ones lie at its beginning.
+            let blocks = lost * BLOCKS;
+            assert_eq!(volume.superblock.start, LogBlock(61));
+            volume.disk.log[1..1 + blocks].iter_mut().for_each(|block| block.fill(0));
+            let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
+            let transaction = volume.superblock.sequence.next();
+            let expected =
+                matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            assert!(expected, "{format:?}, {lost} lost: {error}");
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_a_header_of_the_last_extended_transaction_ends_the_log() {
+    for block in [0, BLOCKS - 1] {
+        let mut volume = volume_with(EXTENDED, 3);
+        volume.disk.log[1 + 2 * BLOCKS + block].fill(0);
+        assert_eq!(recover(&mut volume.disk).unwrap().scanned.end, TransactionId(102), "block {block}");
+    }
+}
+
+#[test]
+fn recovery_until_damage_replays_what_lies_before_and_never_meets_what_lay_behind() {
+    // Whether the damage is in the body or has taken the header, and in each kind of log.
+    for (format, block, take) in
+        [(PLAIN, 0, 1024), (PLAIN, 1, 8), (EXTENDED, 0, 1024), (EXTENDED, 1, 8), (EXTENDED, 2, 1024)]
+    {
+        let mut volume = volume_with(format, 20);
+        volume.disk.log[1 + BLOCKS + block][..take].fill(0xa5);
+        assert!(recover(&mut volume.disk).is_err(), "{format:?}, block {block}");
+        let recovered = recover_with(&mut volume.disk, usize::MAX, true).unwrap();
+        assert_eq!(recovered.scanned.end, TransactionId(101));
+        assert_eq!(volume.disk.home[5], state_after(&volume, format, 1), "{format:?}, block {block}");
+        // The log begins anew over the old one: each new transaction ends where an old one begins.
+        let mut again =
+            Volume { next: recovered.scanned.next, ..Volume::new(format, 64, recovered.scanned.next) };
+        (again.committed, again.disk.home) = (volume.disk.home.clone(), volume.disk.home.clone());
+        again.disk.log[1..].clone_from_slice(&volume.disk.log[1..]);
+        for byte in 31..40 {
+            let mut running = again.running();
+            log(&mut again, &mut running, byte);
+            again.commit(running);
+            let mut disk = again.disk.clone();
+            assert_eq!(recover(&mut disk).unwrap().scanned.end, again.next, "{format:?}, {byte}");
+            assert!(disk.home == again.committed);
+        }
+    }
+}
+
+#[test]
+fn the_beginning_of_a_log_is_found_again_wherever_it_lies() {
+    for (first, revokes) in [(0, 0), (20, 0), (20, 700), (2, 700)] {
+        let mut volume = volume_with(EXTENDED, first);
+        if first > 0 {
+            let everything_home = volume.plan_checkpoint(&[HomeBlock(5)]);
+            perform(&mut volume.disk, &everything_home);
+            volume.log.release_to(volume.superblock.start);
+        }
+        // A transaction of several blocks of its own; twenty before it, and it lies across the end of the log.
+        let mut running = volume.running();
+        log(&mut volume, &mut running, 30);
+        (0..revokes).for_each(|block| running.free(HomeBlock(100 + block), true));
+        volume.commit(running);
+        for byte in 31..34 {
+            let mut running = volume.running();
+            log(&mut volume, &mut running, byte);
+            volume.commit(running);
+        }
+        let mut forgotten = volume.superblock.clone();
+        forgotten.start = LogBlock(0);
+        assert!(forgotten.is_lost() && !volume.superblock.is_lost());
+        let mut find = FindPass::new(&forgotten);
+        while let Some(at) = find.wants() {
+            find.give(&volume.disk.log[at.get() as usize]).unwrap();
+        }
+        assert_eq!(find.counts().log_blocks_read, 63);
+        assert_eq!(find.finish(), Some(volume.superblock.start), "behind {first}, {revokes} revokes");
+    }
+    let mut empty = Volume::new(EXTENDED, 64, TransactionId(1));
+    empty.superblock.start = LogBlock(0);
+    let mut find = FindPass::new(&empty.superblock);
+    while let Some(at) = find.wants() {
+        find.give(&empty.disk.log[at.get() as usize]).unwrap();
+    }
+    assert_eq!(find.finish(), None);
 }
 
 #[test]
@@ -222,8 +330,8 @@ fn the_counts_of_each_pass_are_what_was_logged() {
         fragment_records: 3,
         ..PassCounts::default()
     };
-    // One more block is read: the one that is not a fifth transaction.
-    assert_eq!(scan, PassCounts { log_blocks_read: 14, revoke_blocks: 1, commit_blocks: 4, ..seen });
+    // The four transactions take 13 blocks; then half the log is looked at for a fifth.
+    assert_eq!(scan, PassCounts { log_blocks_read: 13 + 31, revoke_blocks: 1, commit_blocks: 4, ..seen });
     assert_eq!((revoke.log_blocks_read, revoke.revoke_blocks, revoke.revokes), (1, 1, 1));
     assert_eq!(replay, PassCounts { log_blocks_read: 8, revokes: 3, fragment_records: 0, ..seen });
 }

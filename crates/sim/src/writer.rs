@@ -36,10 +36,8 @@ struct Writer {
     progress: Rc<RefCell<Vec<Progress>>>,
     /// The transaction that holds everything up to and including each action.
     transactions: Vec<TransactionId>,
-    /// Unlinked while open: orphans until the script ends. Not where the disk fails: a volume with a recorded error
-    /// drops its orphan list, as in the kernel, and leaves their space to e2fsck.
+    /// Unlinked while open: orphans until the script ends.
     open: Vec<InodeNumber>,
-    may_hold_open: bool,
 }
 
 pub struct Writers {
@@ -59,17 +57,8 @@ impl Writers {
             let directory = volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value;
             let transactions = vec![directory.last_change.get()];
             let (volume, progress) = (volume.clone(), progress.clone());
-            let (open, may_hold_open) = (Vec::new(), case.fault.is_none());
-            writers.push(Writer {
-                volume,
-                directory,
-                number,
-                script,
-                progress,
-                transactions,
-                open,
-                may_hold_open,
-            });
+            let open = Vec::new();
+            writers.push(Writer { volume, directory, number, script, progress, transactions, open });
         }
         volume.sync().await?;
         for writer in &mut writers {
@@ -130,7 +119,6 @@ impl Writer {
         self.note(|progress| progress.started = index + 1);
         let step = self.script[index].clone();
         if let Action::Unlink { file } = step.action
-            && self.may_hold_open
             && index.is_multiple_of(2)
             && let Some(inode) = self.look(&file_name(file)).await?
         {

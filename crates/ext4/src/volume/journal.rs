@@ -53,7 +53,7 @@ pub(super) async fn replay(
     found: &Found,
     dry_run: bool,
 ) -> Result<RecoveryReport> {
-    if !superblock.features.has(feature::RECOVER) {
+    if !superblock.features.has(feature::RECOVER) && !parts.options.engine.find_log {
         return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
     }
     let replayed = engine::recover(&found.parts, dry_run).await;

@@ -275,6 +275,11 @@ impl JournalSuperblock {
     pub fn is_clean(&self) -> bool {
         self.start.get() == 0
     }
+    /// The log may hold multiwrite blocks, and nothing says where it begins. No program of ours writes that: it comes
+    /// from one that found this feature too late (`tune2fs`).
+    pub fn is_lost(&self) -> bool {
+        self.is_clean() && self.has_incompatible(Incompatible::MULTIWRITE)
+    }
     pub fn has_incompatible(&self, bits: u32) -> bool {
         self.version == SuperblockVersion::V2 && self.incompatible & bits != 0
     }

@@ -7,11 +7,17 @@ use format::jbd2::{
 use std::collections::VecDeque;
 use units::{LogBlock, Timestamp, TransactionId};
 
-/// How many commits may have been in flight when the power went. Those behind a lost one may be whole on disk;
-/// the ids they used must not be used again, or a later scan could take them for its own.
-const COMMITS_IN_FLIGHT_MAX: u32 = 16;
+/// Ids left out after recovery: no later scan may take what lies behind the end of this log for its own.
+const IDS_SKIPPED: u32 = 16;
+/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes.
+const TRANSACTION_SHARE_MAX: u32 = 2;
 
 /// First pass: finds the last committed transaction. Verifies every checksum there is.
+///
+/// Where the log seems to end it looks ahead, as far as one transaction may reach: a commit begins when the one
+/// before it is durable, so whatever belongs to a later transaction proves that this one was committed, and that what
+/// ended the log is damage. Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like
+/// a journal block. Without checksums a block proves nothing, and the log ends.
 pub struct ScanPass {
     log: LogArea,
     layout: LogLayout,
@@ -22,6 +28,8 @@ pub struct ScanPass {
     at: LogBlock,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
+    /// The latest transaction of which there is anything.
+    latest: TransactionId,
     open: OpenTransaction,
     last_commit_time: Option<Timestamp>,
     scanned: Scanned,
@@ -51,21 +59,27 @@ pub(super) struct ScannedTransaction {
 /// The ring of log blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogArea {
-    first: LogBlock,
+    pub first: LogBlock,
     end: LogBlock,
 }
 
 impl LogArea {
+    pub fn of(superblock: &JournalSuperblock) -> LogArea {
+        LogArea { first: superblock.first, end: superblock.log_end() }
+    }
     pub fn after(self, at: LogBlock) -> LogBlock {
         if at.plus(1) == self.end { self.first } else { at.plus(1) }
+    }
+    pub fn blocks(self) -> u32 {
+        self.end.get() - self.first.get()
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Log,
-    /// Looks at the one block behind a transaction that is not whole.
-    Behind(LogBlock),
+    /// Looks for later transactions, in this many more blocks.
+    Ahead(u32),
     FastCommits(LogBlock),
     Over,
 }
@@ -101,8 +115,7 @@ impl OpenTransaction {
 impl ScanPass {
     /// Of a journal whose superblock is clean, nothing is read.
     pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
-        let (log, layout) =
-            (LogArea { first: superblock.first, end: superblock.log_end() }, superblock.layout());
+        let (log, layout) = (LogArea::of(superblock), superblock.layout());
         let (first, clean) = (superblock.sequence, superblock.is_clean());
         let next = if clean { superblock.next_transaction() } else { first };
         Ok(ScanPass {
@@ -113,7 +126,8 @@ impl ScanPass {
             state: if clean { State::Over } else { State::Log },
             until_damage: false,
             at: superblock.start,
-            unread: log.end.get() - log.first.get(),
+            unread: log.blocks(),
+            latest: first,
             open: OpenTransaction::new(first, layout.seed),
             last_commit_time: None,
             scanned: Scanned { first, end: first, next, log, layout, transactions: Vec::new() },
@@ -142,48 +156,72 @@ impl ScanPass {
     }
 
     fn end(&mut self) {
-        if self.state != State::Log {
-            return;
-        }
         let end = self.open.found.id;
+        if end.is_after(self.latest) {
+            self.latest = end;
+        }
         self.scanned.end = end;
-        self.scanned.next = TransactionId(end.0.wrapping_add(1 + COMMITS_IN_FLIGHT_MAX));
+        self.scanned.next = TransactionId(self.latest.0.wrapping_add(1 + IDS_SKIPPED));
         self.state = self.fast_commits.map_or(State::Over, State::FastCommits);
     }
 
-    /// The log ends here, unless it is damaged: see [`ScanPass::give_behind`]. A plain log needs no such look, since
-    /// there the commit block alone says that all before it was durable.
-    fn look_behind(&mut self) {
-        let found = &self.open.found;
-        let exists = !found.descriptors.is_empty() || !found.revokes.is_empty();
-        if self.layout.multiwrite && self.layout.has_checksums() && exists && self.unread > 1 {
-            self.unread -= 1;
-            self.state = State::Behind(self.log.after(self.at));
-        } else {
-            self.end();
-        }
+    /// The log ends with this `block`, or it is damaged: what lies ahead tells.
+    fn look_ahead(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let reach = match self.until_damage {
+            // Not a reason to refuse, but no id may be used again.
+            true => self.log.blocks(),
+            false if self.layout.has_checksums() => self.log.blocks() / TRANSACTION_SHARE_MAX,
+            false => 0,
+        };
+        self.state = State::Ahead(reach.min(self.unread));
+        self.give_ahead(block)
     }
 
-    /// The block behind a transaction whose checksum is wrong. Commits follow one another: the next one begins
-    /// when this one is durable. So if the next transaction is there, this one was whole once, and to end the
-    /// log here would drop what was promised.
-    fn give_behind(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        let next = self.open.found.id.next();
-        let follows = BlockHeader::parse(block).is_some_and(|header| {
-            header.transaction == next
-                && matches!(header.kind, Some(BlockType::Descriptor | BlockType::Revoke))
-                && self.layout.is_intact(block)
-        });
-        if follows && !self.until_damage {
-            let (at, what) =
-                self.open.fault.take().unwrap_or_else(|| {
-                    (self.at, "the checksum of the whole transaction is wrong".to_owned())
-                });
-            return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
+    fn give_ahead(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let State::Ahead(left) = self.state else { panic!("nothing is looked for") };
+        if left == 0 {
+            self.end();
+            return Ok(());
         }
-        self.state = State::Log;
-        self.end();
+        if let Some(found) = self.proves_commit(block) {
+            if !self.until_damage {
+                let (at, what) = self.open.fault.take().expect("what is wrong was noted");
+                return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
+            }
+            if found.is_after(self.latest) {
+                self.latest = found;
+            }
+        }
+        self.at = self.log.after(self.at);
+        match left {
+            1 => self.end(),
+            _ => self.state = State::Ahead(left - 1),
+        }
         Ok(())
+    }
+
+    /// The transaction of `block`, if there would be no such block had the open transaction not been durable: one of
+    /// a later transaction; in a plain log its own commit block, too. But there only commit blocks count, by whose
+    /// time what an older journal of the volume left behind is known (the kernel may have made a new one over it).
+    fn proves_commit(&self, block: &[u8]) -> Option<TransactionId> {
+        let header = BlockHeader::parse(block)?;
+        let ahead = header.transaction.0.wrapping_sub(self.open.found.id.0);
+        let proves = match header.kind? {
+            BlockType::Descriptor | BlockType::Revoke => {
+                ahead > 0 && (self.layout.multiwrite || self.until_damage) && self.layout.is_intact(block)
+            }
+            BlockType::Commit => {
+                let commit = CommitBlock::parse(block, &self.layout)?;
+                (ahead > 0 || !self.layout.multiwrite) && !self.goes_back(commit)
+            }
+            BlockType::SuperblockV1 | BlockType::SuperblockV2 => false,
+        };
+        (proves && ahead <= self.log.blocks()).then_some(header.transaction)
+    }
+
+    /// Whether the commit time lies before that of the last transaction: what an older journal left behind.
+    fn goes_back(&self, commit: CommitBlock) -> bool {
+        self.last_commit_time.is_some_and(|last| commit.time.seconds < last.seconds)
     }
 
     fn give_logged(&mut self, tag: format::jbd2::BlockTag, block: &[u8]) {
@@ -204,15 +242,18 @@ impl ScanPass {
         let commit = CommitBlock::parse(block, &self.layout);
         let facts = self.facts(header, commit, block);
         match decide(facts) {
-            Decision::End => self.look_behind(),
+            Decision::End => {
+                self.open.fault(self.at, why_it_ends(facts));
+                return self.look_ahead(block);
+            }
             Decision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(block),
-            Decision::GoOn => self.revoke(block),
+            Decision::GoOn => return self.revoke(block),
             Decision::Committed => {
                 self.last_commit_time = commit.map(|commit| commit.time);
                 self.committed();
                 self.advance();
             }
-            Decision::Damaged if self.until_damage => self.end(),
+            Decision::Damaged if self.until_damage => return self.look_ahead(block),
             Decision::Damaged => {
                 let (at, what) = self.open.fault.take().expect("what is wrong was noted");
                 return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
@@ -236,22 +277,19 @@ impl ScanPass {
             commit_intact: commit.is_some(),
             transaction_sum: ancient && whole.is_none_or(|sum| sum == self.open.whole.sum()),
             body_intact: self.open.fault.is_none(),
-            time_goes_back: match (self.last_commit_time, commit) {
-                (Some(last), Some(commit)) => commit.time.seconds < last.seconds,
-                _ => false,
-            },
+            time_goes_back: commit.is_some_and(|commit| self.goes_back(commit)),
         }
     }
 
     fn descriptor(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        let intact = self.layout.is_intact(block);
-        if !intact {
+        if !self.layout.is_intact(block) {
             self.open.fault(self.at, "the checksum of its descriptor block is wrong");
+            return self.look_ahead(block);
         }
         let descriptor = match DescriptorBlock::parse(block, &self.layout, self.at) {
             Ok(descriptor) => descriptor,
             // A block that is as it was written and that we do not understand is no torn one.
-            Err(error) if intact && self.layout.has_checksums() => return Err(error.into()),
+            Err(error) if self.layout.has_checksums() => return Err(error.into()),
             Err(_) => {
                 self.end();
                 return Ok(());
@@ -285,14 +323,16 @@ impl ScanPass {
         Ok(())
     }
 
-    fn revoke(&mut self, block: &[u8]) {
+    fn revoke(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         if !self.layout.is_intact(block) {
             self.open.fault(self.at, "the checksum of its revoke block is wrong");
+            return self.look_ahead(block);
         }
         self.open.counts.revoke_blocks += 1;
         self.open.found.revokes.push(self.at);
         self.sum(block);
         self.advance();
+        Ok(())
     }
 
     fn sum(&mut self, block: &[u8]) {
@@ -320,8 +360,8 @@ impl ScanPass {
 impl Pass for ScanPass {
     fn wants(&self) -> Option<LogBlock> {
         match self.state {
-            State::Log => Some(self.at),
-            State::Behind(at) | State::FastCommits(at) => Some(at),
+            State::Log | State::Ahead(_) => Some(self.at),
+            State::FastCommits(at) => Some(at),
             State::Over => None,
         }
     }
@@ -334,7 +374,7 @@ impl Pass for ScanPass {
                 Some(tag) => self.give_logged(tag, block),
                 None => self.give_header(block)?,
             },
-            State::Behind(_) => self.give_behind(block)?,
+            State::Ahead(_) => self.give_ahead(block)?,
             State::FastCommits(_) => {
                 self.state = State::Over;
                 if live_fast_commit(block, self.scanned.end) {
@@ -348,6 +388,17 @@ impl Pass for ScanPass {
 
     fn counts(&self) -> PassCounts {
         self.counts
+    }
+}
+
+/// Of facts that end the log.
+fn why_it_ends(facts: Facts) -> &'static str {
+    match facts {
+        Facts { known: true, sequence: true, commit_intact: false, .. } => {
+            "the checksum of its commit block is wrong"
+        }
+        Facts { known: true, sequence: true, .. } => "the checksum of the whole transaction is wrong",
+        _ => "this block is none of it",
     }
 }
 

@@ -227,10 +227,19 @@ pub struct Recovered {
 
 /// The same, but the power fails again after `writes_max` writes home.
 pub fn recover_until(disk: &mut Disk, writes_max: usize) -> Result<Recovered, RecoverError> {
+    recover_with(disk, writes_max, false)
+}
+
+/// The same; with `until_damage` a damaged log ends before the damage.
+pub fn recover_with(
+    disk: &mut Disk,
+    writes_max: usize,
+    until_damage: bool,
+) -> Result<Recovered, RecoverError> {
     let block_size = BlockSize::new(disk.log[0].len() as u32).unwrap();
     let superblock = JournalSuperblock::parse(&disk.log[0], block_size, disk.log.len() as u64)?;
     let log = &disk.log;
-    let mut scan = ScanPass::new(&superblock)?;
+    let mut scan = ScanPass::new(&superblock)?.until_damage(until_damage);
     run(log, &mut scan)?;
     let scan_counts = scan.counts();
     assert!(scan_counts.log_blocks_read <= log.len() as u64);
