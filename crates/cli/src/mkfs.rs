@@ -1,5 +1,6 @@
 //! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
+use crate::coerce::ZonePlan;
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
 use crate::quantity::{format_size, parse_size};
@@ -14,6 +15,7 @@ Examples:
   okeanos mkfs --journal-size 256M /dev/sdb1           a large journal inside the volume
   okeanos mkfs --journal-device /dev/sdc1 /dev/sdb1    the journal on a disk of its own
   okeanos mkfs --journal-device log.img --journal-size 64M disk.img 1G
+  okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
   okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label";
 
 /// Make a volume in an image file or on a block device
@@ -28,6 +30,16 @@ pub struct MkfsArguments {
     /// Put the journal on this device or image file, which is made a journal first
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
+    /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o barrier=coerce): the
+    /// profile that okeanos fingerprint wrote for it
+    #[arg(long, value_name = "PROFILE")]
+    flush_zone: Option<PathBuf>,
+    /// The same on the journal's own device; as --flush-zone if not given
+    #[arg(long, value_name = "PROFILE", requires = "journal_device")]
+    journal_flush_zone: Option<PathBuf>,
+    /// Take the profile even if it is of another drive, or the drive does not tell its model
+    #[arg(long)]
+    force_profile: bool,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
     target: PathBuf,
@@ -46,19 +58,32 @@ const BLOCK_SIZE: &str = "4096";
 const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
-    let MkfsArguments { journal_size, journal_device, target, size, extra } = arguments;
-    let made = prepare(&target, size)?;
-    let result = match &journal_device {
-        None => make(&target, internal_journal(journal_size), &extra),
-        Some(journal) => make_with_external_journal(&target, journal, journal_size, &extra),
+    let MkfsArguments { journal_size, journal_device, target, size, extra, .. } = &arguments;
+    let (target, journal) = (target.as_path(), journal_device.as_deref());
+    let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
+    let zones = ZonePlan::new(
+        arguments.flush_zone.as_deref().map(|profile| (profile, target)),
+        of_journal.map(PathBuf::as_path).zip(journal),
+        arguments.force_profile,
+    )?;
+    let made = prepare(target, *size)?;
+    let result = match journal {
+        None => make(target, internal_journal(*journal_size), extra),
+        Some(journal) => {
+            make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
+        }
     };
+    let result = result.and_then(|()| zones.make(target, journal));
     if result.is_err() && made {
         // An image that we made and that holds nothing is in the way of the next attempt.
-        let _ = std::fs::remove_file(&target);
+        let _ = std::fs::remove_file(target);
     }
     result?;
-    let journal = journal_device.map(|journal| format!(" -o journal_dev={}", journal.display()));
-    println!("Mount it with: okeanos mount{} {} DIR", journal.unwrap_or_default(), target.display());
+    let mut options = Vec::new();
+    options.extend(journal.map(|journal| format!("journal_dev={}", journal.display())));
+    options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
+    let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
+    println!("Mount it with: okeanos mount{options} {} DIR", target.display());
     Ok(())
 }
 
@@ -70,10 +95,16 @@ fn make_with_external_journal(
     target: &Path,
     journal: &Path,
     size: Option<u64>,
+    room_behind: u64,
     extra: &[OsString],
 ) -> Result<(), CliError> {
     let exists = journal.exists();
-    prepare(journal, (!exists).then_some(size.unwrap_or(EXTERNAL_JOURNAL_SIZE)))?;
+    prepare(journal, (!exists).then_some(size.unwrap_or(EXTERNAL_JOURNAL_SIZE) + room_behind))?;
+    let size = match (exists, size) {
+        (_, None) if room_behind > 0 => Some(EXTERNAL_JOURNAL_SIZE),
+        (false, _) if room_behind == 0 => None,
+        (_, size) => size,
+    };
     let block_size = block_size_of(extra);
     let mut of_journal = vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
     if extra.iter().any(|argument| argument == "-F") {
@@ -83,7 +114,7 @@ fn make_with_external_journal(
     let attached = if is_block_device(journal)? { None } else { Some(TemporaryLoop::attach(journal)?) };
     let device = attached.as_ref().map_or(journal, |attached| attached.path());
     of_journal.push(device.into());
-    if let (true, Some(size)) = (exists, size) {
+    if let Some(size) = size {
         let bytes: u64 = block_size.to_string_lossy().parse().unwrap_or(4096);
         of_journal.push((size / bytes).to_string().into());
     }
@@ -151,6 +182,9 @@ mod tests {
         MkfsArguments {
             journal_size: Some(4 << 20),
             journal_device: None,
+            flush_zone: None,
+            journal_flush_zone: None,
+            force_profile: false,
             target: target.to_owned(),
             size,
             extra: extra.iter().map(OsString::from).collect(),

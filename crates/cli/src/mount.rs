@@ -46,7 +46,9 @@ Mount options:
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
   threshold=SIZE       selective: a request is small below SIZE (default: a block)
-  barrier=flush|none   none only where a disk keeps its cache over a power cut
+  barrier=flush|none|coerce
+                       none only where a disk keeps its cache over a power cut; coerce for drives
+                       that ignore flushes: needs a flush zone (okeanos mkfs --flush-zone)
   commit=TIME          a change is durable after TIME at the latest (default 5 s)
   writeback=TIME       how often old changed blocks are looked for (default 5 s)
   expire=TIME          how old they are to be written home (default 30 s)

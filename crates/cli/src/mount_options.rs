@@ -9,13 +9,22 @@ use journal::{DataMode, WriteThreshold};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How the order of writes is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barrier {
+    None,
+    Flush,
+    /// By coerced cache evictions, to the flush zone of each disk.
+    Coerce,
+}
+
 /// What a mount was asked for; `None` leaves the engine its own default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSettings {
     pub data: Option<DataMode>,
     /// Bytes.
     pub threshold: Option<u64>,
-    pub barrier: BarrierKind,
+    pub barrier: Barrier,
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
     pub expire: Option<Duration>,
@@ -40,7 +49,7 @@ impl Default for MountSettings {
         MountSettings {
             data: None,
             threshold: None,
-            barrier: BarrierKind::Flush,
+            barrier: Barrier::Flush,
             commit: None,
             writeback: None,
             expire: None,
@@ -124,7 +133,11 @@ impl MountSettings {
         EngineOptions {
             data: self.data.unwrap_or(own.data),
             threshold: self.threshold.map_or(own.threshold, WriteThreshold),
-            barrier: self.barrier,
+            barrier: match self.barrier {
+                Barrier::None => BarrierKind::None,
+                // A coerced disk's flush is an eviction.
+                Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
+            },
             commit: self.commit.unwrap_or(own.commit),
             writeback: self.writeback.unwrap_or(own.writeback),
             expire: self.expire.unwrap_or(own.expire),
@@ -139,7 +152,7 @@ impl MountSettings {
     /// What whoever asks for these settings should know.
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
-        if self.barrier == BarrierKind::None && !self.read_only {
+        if self.barrier == Barrier::None && !self.read_only {
             warnings.push(
                 "barrier=none: a power cut may damage the volume and lose synced data, \
                  unless the disk keeps its write cache over it",
@@ -175,9 +188,10 @@ impl MountSettings {
             "threshold" => self.threshold = Some(parse_size(value)?),
             "barrier" => {
                 self.barrier = match value {
-                    "none" | "0" => BarrierKind::None,
-                    "flush" | "1" => BarrierKind::Flush,
-                    _ => return Err(known("none or flush")),
+                    "none" | "0" => Barrier::None,
+                    "flush" | "1" => Barrier::Flush,
+                    "coerce" => Barrier::Coerce,
+                    _ => return Err(known("none, flush or coerce")),
                 }
             }
             "commit" => self.commit = interval(value)?,
@@ -205,8 +219,8 @@ impl MountSettings {
             "rw" => self.read_only = false,
             "noloop" => self.loop_device = false,
             "loop" => self.loop_device = true,
-            "barrier" => self.barrier = BarrierKind::Flush,
-            "nobarrier" => self.barrier = BarrierKind::None,
+            "barrier" => self.barrier = Barrier::Flush,
+            "nobarrier" => self.barrier = Barrier::None,
             "noatime" => self.atime = Atime::Never,
             "relatime" | "atime" | "norelatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
@@ -288,7 +302,7 @@ mod tests {
             ("data=all", "selective"),
             ("threshold=big", "threshold"),
             ("log=scattered", "circular"),
-            ("barrier=coerce", "none or flush"),
+            ("barrier=force", "flush or coerce"),
             ("frobnicate", "not known"),
             ("cache=", "cache"),
         ] {

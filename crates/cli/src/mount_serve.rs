@@ -3,17 +3,20 @@
 //! Order: disk opened exclusively; volume opened and recovered; claim handed to the kernel (fuseblk); mounted;
 //! served. From the mount on, this process never looks at a path inside it: it would wait for itself.
 
+use crate::coerce::{Wanted, coerce};
 use crate::control::{About, Ask, End, socket_path};
 use crate::control_server::ControlServer;
 use crate::daemon::{self, Herald};
 use crate::error::CliError;
 use crate::loop_device::LoopDevice;
 use crate::mount::MountPlan;
+use crate::mount_options::Barrier;
 use crate::mount_table;
 use crate::open_disk::open_disk;
 use crate::umount;
 use device::{Disk, World};
 use disks::{Access, FileDisk};
+use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::Superblock;
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
@@ -58,6 +61,8 @@ struct Mounted {
     door: Rc<VolumeDoor>,
     session: Rc<Session<VolumeDoor>>,
     signals: Signals,
+    /// With `barrier=coerce`: home, then the journal's disk.
+    coerced: Vec<CoercedDisk>,
     /// Lives as long as the mount.
     _loop_device: Option<LoopDevice>,
     data: DataMode,
@@ -82,7 +87,7 @@ impl Mounted {
             None => None,
         };
         let report = daemon::reporter(background);
-        let volume = open_volume(world, plan, &disk, journal).await?;
+        let (volume, coerced) = open_volume(world, plan, path, &disk, journal).await?;
         for warning in volume.open_report().warnings {
             report(&format!("{}: {warning}", plan.source.display()));
         }
@@ -96,7 +101,7 @@ impl Mounted {
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
                 let data = volume.options().engine.data;
-                Ok(Mounted { volume, door, session, signals, _loop_device: loop_device, data })
+                Ok(Mounted { volume, door, session, signals, coerced, _loop_device: loop_device, data })
             }
             Err(error) => {
                 // The volume was marked as mounted; leave it as we found it.
@@ -181,6 +186,7 @@ impl Mounted {
             data: self.data.to_string(),
         };
         let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
+        let coerced = self.coerced.clone();
         let answers = move |ask| match ask {
             Ask::About | Ask::End => serde_json::json!(about),
             Ask::Stats => {
@@ -192,6 +198,7 @@ impl Mounted {
                         _ => "classic",
                     },
                     "engine": volume.engine().statistics(),
+                    "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
                     "door": {
                         "requests": door.requests,
                         "ring_requests": door.ring_requests,
@@ -221,9 +228,10 @@ fn take_away(plan: &MountPlan) {
 async fn open_volume(
     world: &RealWorld,
     plan: &MountPlan,
+    path: &Path,
     disk: &FileDisk,
     journal: Option<Rc<dyn Disk>>,
-) -> Result<Rc<Volume>, CliError> {
+) -> Result<(Rc<Volume>, Vec<CoercedDisk>), CliError> {
     let mut engine = plan.settings.engine();
     if plan.settings.threshold.is_none()
         && let Ok(start) = disk.read(0, SUPERBLOCK_END).await
@@ -242,8 +250,16 @@ async fn open_volume(
             mount_point: plan.directory.display().to_string(),
         },
     };
-    let opened = Volume::open(parts).await;
-    opened.map_err(|error| CliError::new(format!("{}: {error}", plan.source.display())))
+    let (parts, coerced) = match plan.settings.barrier {
+        Barrier::Coerce => {
+            coerce(parts, path, plan.settings.journal_device.as_deref(), Wanted::Required).await?
+        }
+        Barrier::None | Barrier::Flush => (parts, Vec::new()),
+    };
+    match Volume::open(parts).await {
+        Ok(volume) => Ok((volume, coerced)),
+        Err(error) => Err(CliError::new(format!("{}: {error}", plan.source.display()))),
+    }
 }
 
 fn mount(

@@ -1,5 +1,6 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
+use crate::coerce::{Wanted, coerce};
 use crate::error::CliError;
 use crate::open_disk::open_disk;
 use crate::output::{print, print_json};
@@ -88,6 +89,8 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
             ..VolumeOptions::default()
         },
     };
+    // Recovery has barriers, too: on a drive that ignores flushes it evicts, if the volume was made for that.
+    let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
     let mut orphans = OrphanReport::default();

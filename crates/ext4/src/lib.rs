@@ -28,7 +28,10 @@ pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
-pub use volume::{Access, OpenParts, OpenReport, Statfs, Volume, VolumeOptions, recover};
+pub use volume::{
+    Access, FLUSH_ZONE_NAME, FoundFlushZone, OpenParts, OpenReport, Statfs, Volume, VolumeOptions,
+    find_flush_zones, make_journal_flush_zone, recover,
+};
 pub use xattr::{Existence, SetXattr};
 
 pub type Result<T> = std::result::Result<T, Error>;

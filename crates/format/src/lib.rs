@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod ext4;
+pub mod flush_zone;
 pub mod jbd2;

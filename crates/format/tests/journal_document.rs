@@ -1,9 +1,10 @@
 //! `docs/ON_DISK.md` says what the code does.
 
 #[test]
-fn the_document_holds_the_journal_tables_as_the_code_prints_them() {
+fn the_document_holds_the_tables_as_the_code_prints_them() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ON_DISK.md");
     let document = std::fs::read_to_string(path).unwrap_or_default();
-    let tables = format::jbd2::tables();
-    assert!(document.contains(tables.trim()), "docs/ON_DISK.md lacks this text:\n{tables}");
+    for tables in [format::jbd2::tables(), format::flush_zone::table()] {
+        assert!(document.contains(tables.trim()), "docs/ON_DISK.md lacks this text:\n{tables}");
+    }
 }

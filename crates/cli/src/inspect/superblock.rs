@@ -1,6 +1,9 @@
 use super::reader::Reader;
+use crate::coerce::workload_of;
+use eviction::EvictionWorkload;
 use format::ext4::features::FEATURES;
 use format::ext4::superblock::state;
+use format::flush_zone::FlushZoneSuperblock;
 use std::fmt;
 
 #[derive(serde::Serialize)]
@@ -27,6 +30,19 @@ pub struct SuperblockStory {
     features: Vec<&'static str>,
     refused: Vec<String>,
     read_only: Vec<String>,
+    flush_zone: Option<FlushZoneStory>,
+}
+
+/// Where evictions of `barrier=coerce` write, and what.
+#[derive(serde::Serialize)]
+struct FlushZoneStory {
+    inode: u32,
+    first_block: u64,
+    bytes: u64,
+    workload: EvictionWorkload,
+    trials: u32,
+    /// Of the drive that was fingerprinted; empty if the profile was forced.
+    model: String,
 }
 
 pub fn tell(reader: &Reader) -> SuperblockStory {
@@ -55,8 +71,25 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
         journal_uuid: (superblock.journal_uuid != [0; 16]).then(|| uuid(&superblock.journal_uuid)),
         refused: features.refused(),
         read_only: features.read_only(),
+        flush_zone: flush_zone(reader),
         features: on,
     }
+}
+
+/// `None` also if it cannot be read: the superblock's own story is worth telling then.
+fn flush_zone(reader: &Reader) -> Option<FlushZoneStory> {
+    let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
+    let layout = reader.layout(number, &reader.inode(number).ok()?).ok()?;
+    let first = layout.extents.first()?.home;
+    let zone = FlushZoneSuperblock::parse(&reader.block(first).ok()?).ok()?;
+    Some(FlushZoneStory {
+        inode: number.get(),
+        first_block: first.get(),
+        bytes: zone.length,
+        workload: workload_of(&zone),
+        trials: zone.trials,
+        model: zone.model,
+    })
 }
 
 impl fmt::Display for SuperblockStory {
@@ -85,6 +118,13 @@ impl fmt::Display for SuperblockStory {
             (_, inode @ 1..) => writeln!(f, "journal          in inode {inode}")?,
             (Some(uuid), 0) => writeln!(f, "journal          on another device, {uuid}")?,
             (None, 0) => writeln!(f, "journal          none")?,
+        }
+        if let Some(FlushZoneStory { inode, first_block, workload, trials, model, .. }) = &self.flush_zone {
+            write!(f, "flush zone       inode {inode}, from block {first_block}; an eviction is {workload}")?;
+            match model.as_str() {
+                "" => writeln!(f, "; the profile was forced")?,
+                model => writeln!(f, ", found on {model} in {trials} trials")?,
+            }
         }
         if self.first_orphan != 0 {
             writeln!(f, "orphans          from inode {} on", self.first_orphan)?;

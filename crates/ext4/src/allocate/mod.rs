@@ -136,8 +136,11 @@ impl Volume {
         quarter.min((WINDOW_MAX >> self.block_size().shift()) as u32).max(1)
     }
 
-    /// Near the inode: its group's first block.
+    /// Where the file asked to be, or near the inode: its group's first block.
     fn default_goal(&self, inode: &Inode) -> HomeBlock {
+        if let Some(goal) = inode.mapping_cache.first_goal.get() {
+            return goal;
+        }
         let superblock = self.superblock.borrow();
         superblock.group_start(superblock.group_of_inode(inode.number).0)
     }

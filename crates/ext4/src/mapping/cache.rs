@@ -1,6 +1,6 @@
 use super::Mapping;
 use std::cell::Cell;
-use units::FileBlock;
+use units::{FileBlock, HomeBlock};
 
 /// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every inode; whoever
 /// changes the mapping calls [`MappingCache::clear`] first.
@@ -10,6 +10,8 @@ pub struct MappingCache {
     entries: Cell<[Option<Mapping>; 2]>,
     /// First byte behind the last write, to tell sequential writes from others.
     pub(crate) write_end: Cell<u64>,
+    /// Where the file's first block is wanted, if not in its inode's group.
+    pub(crate) first_goal: Cell<Option<HomeBlock>>,
 }
 
 impl MappingCache {

@@ -2,7 +2,7 @@
 
 use super::{Access, OpenParts, Volume, superblock};
 use crate::groups::Trust;
-use crate::{Error, MappingState, Result};
+use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
 use engine::{Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, RecoveryReport};
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -115,13 +115,9 @@ fn journal_is_missing(superblock: &Superblock) -> Error {
     Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
 }
 
-/// The runs of the hidden journal inode, read straight from the disk: this is before recovery, so descriptors
-/// are trusted only as far as the place of the inode table goes.
-async fn hidden_journal(
-    parts: &OpenParts,
-    superblock: &Superblock,
-    number: InodeNumber,
-) -> Result<Vec<(HomeBlock, u64)>> {
+/// The volume as far as one may read it before recovery, straight from the disk: descriptors are trusted only as far as
+/// the place of the inode table goes.
+pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Volume>> {
     let engine_parts = EngineParts {
         world: parts.world.clone(),
         home: parts.home.clone(),
@@ -131,7 +127,16 @@ async fn hidden_journal(
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
     };
     let engine = Engine::open(engine_parts).await?;
-    let volume = Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await?;
+    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
+}
+
+/// The runs of the hidden journal inode.
+async fn hidden_journal(
+    parts: &OpenParts,
+    superblock: &Superblock,
+    number: InodeNumber,
+) -> Result<Vec<(HomeBlock, u64)>> {
+    let volume = readable(parts, superblock).await?;
     let inode = volume.load_inode(number).await.map_err(|error| match error {
         Error::Refused(_) => Error::corrupt_inode(number, "the journal should be there, but it is free"),
         error => error,
@@ -140,15 +145,26 @@ async fn hidden_journal(
     if !inode.is_regular() || count == 0 || count > FILE_BLOCKS_MAX {
         return Err(Error::corrupt_inode(number, "this is no journal"));
     }
+    runs_of(&volume, &inode, count, "the journal").await
+}
+
+/// The runs of the first `count` blocks of a file that evictions or the log write to past the file system.
+pub(super) async fn runs_of(
+    volume: &Volume,
+    inode: &Inode,
+    count: u64,
+    what: &str,
+) -> Result<Vec<(HomeBlock, u64)>> {
+    let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
     let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
     let mut at = 0;
     while at < count {
-        let mapping = volume.map(&inode, FileBlock(at as u32), (count - at) as u32).await?;
+        let mapping = volume.map(inode, FileBlock(at as u32), (count - at) as u32).await?;
         let (MappingState::Written(home), true) = (mapping.state, mapping.count > 0) else {
-            return Err(Error::corrupt_inode(number, format!("the journal has a hole at block {at}")));
+            return Err(corrupt(format!("{what} has a hole at block {at}")));
         };
         if !volume.block_is_usable(home, mapping.count.into()) {
-            return Err(Error::corrupt_inode(number, "the journal overlaps what is not its own"));
+            return Err(corrupt(format!("{what} overlaps what is not its own")));
         }
         match runs.last_mut() {
             Some((start, length)) if start.plus(*length) == home => *length += u64::from(mapping.count),

@@ -1,11 +1,13 @@
 //! An open volume.
 
 mod close;
+mod flush_zone;
 mod journal;
 mod open;
 mod space;
 mod superblock;
 
+pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
 pub use journal::recover;
 pub use open::{Access, OpenParts, VolumeOptions};
 pub use space::Statfs;
@@ -40,6 +42,8 @@ pub struct Volume {
     /// Held for writing by every rename from one directory to another, before any inode's lock: so the tree of
     /// directories stands still while it looks who is above whom.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
+    /// Behind the hidden journal's last run.
+    journal_end: Option<HomeBlock>,
     opened: RefCell<OpenReport>,
     closed: Cell<bool>,
 }

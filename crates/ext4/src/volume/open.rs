@@ -130,6 +130,7 @@ impl Volume {
             inodes: RefCell::new(InodeCache::default()),
             orphans: RefCell::default(),
             renames: Rc::default(),
+            journal_end: journal.last().map(|(start, count)| start.plus(*count)),
             opened: RefCell::default(),
             closed: Cell::new(false),
         }))

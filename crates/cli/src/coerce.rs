@@ -1,0 +1,193 @@
+//! `barrier=coerce`: disks whose flush is an eviction, by the flush zones that mkfs made on them.
+
+use crate::error::CliError;
+use crate::open_disk::open_disk;
+use device::Disk;
+use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern, Profile};
+use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};
+use format::flush_zone::FlushZoneSuperblock;
+use runtime::RealWorld;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The drive under a block device (a partition's whole disk), as the kernel knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drive {
+    pub model: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Drive {
+    /// `None` for image files, and for devices that do not tell their model, such as loop devices.
+    pub fn of(path: &Path) -> Option<Drive> {
+        let metadata =
+            std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
+        let device = metadata.rdev();
+        let node = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+        let node = std::fs::canonicalize(node).ok()?;
+        let whole: PathBuf = if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
+        let read = |name: &str| std::fs::read_to_string(whole.join(name)).ok();
+        let model = read("device/model")?.trim().to_owned();
+        let sectors: u64 = read("size")?.trim().parse().ok()?;
+        Some(Drive { model, size: sectors.checked_mul(512)? }).filter(|drive| !drive.model.is_empty())
+    }
+}
+
+/// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
+fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
+    let text =
+        std::fs::read_to_string(profile).map_err(|error| CliError::system(profile.display(), error))?;
+    let profile_name = profile.display();
+    let profile = Profile::parse(&text).map_err(|error| CliError::new(format!("{profile_name}: {error}")))?;
+    let mismatch = match Drive::of(path) {
+        Some(drive) => profile.mismatch(&drive.model, drive.size),
+        None => Some(format!("the model of {} is not known", path.display())),
+    };
+    if let (Some(why), false) = (&mismatch, force) {
+        return Err(CliError::new(format!("{profile_name} may not fit: {why}")).with_remedy(
+            "Make a profile of this very drive (okeanos fingerprint), or take this one with --force-profile.",
+        ));
+    }
+    let Profile { model, size, workload, trials, .. } = profile;
+    let forced = mismatch.is_some();
+    let zone = FlushZoneSuperblock {
+        uuid: [0; 16],
+        inode: 0,
+        sequential: workload.pattern == Pattern::Sequential,
+        writes: workload.writes,
+        bytes: workload.bytes,
+        trials,
+        drive_size: if forced { 0 } else { size },
+        model: if forced { String::new() } else { model },
+        length: 0,
+    };
+    Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
+}
+
+/// The zones that mkfs is to make: profile files of the home disk and of the journal's disk.
+pub struct ZonePlan {
+    home: Option<(FlushZoneSuperblock, u64)>,
+    journal: Option<(FlushZoneSuperblock, u64)>,
+}
+
+impl ZonePlan {
+    /// Reads and checks the profiles, before anything is written.
+    pub fn new(
+        home: Option<(&Path, &Path)>,
+        journal: Option<(&Path, &Path)>,
+        force: bool,
+    ) -> Result<ZonePlan, CliError> {
+        let plan = |pair: Option<(&Path, &Path)>| {
+            pair.map(|(profile, path)| zone_for(profile, path, force)).transpose()
+        };
+        Ok(ZonePlan { home: plan(home)?, journal: plan(journal)? })
+    }
+    /// Bytes that the journal's disk needs behind the journal: the zone, and a block for its superblock.
+    pub fn journal_room(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |(_, room)| room + u64::from(BLOCK_MAX))
+    }
+    /// Makes the zones on a fresh volume.
+    pub fn make(self, home: &Path, journal: Option<&Path>) -> Result<(), CliError> {
+        if self.home.is_none() && self.journal.is_none() {
+            return Ok(());
+        }
+        let world = RealWorld::new().map_err(|error| CliError::system("io_uring", error))?;
+        let disk = |path: &Path| open_disk(&world, path, disks::Access::ReadWrite);
+        let home_disk: Rc<dyn Disk> = Rc::new(disk(home)?);
+        let journal_disk = match journal {
+            Some(path) => Some(Rc::new(disk(path)?) as Rc<dyn Disk>),
+            None => None,
+        };
+        let for_run = world.clone();
+        let made = world.run(async move {
+            if let (Some((zone, room)), Some(disk)) = (self.journal, &journal_disk) {
+                ext4::make_journal_flush_zone(&**disk, zone, room).await?;
+            }
+            let Some((zone, room)) = self.home else { return Ok(()) };
+            let options = VolumeOptions::default();
+            let parts =
+                OpenParts { world: Rc::new(for_run), home: home_disk, journal: journal_disk, options };
+            let volume = Volume::open(parts).await?;
+            let made = volume.make_flush_zone(zone, room).await;
+            made.and(volume.close().await)
+        });
+        world.end();
+        made.map_err(|error: ext4::Error| CliError::new(format!("{}: flush zone: {error}", home.display())))
+    }
+}
+
+/// The largest block of a volume.
+const BLOCK_MAX: u32 = 4096;
+
+/// What evictions of this zone write.
+pub fn workload_of(zone: &FlushZoneSuperblock) -> EvictionWorkload {
+    let pattern = if zone.sequential { Pattern::Sequential } else { Pattern::Random };
+    EvictionWorkload { pattern, writes: zone.writes, bytes: zone.bytes }
+}
+
+/// Whether the zones must be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Required,
+    IfThere,
+}
+
+/// `parts` with coerced disks in place of those that have a flush zone; and these, home first. `paths` are those of
+/// the disks.
+pub async fn coerce(
+    mut parts: OpenParts,
+    home_path: &Path,
+    journal_path: Option<&Path>,
+    wanted: Wanted,
+) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
+    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", home_path.display()));
+    let (home, journal) = match ext4::find_flush_zones(&parts).await {
+        // What is damaged is for recovery to tell.
+        Err(_) if wanted == Wanted::IfThere => (None, None),
+        found => found.map_err(failed)?,
+    };
+    let mut coerced = Vec::new();
+    let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| match zone {
+        Some(zone) => {
+            let wrapped = wrap(&parts.world, disk, path, zone)?;
+            *disk = Rc::new(wrapped.clone());
+            coerced.push(wrapped);
+            Ok(())
+        }
+        None if wanted == Wanted::IfThere => Ok(()),
+        None => Err(CliError::new(format!(
+            "{} has no flush zone, which barrier=coerce writes to",
+            path.display()
+        ))
+        .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
+    };
+    wrap(&mut parts.home, home_path, home)?;
+    if let (Some(disk), Some(path)) = (&mut parts.journal, journal_path) {
+        wrap(disk, path, journal)?;
+    }
+    Ok((parts, coerced))
+}
+
+fn wrap(
+    world: &Rc<dyn device::World>,
+    disk: &Rc<dyn Disk>,
+    path: &Path,
+    zone: FoundFlushZone,
+) -> Result<CoercedDisk, CliError> {
+    let FlushZoneSuperblock { drive_size, model, .. } = &zone.superblock;
+    if *drive_size != 0
+        && Drive::of(path).is_some_and(|drive| drive.size != *drive_size || drive.model != *model)
+    {
+        let name = path.display();
+        return Err(CliError::new(format!("{name}: its flush zone was made for another drive, {model:?}"))
+            .with_remedy(
+                "Mount it with barrier=flush, or make the volume anew with a profile of this drive.",
+            ));
+    }
+    let sector = disk.geometry().logical_sector;
+    let zone = FlushZone::new(workload_of(&zone.superblock), &zone.extents, sector)
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+    Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
+}

@@ -1,0 +1,95 @@
+//! `barrier=coerce` through the program: flush zones on volumes, judged by e2fsck and the kernel.
+
+mod rig;
+
+use rig::Rig;
+
+const PROFILE: &str = r#"cat >profile <<END
+model = "A drive"
+size = 1000
+trials = 50
+milliseconds = 1.5
+[workload]
+pattern = "random"
+writes = 16
+bytes = 160000
+END"#;
+
+const SYNC_WRITES: &str = "for at in 1 2 3 4; do
+         dd if=/dev/zero of=$M/log bs=100 count=4 oflag=sync,append conv=notrunc status=none; done";
+
+#[test]
+fn every_mode_evicts_where_it_would_flush() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for (journal, option) in [("", ""), ("--journal-device log --journal-size 8M", ",journal_dev=log")] {
+        for mode in ["writeback", "ordered", "journal", "wasteless", "selective"] {
+            rig.run(&format!(
+                "rm -f image log; $O mkfs --flush-zone profile --force-profile {journal} image 64M -- -q"
+            ));
+            let counts = rig.run(&format!(
+                "$O mount -o barrier=coerce,data={mode}{option} image $M
+                 {SYNC_WRITES}
+                 $O stats --json $M | tr -d ' \n' | grep -o '\"evictions\":[0-9]*'
+                 $O umount $M"
+            ));
+            let counts: Vec<u64> =
+                counts.lines().map(|line| line.rsplit(':').next().unwrap().parse().unwrap()).collect();
+            let disks = if journal.is_empty() { 1 } else { 2 };
+            assert_eq!(counts.len(), disks, "{mode} {journal}");
+            // Each of the 16 writes is durable by itself: on the disk that holds the log if nothing else.
+            assert!(*counts.last().unwrap() >= 16, "{mode} {journal}: {counts:?}");
+            if journal.is_empty() {
+                rig.check("");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_zone_is_a_file_right_behind_the_journal_and_the_kernel_takes_the_volume() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for kind in ["", "-t ext3"] {
+        rig.run(&format!(
+            "rm -f image; $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M -- -q {kind}"
+        ));
+        rig.check("");
+        let told = rig.run("$O inspect super image");
+        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
+        let journal = rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
+        let zone =
+            rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sort -n | sed -n 2p");
+        let [journal, zone] = [journal, zone].map(|text| text.trim().parse::<u64>().unwrap());
+        assert!(zone > journal && zone < journal + 16, "journal ends at {journal}, zone begins at {zone}");
+        rig.run("mount -o loop image $M; ls -a $M | grep -q flush-zone; echo kernel >$M/file; umount $M");
+        rig.run("$O mount -o barrier=coerce image $M; cat $M/file; rm $M/file; $O umount $M");
+        rig.check("");
+    }
+}
+
+#[test]
+fn a_crash_is_recovered_through_the_zone() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
+    rig.run(&format!(
+        "serve barrier=coerce,data=wasteless image
+         {SYNC_WRITES}
+         kill_daemon; umount -l $M; settle image; $O recover image"
+    ));
+    rig.check("");
+    rig.run("$O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
+}
+
+#[test]
+fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run("refuses $O mkfs --flush-zone profile image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("--force-profile"), "{said}");
+    rig.run("$O mkfs image 64M -- -q");
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("no flush zone"), "{said}");
+    rig.check("");
+}

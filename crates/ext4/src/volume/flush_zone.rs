@@ -1,0 +1,157 @@
+//! The flush zone: a file of the volume, right behind the journal, that evictions write to past the file system.
+//!
+//! It is found before the journal is replayed, since recovery needs its barriers, too: its inode is one of the first that
+//! are not reserved, and never changes after mkfs.
+
+use super::{OpenParts, Volume, journal, superblock};
+use crate::{Caller, Error, MappingState, Result, WriteFlags};
+use device::Disk;
+use format::ext4::Superblock;
+use format::ext4::inode::flags;
+use format::ext4::superblock::JournalDevice;
+use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
+use std::ops::Range;
+use std::rc::Rc;
+use units::{FileBlock, HomeBlock, InodeNumber};
+
+/// The file's name, in the root.
+pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
+/// mke2fs makes lost+found and perhaps an orphan file before; the zone is made next.
+const CANDIDATES: u32 = 8;
+/// A zone in more pieces is refused: it would cost the seeks that lying beside the journal is to save.
+const PIECES_MAX: usize = 64;
+/// Bytes of one write while the zone is made.
+const WRITE: u64 = 1 << 20;
+
+/// A zone, and where on its disk evictions may write, in bytes.
+#[derive(Clone, Debug)]
+pub struct FoundFlushZone {
+    pub superblock: FlushZoneSuperblock,
+    pub extents: Vec<Range<u64>>,
+}
+
+impl Volume {
+    /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and `length` of `zone` are
+    /// filled in. `room`: bytes that evictions need.
+    pub async fn make_flush_zone(self: &Rc<Self>, zone: FlushZoneSuperblock, room: u64) -> Result<()> {
+        let root = self.inode(InodeNumber(2)).await?;
+        let made = self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        let block = self.block_size().bytes() as u64;
+        let length = room.next_multiple_of(block);
+        made.mapping_cache.first_goal.set(self.journal_end);
+        let superblock =
+            FlushZoneSuperblock { inode: made.number.0, uuid: self.superblock().uuid, length, ..zone };
+        let mut first = superblock.serialize().to_vec();
+        first.resize(block as usize, 0);
+        self.write(&made, &Caller::ROOT, 0, &first, WriteFlags::default()).await?;
+        let zeros = vec![0; WRITE as usize];
+        let mut at = block;
+        while at < block + length {
+            let part = WRITE.min(block + length - at) as usize;
+            let written = self.write(&made, &Caller::ROOT, at, &zeros[..part], WriteFlags::default()).await?;
+            at += written.count as u64;
+        }
+        let pieces = runs(self, &made, 1 + length / block).await?;
+        if pieces.len() > PIECES_MAX {
+            return Err(Error::corrupt_inode(made.number, "free space is too scattered for a flush zone"));
+        }
+        self.set_flags(&made, self.flags(&made) | flags::IMMUTABLE).await?;
+        self.sync().await
+    }
+}
+
+/// The flush zone of a volume that is not open, if it has one; and that of its journal device.
+pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
+    let superblock = superblock::read(&*parts.home).await?;
+    let home = of_volume(parts, &superblock).await?;
+    let journal = match &parts.journal {
+        Some(disk) => of_journal_device(&**disk).await?,
+        None => None,
+    };
+    Ok((home, journal))
+}
+
+async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<FoundFlushZone>> {
+    let volume = journal::readable(parts, superblock).await?;
+    let block = superblock.block_size.bytes() as u64;
+    for number in superblock.first_inode..superblock.first_inode + CANDIDATES {
+        let number = InodeNumber(number);
+        // Free ones and damaged ones are no zone.
+        let Ok(inode) = volume.load_inode(number).await else { continue };
+        let blocks = inode.fields.borrow().size / block;
+        if !inode.is_regular() || blocks < 2 || blocks > u64::from(u32::MAX) {
+            continue;
+        }
+        let Ok(first) = volume.map(&inode, FileBlock(0), 1).await else { continue };
+        let MappingState::Written(at) = first.state else { continue };
+        if !volume.block_is_usable(at, 1) {
+            continue;
+        }
+        let bytes =
+            parts.home.read(at.get() * block, block as usize).await.map_err(engine::EngineError::from)?;
+        let zone = match FlushZoneSuperblock::parse(&bytes) {
+            Err(FlushZoneError::NoZone) => continue,
+            Err(error) => return Err(Error::corrupt_inode(number, error.to_string())),
+            Ok(zone) => zone,
+        };
+        if zone.inode != number.0 || zone.uuid != superblock.uuid || zone.length / block >= blocks {
+            // A copy of some zone, as a file.
+            continue;
+        }
+        let runs = runs(&volume, &inode, 1 + zone.length / block).await?;
+        let bytes = |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
+        let mut extents: Vec<Range<u64>> = runs.iter().map(bytes).collect();
+        extents[0].start += block;
+        return Ok(Some(FoundFlushZone { superblock: zone, extents }));
+    }
+    Ok(None)
+}
+
+/// The blocks of the zone's file, all of which must be there.
+async fn runs(volume: &Volume, inode: &crate::Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
+    journal::runs_of(volume, inode, count, "the flush zone").await
+}
+
+/// Behind the blocks that the journal device's superblock claims.
+async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
+    let (_, bytes, within) = superblock::read_surroundings(disk).await?;
+    let Ok(device) = JournalDevice::parse(&bytes[within..]) else { return Ok(None) };
+    let size = disk.geometry().size;
+    let block = device.block_size.bytes() as u64;
+    let Some(at) =
+        device.blocks.checked_mul(block).filter(|at| at.checked_add(block).is_some_and(|end| end <= size))
+    else {
+        return Ok(None);
+    };
+    let bytes = disk.read(at, block as usize).await.map_err(engine::EngineError::from)?;
+    let zone = match FlushZoneSuperblock::parse(&bytes) {
+        Err(FlushZoneError::NoZone) => return Ok(None),
+        Err(error) => return Err(Error::Journal(format!("{}: {error}", disk.name()))),
+        Ok(zone) => zone,
+    };
+    let start = at + block;
+    match start.checked_add(zone.length) {
+        Some(end) if end <= size && zone.uuid == device.uuid => {
+            Ok(Some(FoundFlushZone { superblock: zone, extents: vec![start..end] }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for [`Volume::make_flush_zone`].
+pub async fn make_journal_flush_zone(disk: &dyn Disk, zone: FlushZoneSuperblock, room: u64) -> Result<()> {
+    let (_, bytes, within) = superblock::read_surroundings(disk).await?;
+    let device = JournalDevice::parse(&bytes[within..])
+        .map_err(|why| Error::Journal(format!("{} is no journal device: {why}", disk.name())))?;
+    let block = device.block_size.bytes() as u64;
+    let at = device.blocks * block;
+    let (needed, found) = (at + block + room, disk.geometry().size);
+    if found < needed {
+        return Err(Error::Truncated { needed, found });
+    }
+    let zone = FlushZoneSuperblock { inode: 0, uuid: device.uuid, length: room, ..zone };
+    let mut buffer = device::Buffer::zeroed(block as usize);
+    buffer[..FLUSH_ZONE_SUPERBLOCK_SIZE].copy_from_slice(&zone.serialize());
+    let written = disk.write(at, vec![Rc::new(buffer)], device::Durability::Durable).await;
+    Ok(written.map_err(engine::EngineError::from)?)
+}
