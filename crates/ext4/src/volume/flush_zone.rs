@@ -132,7 +132,7 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let start = at + block;
     match start.checked_add(zone.length) {
         Some(end) if end <= size && zone.uuid == device.uuid => {
-            Ok(Some(FoundFlushZone { superblock: zone, extents: vec![start..end] }))
+            Ok(Some(FoundFlushZone { superblock: zone, extents: Vec::from([start..end]) }))
         }
         _ => Ok(None),
     }
