@@ -130,12 +130,9 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
         Ok(zone) => zone,
     };
     let start = at + block;
-    match start.checked_add(zone.length) {
-        Some(end) if end <= size && zone.uuid == device.uuid => {
-            Ok(Some(FoundFlushZone { superblock: zone, extents: Vec::from([start..end]) }))
-        }
-        _ => Ok(None),
-    }
+    let end = start.checked_add(zone.length).filter(|end| *end <= size && zone.uuid == device.uuid);
+    let extents = end.map(|end| start..end).into_iter().collect();
+    Ok(end.map(|_| FoundFlushZone { superblock: zone, extents }))
 }
 
 /// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for [`Volume::make_flush_zone`].
