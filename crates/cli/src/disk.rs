@@ -1,5 +1,6 @@
-//! `okeanos disk`: the emulated disks, listed and held against recorded requests.
+//! `okeanos disk`: the emulated disks, listed, held against recorded requests, and served.
 
+use crate::disk_serve::{self, ServeArguments};
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::quantity::format_size;
@@ -17,9 +18,10 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos disk list                                          the models that come with the program
   okeanos disk replay --model cheetah-15k5 requests.csv      a trace on an emulated drive, in virtual time
-  zcat trace.csv.gz | okeanos disk replay --model my-drive.toml --cache on --json -";
+  zcat trace.csv.gz | okeanos disk replay --model my-drive.toml --cache on --json -
+  okeanos disk serve --model hitachi-7k80 --size 4G /tmp/served                a disk in real time, for losetup";
 
-/// Emulated disks: list the models, replay a trace on one
+/// Emulated disks: list the models, replay a trace on one, serve one in real time
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiskArguments {
@@ -37,6 +39,8 @@ enum DiskCommand {
     },
     /// Replay a block trace on a model in virtual time, and compare with what the trace says was measured
     Replay(ReplayArguments),
+    /// Serve a disk in real time as a file, for loop devices and so for any file system
+    Serve(ServeArguments),
 }
 
 #[derive(Args)]
@@ -55,7 +59,7 @@ struct ReplayArguments {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Switch {
+pub enum Switch {
     On,
     Off,
 }
@@ -64,6 +68,7 @@ pub fn run(arguments: DiskArguments) -> Result<(), CliError> {
     match arguments.command {
         DiskCommand::List { json } => list(json),
         DiskCommand::Replay(arguments) => replay_trace(arguments),
+        DiskCommand::Serve(arguments) => disk_serve::run(arguments),
     }
 }
 
@@ -173,7 +178,7 @@ fn processor_seconds() -> f64 {
 }
 
 /// A shipped model by name, or a model file by path.
-fn find(name: &str) -> Result<Model, CliError> {
+pub fn find(name: &str) -> Result<Model, CliError> {
     if let Some((_, text)) = shipped().find(|(shipped, _)| *shipped == name) {
         return parse(name, text);
     }

@@ -9,6 +9,8 @@ mod control;
 mod control_server;
 mod daemon;
 mod disk;
+mod disk_door;
+mod disk_serve;
 mod error;
 mod inspect;
 mod loop_device;

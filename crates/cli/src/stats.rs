@@ -62,6 +62,11 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
 }
 
 fn tables(statistics: &Value) -> String {
+    if let Some(drive) = statistics["drive"].as_object() {
+        let mut table = Table::new(["drive", "count"]);
+        drive.iter().for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
+        return table.to_string();
+    }
     let engine = &statistics["engine"];
     let about = &statistics["about"];
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();

@@ -28,13 +28,13 @@ struct Choice {
 }
 
 impl EmulatedDisk {
-    /// The next one, if any may go now.
-    pub(super) fn choose(&self) -> Option<Candidate> {
+    /// The next one, if any may go, for a medium that is free from `now` on.
+    pub(super) fn choose(&self, now: u64) -> Option<Candidate> {
         let by_order = || self.choices(Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
         let best = match self.0.model.interface.schedule {
             Schedule::FirstInFirstOut => by_order(),
             _ if !self.0.medium.borrow().has_arm() => by_order(),
-            Schedule::ShortestPositioning => self.shortest(self.choices(Segments::Nearest)),
+            Schedule::ShortestPositioning => self.shortest(now, self.choices(Segments::Nearest)),
             Schedule::Elevator => self.elevator(self.choices(Segments::Nearest)),
         };
         best.map(|choice| choice.candidate)
@@ -42,13 +42,13 @@ impl EmulatedDisk {
 
     /// Every so often the one that came first, so that requests near the head cannot keep one that is far away
     /// waiting for ever.
-    fn shortest(&self, choices: Vec<Choice>) -> Option<Choice> {
+    fn shortest(&self, now: u64, choices: Vec<Choice>) -> Option<Choice> {
         let turn = self.0.turns.get() + 1;
         let is_oldest = turn >= self.0.model.interface.oldest_every.get() && choices.len() > 1;
         if choices.len() > 1 {
             self.0.turns.set(if is_oldest { 0 } else { turn });
         }
-        let (now, medium) = (self.now(), self.0.medium.borrow());
+        let medium = self.0.medium.borrow();
         choices.into_iter().min_by_key(|choice| {
             let position = || medium.positioning_ns(now, choice.direction, choice.sectors.start);
             (if is_oldest { 0 } else { position() }, choice.order)

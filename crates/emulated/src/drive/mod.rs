@@ -20,6 +20,7 @@ use device::World;
 use disks::Image;
 use read_ahead::ReadAhead;
 use runtime::Sender;
+use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -58,7 +59,7 @@ impl Default for Options {
 }
 
 /// Counts since the drive was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Requests of the host.
     pub reads: u64,

@@ -42,13 +42,13 @@ impl ReadAhead {
 
 impl EmulatedDisk {
     /// The head goes on from the end of a read, where it stands.
-    pub(super) fn start_read_ahead(&self, read: &Range<u64>) {
+    pub(super) fn start_read_ahead(&self, now: u64, read: &Range<u64>) {
         let Some(cache) = &self.0.model.cache else { return };
         let (sector, end) = (read.end, self.read_ahead_end(cache, read));
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
             && sector < end
         {
-            let runs = arm.transfer(self.now() as f64, Direction::Read, sector, end - sector);
+            let runs = arm.transfer(now as f64, Direction::Read, sector, end - sector);
             *self.0.read_ahead.borrow_mut() =
                 Some(ReadAhead { from: sector, sectors: sector..end, runs: runs.into() });
         }

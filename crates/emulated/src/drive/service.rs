@@ -14,19 +14,24 @@ use units::Instant;
 impl EmulatedDisk {
     /// Gives the medium what it can take. Called whenever something came, went, or became due.
     pub(super) fn pump(&self) {
+        self.pump_at(self.now());
+    }
+    /// `now` is when the medium became free: a world of real time wakes us later, but the drive turns on, and
+    /// had it waited for us, what follows on its track would have gone by.
+    fn pump_at(&self, now: u64) {
         if self.is_off() {
             return;
         }
         let width = self.0.medium.borrow().width();
         while self.0.in_service.borrow().len() < width {
-            let Some(candidate) = self.choose() else { break };
+            let Some(candidate) = self.choose(now) else { break };
             self.stop_read_ahead();
-            self.start(candidate);
+            self.start(now, candidate);
         }
         self.wait_for_idleness();
     }
 
-    fn start(&self, candidate: Candidate) {
+    fn start(&self, now: u64, candidate: Candidate) {
         let interface = &self.0.model.interface;
         let (request, destages, overhead_ms) = match candidate {
             Candidate::Request(index) => {
@@ -50,7 +55,7 @@ impl EmulatedDisk {
             }
         };
         let Waiting { order, direction, sectors, pieces, done, keep } = request;
-        let begin = self.now() + (overhead_ms * 1e6) as u64;
+        let begin = now + (overhead_ms * 1e6) as u64;
         let count = sectors.end - sectors.start;
         let runs = self.0.medium.borrow_mut().transfer(begin, direction, sectors.start, count);
         let end = runs.iter().map(|run| run.end_ns()).fold(0.0, f64::max).ceil() as u64;
@@ -69,11 +74,11 @@ impl EmulatedDisk {
         self.0.world.spawn(Box::pin(async move {
             disk.0.world.sleep_until(Instant(end)).await;
             disk.hang_if_off().await;
-            disk.complete(order);
+            disk.complete(order, end);
         }));
     }
 
-    fn complete(&self, order: Order) {
+    fn complete(&self, order: Order, end: u64) {
         let service = {
             let mut in_service = self.0.in_service.borrow_mut();
             let index =
@@ -103,9 +108,9 @@ impl EmulatedDisk {
         }
         self.admit_writers();
         self.answer_flushes();
-        self.pump();
+        self.pump_at(end);
         if direction == Direction::Read && self.0.in_service.borrow().is_empty() {
-            self.start_read_ahead(&sectors);
+            self.start_read_ahead(end, &sectors);
         }
         if let Some(done) = done {
             done.send(());

@@ -1,0 +1,179 @@
+//! One disk as the only file of a directory: what the kernel reads, writes and syncs there, the disk does.
+//!
+//! The file is always opened for direct I/O, so no page cache stands between: each request is one of the disk's, a
+//! sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk sees as many at once as the kernel sends.
+
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
+use fuse::abi::{
+    Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn, StatfsOut,
+    WriteIn, WriteOut, fattr, fopen,
+};
+use fuse::{Answer, FileSystem, Operation, Request};
+use runtime::Slice;
+use std::rc::Rc;
+
+/// The file's name.
+pub const NAME: &str = "disk";
+const DISK_NODE: u64 = 2;
+/// Seconds: nothing changes but by us.
+const FOREVER: u64 = 1 << 30;
+
+pub struct DiskDoor {
+    disk: Rc<dyn Disk>,
+    owner: (u32, u32),
+}
+
+impl DiskDoor {
+    /// `owner`: user and group.
+    pub fn new(disk: Rc<dyn Disk>, owner: (u32, u32)) -> Rc<DiskDoor> {
+        Rc::new(DiskDoor { disk, owner })
+    }
+}
+
+impl FileSystem for DiskDoor {
+    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            let result = match request.operation() {
+                Ok(operation) => self.answer(request.header.nodeid, operation).await,
+                Err(_) => Err(libc::EINVAL),
+            };
+            result.unwrap_or_else(Answer::error)
+        })
+    }
+    fn end(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+impl DiskDoor {
+    /// Errors are positive errno.
+    async fn answer(&self, node: u64, operation: Operation<'_>) -> Result<Answer, i32> {
+        match operation {
+            Operation::Lookup { name } if node == ROOT_NODE && name == NAME.as_bytes() => {
+                let attr = self.attributes(DISK_NODE);
+                let entry = EntryOut {
+                    nodeid: DISK_NODE,
+                    entry_valid: FOREVER,
+                    attr_valid: FOREVER,
+                    attr,
+                    ..Default::default()
+                };
+                Ok(Answer::of(&entry))
+            }
+            Operation::Lookup { .. } => Err(libc::ENOENT),
+            Operation::Getattr => Ok(self.attributes_answer(node)),
+            Operation::Setattr(SetattrIn { valid, size, .. }) => {
+                if valid & fattr::SIZE != 0 && size != self.size() {
+                    return Err(libc::EPERM);
+                }
+                // Times and owners of a disk mean nothing, and nothing is kept.
+                Ok(self.attributes_answer(node))
+            }
+            Operation::Open(_) => {
+                let open_flags = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES | fopen::NOFLUSH;
+                Ok(Answer::of(&OpenOut { open_flags, ..Default::default() }))
+            }
+            Operation::Read(arguments) => self.read(arguments).await,
+            Operation::Write { arguments, data } => self.write(arguments, data).await,
+            Operation::Fsync(_) => {
+                self.disk.flush().await.map_err(|error| errno(&error))?;
+                Ok(Answer::empty())
+            }
+            Operation::Opendir => Ok(Answer::of(&OpenOut::default())),
+            Operation::Readdir(arguments) => Ok(list(arguments.offset)),
+            Operation::Statfs => {
+                let (blocks, bsize) = (self.size() / 4096, 4096);
+                Ok(Answer::of(&StatfsOut {
+                    blocks,
+                    files: 1,
+                    bsize,
+                    frsize: bsize,
+                    namelen: 255,
+                    ..Default::default()
+                }))
+            }
+            Operation::Forget { .. }
+            | Operation::BatchForget(_)
+            | Operation::Release(_)
+            | Operation::Releasedir(_)
+            | Operation::Fsyncdir(_)
+            | Operation::Flush
+            | Operation::Syncfs
+            | Operation::Destroy => Ok(Answer::empty()),
+            Operation::Create { .. } | Operation::Unlink { .. } | Operation::Rename { .. } => {
+                Err(libc::EPERM)
+            }
+            // Above all FALLOCATE: what a loop device makes of it must read as zeros, a disk's discard need not.
+            _ => Err(libc::ENOSYS),
+        }
+    }
+
+    /// Any range: whole sectors are read, and the range cut out.
+    async fn read(&self, arguments: ReadIn) -> Result<Answer, i32> {
+        let end = arguments.offset.saturating_add(arguments.size.into()).min(self.size());
+        if arguments.offset >= end {
+            return Ok(Answer::empty());
+        }
+        let sector = self.sector();
+        let first = arguments.offset - arguments.offset % sector;
+        let length = (end.next_multiple_of(sector) - first) as usize;
+        let buffer = Rc::new(self.disk.read(first, length).await.map_err(|error| errno(&error))?);
+        let range = (arguments.offset - first) as usize..(end - first) as usize;
+        Ok(Answer::slices(vec![Slice { buffer, range }]))
+    }
+
+    /// Whole sectors only, as a drive takes them.
+    async fn write(&self, arguments: WriteIn, data: &[u8]) -> Result<Answer, i32> {
+        let (offset, length, sector) = (arguments.offset, data.len() as u64, self.sector());
+        if offset.checked_add(length).is_none_or(|end| end > self.size()) {
+            return Err(libc::ENOSPC);
+        }
+        if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+            return Err(libc::EINVAL);
+        }
+        let durable = arguments.flags & libc::O_DSYNC as u32 != 0;
+        let durability = if durable { Durability::Durable } else { Durability::Cached };
+        let parts = vec![Rc::new(Buffer::copy_of(data))];
+        self.disk.write(offset, parts, durability).await.map_err(|error| errno(&error))?;
+        Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.geometry().size
+    }
+    fn sector(&self) -> u64 {
+        self.disk.geometry().logical_sector.into()
+    }
+    fn attributes_answer(&self, node: u64) -> Answer {
+        Answer::of(&AttrOut { attr_valid: FOREVER, attr: self.attributes(node), ..Default::default() })
+    }
+    fn attributes(&self, node: u64) -> Attr {
+        let (mode, size, nlink) = match node {
+            DISK_NODE => (libc::S_IFREG | 0o600, self.size(), 1),
+            _ => (libc::S_IFDIR | 0o700, 0, 2),
+        };
+        let (uid, gid) = self.owner;
+        let blocks = size / 512;
+        Attr { ino: node, size, blocks, mode, nlink, uid, gid, blksize: 4096, ..Default::default() }
+    }
+}
+
+fn list(offset: u64) -> Answer {
+    let entries =
+        [(ROOT_NODE, ".", libc::DT_DIR), (ROOT_NODE, "..", libc::DT_DIR), (DISK_NODE, NAME, libc::DT_REG)];
+    let mut answer = Answer::empty();
+    for (index, (ino, name, kind)) in entries.into_iter().enumerate().skip(offset as usize) {
+        let off = index as u64 + 1;
+        answer.append(&Dirent { ino, off, namelen: name.len() as u32, kind: kind.into() });
+        answer.append_bytes(name.as_bytes());
+        answer.pad(RECORD_ALIGNMENT);
+    }
+    answer
+}
+
+fn errno(error: &DeviceError) -> i32 {
+    match error {
+        DeviceError::Failed { code, .. } => *code,
+        DeviceError::OutOfRange { .. } | DeviceError::Unaligned { .. } => libc::EINVAL,
+    }
+}
