@@ -2,6 +2,7 @@
 //!
 //! Everything is taken down again when its value is dropped. Needs root.
 
+use crate::Traffic;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -96,6 +97,12 @@ impl Place {
     pub fn image(&self, name: &str) -> PathBuf {
         self.0.join(format!("image-{name}"))
     }
+    /// Another directory to mount on.
+    pub fn directory(&self, name: &str) -> Result<PathBuf, RigError> {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(&path).map_err(RigError::at(path.display()))?;
+        Ok(path)
+    }
     pub fn mount_point(&self) -> PathBuf {
         self.0.join("mount")
     }
@@ -103,12 +110,23 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Never into a mount that could not be taken down.
-        let removed = std::fs::remove_dir(self.mount_point()).and_then(|()| std::fs::remove_dir_all(&self.0));
-        if let Err(error) = removed {
+        if let Err(error) = remove_place(&self.0) {
             eprintln!("{}: {error}", self.0.display());
         }
     }
+}
+
+/// Removes images and empty directories, and never enters one: it could be a mount that was not taken down.
+fn remove_place(path: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    std::fs::remove_dir(path)
 }
 
 /// A loop device with direct I/O on a file.
@@ -123,13 +141,36 @@ impl LoopDevice {
     }
     /// Bytes written to the device since it was attached, as the kernel counts them.
     pub fn bytes_written(&self) -> Result<u64, RigError> {
-        let name = self.path.file_name().expect("a device has a name");
-        let path = Path::new("/sys/block").join(name).join("stat");
-        let text = std::fs::read_to_string(&path).map_err(RigError::at(path.display()))?;
-        // Documentation/block/stat.rst: the seventh number counts sectors of 512 bytes.
-        let sectors: Option<u64> = text.split_whitespace().nth(6).and_then(|word| word.parse().ok());
-        Ok(sectors.ok_or_else(|| RigError(format!("{} has no seventh number", path.display())))? * 512)
+        Ok(self.traffic()?.bytes_written)
     }
+    /// What was asked of the device since it was attached, as the kernel counts it.
+    pub fn traffic(&self) -> Result<Traffic, RigError> {
+        let path = self.in_sysfs("stat");
+        let text = std::fs::read_to_string(&path).map_err(RigError::at(path.display()))?;
+        traffic(&text).ok_or_else(|| RigError(format!("{} lacks numbers", path.display())))
+    }
+    /// From now on the kernel takes the device for one whose cache needs no flush, and sends none.
+    pub fn ignore_flushes(&self) -> Result<(), RigError> {
+        let path = self.in_sysfs("queue/write_cache");
+        std::fs::write(&path, "write through").map_err(RigError::at(path.display()))
+    }
+    fn in_sysfs(&self, file: &str) -> PathBuf {
+        let name = self.path.file_name().expect("a device has a name");
+        Path::new("/sys/block").join(name).join(file)
+    }
+}
+
+/// The numbers of Documentation/block/stat.rst: sectors are 512 bytes, the sixteenth number counts flushes.
+fn traffic(text: &str) -> Option<Traffic> {
+    let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let at = |index: usize| numbers.get(index).copied();
+    Some(Traffic {
+        reads: at(0)?,
+        writes: at(4)?,
+        flushes: at(15)?,
+        bytes_read: at(2)? * 512,
+        bytes_written: at(6)? * 512,
+    })
 }
 
 impl Drop for LoopDevice {
@@ -161,17 +202,23 @@ impl Mounted {
         directory: &Path,
     ) -> Result<Mounted, RigError> {
         let mut command = Command::new(program);
-        command.args(["mount", "-f", "-o", options]).arg(device).arg(directory);
-        let child = command.spawn().map_err(RigError::at(program.display()))?;
+        command.args(["mount", "-f", "-o", options]).arg(device);
+        Mounted::by(command, directory)
+    }
+    /// What a daemon mounts on the directory, its last argument: returns once it is mounted.
+    pub fn by(mut command: Command, directory: &Path) -> Result<Mounted, RigError> {
+        command.arg(directory);
+        let name = format!("{command:?}");
+        let child = command.spawn().map_err(RigError::at(&name))?;
         let mut mounted = Mounted { directory: directory.to_owned(), daemon: Some(child) };
         let child = mounted.daemon.as_mut().expect("just put there");
         let deadline = Instant::now() + Duration::from_secs(60);
         while !is_mount_point(directory)? {
-            if let Some(status) = child.try_wait().map_err(RigError::at("okeanos mount"))? {
-                return Err(RigError(format!("{command:?} ended ({status})")));
+            if let Some(status) = child.try_wait().map_err(RigError::at(&name))? {
+                return Err(RigError(format!("{name} ended ({status})")));
             }
             if Instant::now() > deadline {
-                return Err(RigError(format!("{command:?} did not mount within a minute")));
+                return Err(RigError(format!("{name} did not mount within a minute")));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -252,6 +299,29 @@ mod tests {
         fill_image(&path, 3 << 20).unwrap();
         let metadata = std::fs::metadata(&path).unwrap();
         assert!(metadata.len() == 3 << 20 && metadata.blocks() * 512 >= 3 << 20);
+    }
+
+    #[test]
+    fn a_place_is_removed_but_never_what_is_mounted_there() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = Place::new(parent.path()).unwrap();
+        let kept = place.directory("home").unwrap().join("disk");
+        std::fs::write(&kept, "somebody's").unwrap();
+        std::fs::write(place.image("1"), "").unwrap();
+        drop(place);
+        assert!(kept.exists());
+        std::fs::remove_file(&kept).unwrap();
+        drop(Place::new(parent.path()).unwrap());
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_numbers_of_a_device_are_read() {
+        let text = " 10 0 80 5 7 0 56 3 0 8 8 0 0 0 0 2 1\n";
+        let expected =
+            Traffic { reads: 10, writes: 7, flushes: 2, bytes_read: 80 * 512, bytes_written: 56 * 512 };
+        assert_eq!(traffic(text), Some(expected));
+        assert_eq!(traffic("1 2 3"), None);
     }
 
     #[test]

@@ -333,7 +333,7 @@ impl Drives {
 }
 
 impl Traffic {
-    fn minus(self, earlier: Traffic) -> Traffic {
+    pub(crate) fn minus(self, earlier: Traffic) -> Traffic {
         Traffic {
             reads: self.reads - earlier.reads,
             writes: self.writes - earlier.writes,

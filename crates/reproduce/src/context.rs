@@ -18,6 +18,23 @@ pub struct Context {
 }
 
 impl Context {
+    /// As [`Context::play`], one cell after the other: for real time, where they would disturb each other.
+    pub fn one_by_one<C, R>(
+        &self,
+        cells: &[C],
+        play: impl Fn(&C) -> Result<R, FigureError>,
+    ) -> Result<Vec<R>, FigureError> {
+        let one = |(index, cell): (usize, &C)| {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(FigureError::Interrupted);
+            }
+            let result = play(cell);
+            (self.progress)(index + 1, cells.len());
+            result
+        };
+        cells.iter().enumerate().map(one).collect()
+    }
+
     /// Plays all cells, several at once, and returns their values in the order of the cells. A cell is one stage: a thread
     /// of its own, nothing shared, so what runs beside it changes nothing.
     pub fn play<C: Sync, R: Send>(
