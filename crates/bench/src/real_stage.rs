@@ -95,10 +95,11 @@ impl Served {
     }
 }
 
-/// Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of their own.
+/// Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of their own. What they
+/// complain of is told if they fail.
 fn okeanos(options: &RealStageOptions) -> Command {
     let mut command = Command::new(&options.program);
-    command.process_group(0);
+    command.process_group(0).stderr(Stdio::piped());
     command
 }
 

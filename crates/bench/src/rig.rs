@@ -4,7 +4,7 @@
 
 use crate::Traffic;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -205,7 +205,8 @@ impl Mounted {
         command.args(["mount", "-f", "-o", options]).arg(device);
         Mounted::by(command, directory)
     }
-    /// What a daemon mounts on the directory, its last argument: returns once it is mounted.
+    /// What a daemon mounts on the directory, its last argument: returns once it is mounted. If its standard error is
+    /// piped, what it complains of is in the error.
     pub fn by(mut command: Command, directory: &Path) -> Result<Mounted, RigError> {
         command.arg(directory);
         let name = format!("{command:?}");
@@ -215,7 +216,11 @@ impl Mounted {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !is_mount_point(directory)? {
             if let Some(status) = child.try_wait().map_err(RigError::at(&name))? {
-                return Err(RigError(format!("{name} ended ({status})")));
+                let mut why = String::new();
+                if let Some(mut errors) = child.stderr.take() {
+                    errors.read_to_string(&mut why).map_err(RigError::at(&name))?;
+                }
+                return Err(RigError(format!("{name} ended ({status})\n{why}").trim_end().into()));
             }
             if Instant::now() > deadline {
                 return Err(RigError(format!("{name} did not mount within a minute")));
@@ -322,6 +327,15 @@ mod tests {
             Traffic { reads: 10, writes: 7, flushes: 2, bytes_read: 80 * 512, bytes_written: 56 * 512 };
         assert_eq!(traffic(text), Some(expected));
         assert_eq!(traffic("1 2 3"), None);
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_mount_tells_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo because >&2; exit 3"]).stderr(std::process::Stdio::piped());
+        let Err(error) = Mounted::by(command, directory.path()) else { panic!("nothing was mounted") };
+        assert!(error.to_string().ends_with("because"), "{error}");
     }
 
     #[test]
