@@ -10,6 +10,7 @@ pub mod filebench;
 mod files;
 mod latency;
 pub mod log_trace;
+mod periodic;
 mod postmark;
 mod real_stage;
 mod record;
@@ -28,6 +29,7 @@ pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, r
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};
 pub use latency::{Latencies, Latency};
 pub use log_trace::{LogRecord, LogTrace, LogTraceError};
+pub use periodic::{PeriodicOptions, PeriodicReport, periodic, periodic_byte, periodic_file};
 pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;

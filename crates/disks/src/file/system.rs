@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 /// What a file system demands of direct I/O, in bytes (statx(2), STATX_DIOALIGN).
@@ -69,14 +70,18 @@ pub fn leave_direct(file: &File) -> io::Result<()> {
     if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Where the next byte that is not in a hole lies, from byte `from` on. None: only hole is left, or nothing.
-pub fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
-    let from = i64::try_from(from).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-    // SAFETY: only numbers, and a descriptor that `file` keeps open.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), from, libc::SEEK_DATA) };
-    if found >= 0 {
-        return Ok(Some(found as u64));
+/// The next bytes that are not in a hole, from byte `from` on, up to the hole after them. None: only hole is left, or
+/// nothing.
+pub fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+    let seek = |from: u64, whence| {
+        let from = i64::try_from(from).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        // SAFETY: only numbers, and a descriptor that `file` keeps open.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), from, whence) };
+        u64::try_from(found).map_err(|_| io::Error::last_os_error())
+    };
+    match seek(from, libc::SEEK_DATA) {
+        Ok(start) => Ok(Some(start..seek(start, libc::SEEK_HOLE)?)),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(error),
     }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::ENXIO) { Ok(None) } else { Err(error) }
 }

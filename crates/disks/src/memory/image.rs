@@ -32,9 +32,10 @@ impl Image {
         let mut image = Image::new(file.metadata()?.len());
         let mut chunk = vec![0; 256 * PAGE];
         let mut at = 0;
-        while let Some(data) = next_data(&file, at)?.filter(|data| *data < image.size) {
-            at = data - data % PAGE as u64;
-            let length = chunk.len().min((image.size - at) as usize);
+        while let Some(data) = next_data(&file, at)?.filter(|data| data.start < image.size) {
+            at = data.start - data.start % PAGE as u64;
+            let end = image.size.min(data.end.next_multiple_of(PAGE as u64));
+            let length = chunk.len().min((end - at) as usize);
             file.read_exact_at(&mut chunk[..length], at)?;
             for (index, page) in chunk[..length].chunks(PAGE).enumerate() {
                 if page.iter().any(|byte| *byte != 0) {
