@@ -264,6 +264,19 @@ fn every_schedule_serves_all_and_shortest_positioning_is_the_fastest() {
     assert!(shortest < elevator && elevator < fifo, "{shortest}, {elevator}, {fifo} ms");
     assert!(shortest < 0.7 * fifo, "{shortest}, {fifo} ms");
 }
+#[test]
+fn the_nearest_request_is_one_that_can_still_be_reached() {
+    // 100 writes on five tracks, as far from each other as an eighteenth of a revolution.
+    let took = on_drive("cheetah-15k5", honest(CacheMode::Off), |world, disk| async move {
+        let writes = (0..100).map(|number| {
+            let (disk, at) = (disk.clone(), number * 64 * SECTOR);
+            disk.write(at, filled(4096, 1), Durability::Cached)
+        });
+        let all = timed(&world, runtime::join_all(writes.collect())).await;
+        all / 100.0
+    });
+    assert!(took < 1.5, "{took} ms each: a revolution of 4 ms is lost again and again");
+}
 /// How many requests near the head are served before one at the far end is, if 16 of them always wait.
 fn served_before_the_far_one(oldest_every: &str) -> u64 {
     let (_, text) = shipped().next().expect("a model");

@@ -50,9 +50,21 @@ impl EmulatedDisk {
         }
         let medium = self.0.medium.borrow();
         choices.into_iter().min_by_key(|choice| {
-            let position = || medium.positioning_ns(now, choice.direction, choice.sectors.start);
+            // The arm sets out when the overhead is over: a sector that passes before then costs a revolution.
+            let position = || {
+                let begin = now + self.overhead_ns(choice);
+                begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
+            };
             (if is_oldest { 0 } else { position() }, choice.order)
         })
+    }
+
+    fn overhead_ns(&self, choice: &Choice) -> u64 {
+        self.overhead(
+            matches!(choice.candidate, Candidate::Destage(_)),
+            choice.direction,
+            choice.sectors.start,
+        )
     }
 
     fn elevator(&self, choices: Vec<Choice>) -> Option<Choice> {

@@ -31,31 +31,31 @@ impl EmulatedDisk {
         self.wait_for_idleness();
     }
 
-    fn start(&self, now: u64, candidate: Candidate) {
+    /// Nanoseconds between the choice of a transfer and the arm's setting out.
+    pub(super) fn overhead(&self, destages: bool, direction: Direction, start: u64) -> u64 {
         let interface = &self.0.model.interface;
-        let (request, destages, overhead_ms) = match candidate {
+        let ms = match direction {
+            // The drive knows what comes next: a segment that continues the one before loses no revolution.
+            Direction::Write if destages && start == self.0.position.get() => 0.0,
+            Direction::Write => interface.write_ms.get(),
+            Direction::Read => interface.read_ms.get(),
+        };
+        (ms * 1e6) as u64
+    }
+
+    fn start(&self, now: u64, candidate: Candidate) {
+        let (request, destages) = match candidate {
             Candidate::Request(index) => {
-                let waiting = self.0.queue.borrow_mut().remove(index).expect("chosen just now");
-                let overhead_ms = match waiting.direction {
-                    Direction::Read => interface.read_ms.get(),
-                    Direction::Write => interface.write_ms.get(),
-                };
-                (waiting, false, overhead_ms)
+                (self.0.queue.borrow_mut().remove(index).expect("chosen just now"), false)
             }
             Candidate::Destage(start) => {
                 let (dirty, pieces) = self.0.cache.borrow_mut().take(start);
-                // The drive knows what comes next: a segment that continues the one before loses no revolution.
-                let overhead_ms = if start == self.0.position.get() { 0.0 } else { interface.write_ms.get() };
                 let (order, direction, keep) = (self.next_order(), Direction::Write, true);
-                (
-                    Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep },
-                    true,
-                    overhead_ms,
-                )
+                (Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep }, true)
             }
         };
         let Waiting { order, direction, sectors, pieces, done, keep } = request;
-        let begin = now + (overhead_ms * 1e6) as u64;
+        let begin = now + self.overhead(destages, direction, sectors.start);
         let count = sectors.end - sectors.start;
         let runs = self.0.medium.borrow_mut().transfer(begin, direction, sectors.start, count);
         let end = runs.iter().map(|run| run.end_ns()).fold(0.0, f64::max).ceil() as u64;
