@@ -8,7 +8,7 @@ use emulated::{CrashImage, EmulatedDisk, Model};
 use engine::{BarrierKind, DataMode, EngineOptions};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -117,7 +117,12 @@ impl Stage {
     /// Makes the disks and a fresh volume, as large as the home disk, and opens it. The clock stands at zero. If the
     /// journal has a disk of its own, that one is as large as the journal.
     pub fn build(options: &StageOptions) -> Result<Stage, StageError> {
-        let world = VirtualWorld::new(options.seed);
+        Stage::build_in(VirtualWorld::new(options.seed), options)
+    }
+
+    /// As [`Stage::build`], beside another stage: both have one clock, and that of the first decides about chance. The
+    /// first that is dropped ends what goes on in both.
+    pub fn build_in(world: VirtualWorld, options: &StageOptions) -> Result<Stage, StageError> {
         let home_model = options.home.find_model()?;
         let journal_model = options.journal.as_ref().map(DiskChoice::find_model).transpose()?;
         let images = make(options, options.home.size(&home_model))?;
@@ -156,7 +161,10 @@ impl Stage {
         &self,
         workload: impl FnOnce(VirtualFiles) -> W,
     ) -> T {
-        self.world.run(workload(VirtualFiles::new(self.world.clone(), self.volume().clone())))
+        self.world.run(workload(self.files()))
+    }
+    pub fn files(&self) -> VirtualFiles {
+        VirtualFiles::new(self.world.clone(), self.volume().clone())
     }
 
     /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:
@@ -220,6 +228,11 @@ impl Drop for Stage {
     }
 }
 
+thread_local! {
+    /// The last volume that was made, and what was asked for: mke2fs takes seconds for one as large as the papers'.
+    static LAST_MADE: RefCell<Option<(String, Images)>> = const { RefCell::new(None) };
+}
+
 fn make(options: &StageOptions, size: u64) -> std::io::Result<Images> {
     let mebibytes = format!("size={}", options.journal_size >> 20);
     let mut mke2fs: Vec<&str> = match options.layout {
@@ -234,7 +247,16 @@ fn make(options: &StageOptions, size: u64) -> std::io::Result<Images> {
         }
     };
     let block_size = options.block_size.into();
-    e2fsprogs::make(&Request { options: &mke2fs, block_size, size, journal, stale: None })
+    let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
+    let name = format!("{request:?}");
+    if let Some(images) =
+        LAST_MADE.with_borrow(|last| last.as_ref().filter(|it| it.0 == name).map(|it| it.1.clone()))
+    {
+        return Ok(images);
+    }
+    let images = e2fsprogs::make(request)?;
+    LAST_MADE.set(Some((name, images.clone())));
+    Ok(images)
 }
 
 impl DiskChoice {

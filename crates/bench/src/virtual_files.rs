@@ -74,16 +74,6 @@ impl VirtualFiles {
             }
         }
     }
-
-    async fn watched<T>(&self, mut end: Receiver<T>, watch: &mut impl FnMut()) -> T {
-        loop {
-            let tick = self.world.sleep_until(self.now().plus(WATCH));
-            match race(&mut end, tick).await {
-                Either::Left(value) => return value.expect("an actor ends"),
-                Either::Right(()) => watch(),
-            }
-        }
-    }
 }
 
 /// As a system call would report it.
@@ -158,30 +148,50 @@ impl Files for VirtualFiles {
     async fn run_actors<A: Actor<Self>>(
         &self,
         actors: Vec<A>,
-        mut watch: impl FnMut(),
+        watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        let prepare = |actor: A| {
-            let files = self.clone();
-            spawn_with_result(&self.world, async move {
-                let ready = actor.prepare(&files).await;
-                (actor, ready)
-            })
-        };
-        let mut ready = Vec::new();
-        for preparing in actors.into_iter().map(prepare).collect::<Vec<_>>() {
-            ready.push(self.watched(preparing, &mut watch).await);
+        run_tasks(&self.world, self, actors, watch).await
+    }
+}
+
+/// [`Files::run_actors`] for files of a virtual world: actors are its tasks.
+pub(crate) async fn run_tasks<F: Files, A: Actor<F>>(
+    world: &VirtualWorld,
+    files: &F,
+    actors: Vec<A>,
+    mut watch: impl FnMut(),
+) -> io::Result<Vec<A::Output>> {
+    let prepare = |actor: A| {
+        let files = files.clone();
+        spawn_with_result(world, async move {
+            let ready = actor.prepare(&files).await;
+            (actor, ready)
+        })
+    };
+    let mut ready = Vec::new();
+    for preparing in actors.into_iter().map(prepare).collect::<Vec<_>>() {
+        ready.push(watched(world, preparing, &mut watch).await);
+    }
+    let ready =
+        ready.into_iter().map(|(actor, ready)| Ok((actor, ready?))).collect::<io::Result<Vec<_>>>()?;
+    let begin = world.now();
+    let act = |(actor, ready): (A, A::Ready)| {
+        let files = files.clone();
+        spawn_with_result(world, async move { actor.act(&files, ready, begin).await })
+    };
+    let mut outputs = Vec::new();
+    for acting in ready.into_iter().map(act).collect::<Vec<_>>() {
+        outputs.push(watched(world, acting, &mut watch).await);
+    }
+    Ok(outputs)
+}
+
+async fn watched<T>(world: &VirtualWorld, mut end: Receiver<T>, watch: &mut impl FnMut()) -> T {
+    loop {
+        let tick = world.sleep_until(world.now().plus(WATCH));
+        match race(&mut end, tick).await {
+            Either::Left(value) => return value.expect("an actor ends"),
+            Either::Right(()) => watch(),
         }
-        let ready =
-            ready.into_iter().map(|(actor, ready)| Ok((actor, ready?))).collect::<io::Result<Vec<_>>>()?;
-        let begin = self.now();
-        let act = |(actor, ready): (A, A::Ready)| {
-            let files = self.clone();
-            spawn_with_result(&self.world, async move { actor.act(&files, ready, begin).await })
-        };
-        let mut outputs = Vec::new();
-        for acting in ready.into_iter().map(act).collect::<Vec<_>>() {
-            outputs.push(self.watched(acting, &mut watch).await);
-        }
-        Ok(outputs)
     }
 }

@@ -227,12 +227,7 @@ mod tests {
             FilebenchOptions { file_size: 1 << 20, limit: Limit::Count(5000), ..small(Personality::Oltp) };
         let report = run_filebench(directory.path(), &options, |_| ()).unwrap();
         assert_eq!(report.bytes_read, 4 * 5000 * 2048);
-        // A hundred data blocks for each thousand reads, a log write for each 3200, as far as the rounds were begun.
-        let log_writes = 4 * 5000 / 3200;
-        assert!(
-            report.bytes_written >= log_writes * (256 << 10) + 15 * 100 * 2048,
-            "{}",
-            report.bytes_written
-        );
+        // A log write for each 3200 reads, except for 4200 that readers may be ahead and a write that the end cuts short.
+        assert!(report.bytes_written >= (20_000 - 4200) / 3200 * (256 << 10), "{}", report.bytes_written);
     }
 }

@@ -1,0 +1,75 @@
+//! Files read from beginning to end, one after the other: what it costs to read what many wrote at once.
+
+use crate::files::{Files, SyncKind};
+use crate::latency::{Latencies, Latency};
+use std::io;
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReadBackReport {
+    pub files: u32,
+    /// Bytes of one read.
+    pub request: usize,
+    pub reads: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    pub read_mean_ms: f64,
+    pub latency: Latency,
+}
+
+/// Reads the files that [`crate::streams`] wrote with this prefix, in requests of `request` bytes. The mean is that of reads
+/// that gave bytes.
+pub async fn read_back<F: Files>(
+    files: &F,
+    prefix: &str,
+    count: u32,
+    request: usize,
+) -> io::Result<ReadBackReport> {
+    let begin = files.now();
+    let mut latencies = Latencies::default();
+    let mut bytes = 0;
+    let mut room = vec![0; request];
+    for number in 0..count {
+        let file = files.open(&crate::streams::file_name(prefix, number), SyncKind::None).await?;
+        let mut at = 0;
+        loop {
+            let asked = files.now();
+            let read = files.read_at(&file, at, &mut room).await? as u64;
+            if read == 0 {
+                break;
+            }
+            latencies.add(files.now().since(asked));
+            at += read;
+        }
+        files.close(file).await;
+        bytes += at;
+    }
+    let seconds = files.now().since(begin).as_secs_f64();
+    let reads = latencies.count();
+    Ok(ReadBackReport {
+        files: count,
+        request,
+        reads,
+        bytes,
+        seconds,
+        read_mean_ms: seconds * 1e3 / reads.max(1) as f64,
+        latency: latencies.summary(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{DirectoryFiles, at_once};
+
+    #[test]
+    fn every_byte_is_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for (number, length) in [(0, 10_000), (1, 4096), (2, 0)] {
+            std::fs::write(directory.path().join(format!("s-{number:05}")), vec![1; length]).unwrap();
+        }
+        let files = DirectoryFiles::new(directory.path().to_owned());
+        let report = at_once(read_back(&files, "s-", 3, 4096)).unwrap();
+        assert_eq!((report.bytes, report.reads), (14_096, 3 + 1));
+        assert!(at_once(read_back(&files, "s-", 4, 4096)).is_err(), "a file is missing");
+    }
+}
