@@ -79,6 +79,29 @@ fn a_sequential_reader_gets_the_rate_of_the_medium() {
     assert!((rate / 134.7 - 1.0).abs() < 0.02, "{rate} MB/s, 134.7 are told");
 }
 
+/// 1,000,000 bytes each second of writes one after another through the cache, the flush at the end included.
+fn written_mb_s(chunk: usize) -> f64 {
+    on_drive("cheetah-15k5", honest(CacheMode::On), move |world, disk| async move {
+        let count = 100_000_000 / chunk;
+        let write = async {
+            for number in 0..count {
+                disk.write((number * chunk) as u64, filled(chunk, 1), Durability::Cached)
+                    .await
+                    .expect("a write");
+            }
+            disk.flush().await.expect("a flush");
+        };
+        (count * chunk) as f64 / timed(&world, write).await / 1e3
+    })
+}
+#[test]
+fn a_sequential_writer_gets_the_rate_of_the_medium_whatever_its_requests() {
+    for chunk in [65536, 524288, 1 << 20, 8 << 20] {
+        let rate = written_mb_s(chunk);
+        assert!((rate / 134.7 - 1.0).abs() < 0.03, "{rate} MB/s in requests of {chunk}, 134.7 are told");
+    }
+}
+
 #[test]
 fn a_flush_and_a_fua_write_cost_the_mechanics_and_a_cached_write_does_not() {
     on_drive("cheetah-15k5", honest(CacheMode::On), |world, disk| async move {

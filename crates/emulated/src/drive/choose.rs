@@ -50,12 +50,15 @@ impl EmulatedDisk {
         }
         let medium = self.0.medium.borrow();
         choices.into_iter().min_by_key(|choice| {
+            // A cached segment that continues the one before belongs to it: streams are not torn apart.
+            let continues =
+                matches!(choice.candidate, Candidate::Destage(start) if start == self.0.position.get());
             // The arm sets out when the overhead is over: a sector that passes before then costs a revolution.
             let position = || {
                 let begin = now + self.overhead_ns(choice);
                 begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
             };
-            (if is_oldest { 0 } else { position() }, choice.order)
+            (if is_oldest || continues { 0 } else { position() }, choice.order)
         })
     }
 

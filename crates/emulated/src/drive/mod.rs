@@ -217,9 +217,10 @@ impl EmulatedDisk {
     }
     /// What the interface takes when no medium is needed.
     fn hit_time(&self, bytes: u64) -> Duration {
-        let interface = &self.0.model.interface;
-        let time = interface.hit_ms.get() * 1e6 + moving_ns(bytes, interface.bus_mb_s.get());
-        Duration::from_nanos(time as u64)
+        self.bus_time(bytes) + Duration::from_nanos((self.0.model.interface.hit_ms.get() * 1e6) as u64)
+    }
+    fn bus_time(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(moving_ns(bytes, self.0.model.interface.bus_mb_s.get()) as u64)
     }
     async fn sleep(&self, time: Duration) {
         self.0.world.sleep_until(self.0.world.now().plus(time)).await;

@@ -86,33 +86,33 @@ impl EmulatedDisk {
             asks_for_cache && self.0.caching.get() && !is_long && !(continues && cache.sequential_bypass)
         });
         match cache {
-            Some(cache) if bytes <= cache.segment_size.get().into() => {
-                self.write_to_cache(cache, sectors, &parts, bytes).await;
+            Some(cache) if bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write => {
+                self.write_to_cache(cache, sectors, &parts).await;
             }
-            // A longer write goes through a segment to the medium, and its end stays there.
+            // It goes through one segment to the medium, and its end stays there.
             _ => self.through_medium(Direction::Write, sectors, &parts, cache.is_some()).await,
         }
         Ok(())
     }
 
-    async fn write_to_cache(
-        &self,
-        cache: &CacheModel,
-        sectors: Range<u64>,
-        parts: &[Rc<Buffer>],
-        bytes: u64,
-    ) {
+    /// In segments, each of which may have to wait for room.
+    async fn write_to_cache(&self, cache: &CacheModel, sectors: Range<u64>, parts: &[Rc<Buffer>]) {
         let pieces = Piece::of(parts, sectors.start, self.next_order());
-        if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, &sectors, &pieces) {
-            let (done, receiver) = runtime::oneshot();
-            self.0.writers.borrow_mut().push_back(Writer { sectors, pieces, done });
+        for start in sectors.clone().step_by((cache.segment_size.get() as u64 / SECTOR) as usize) {
+            let part = start..sectors.end.min(start + u64::from(cache.segment_size.get()) / SECTOR);
+            let pieces: Vec<Piece> = pieces.iter().filter_map(|piece| piece.within(&part)).collect();
+            if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, &part, &pieces) {
+                let (done, receiver) = runtime::oneshot();
+                self.0.writers.borrow_mut().push_back(Writer { sectors: part.clone(), pieces, done });
+                self.pump();
+                receiver.await;
+                self.hang_if_off().await;
+            }
             self.pump();
-            receiver.await;
-            self.hang_if_off().await;
+            self.sleep(self.bus_time((part.end - part.start) * SECTOR)).await;
         }
         self.count(|statistics| statistics.cached_writes += 1);
-        self.pump();
-        self.sleep(self.hit_time(bytes)).await;
+        self.sleep(self.hit_time(0)).await;
     }
     fn try_insert(&self, model: &CacheModel, sectors: &Range<u64>, pieces: &[Piece]) -> bool {
         let chance = || self.0.world.random();

@@ -137,8 +137,11 @@ pub struct CacheModel {
     /// Bytes.
     pub size: NonZeroU64,
     pub segments: NonZeroU32,
-    /// Bytes of a segment at most; sequential writes share one. A longer write goes through a segment to the medium.
+    /// Bytes of a segment at most; sequential writes share one.
     pub segment_size: NonZeroU32,
+    /// What is longer than a segment goes through one to the medium, instead of taking several.
+    #[serde(default)]
+    pub one_segment_per_write: bool,
     /// Segments that may hold writes, also those that have reached the medium.
     pub write_segments: NonZeroU32,
     /// Bytes that they may hold together; all if it is not given.
