@@ -86,6 +86,12 @@ record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; ha
 	scripts/record-traces.sh target/traces
 	scripts/record-build.sh target/traces
 
+figures: deps build ## the papers' figures in virtual time, in target/figures; goes on where it was interrupted
+	$(OKEANOS) reproduce all --out target/figures
+
+figures-kernel: deps-bench build ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
+	$(OKEANOS) reproduce kernel-7a kernel-8a kernel-10a --out target/figures
+
 man: build ## man pages, in target/man
 	$(OKEANOS) man target/man
 
