@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces man install uninstall clean help
+.PHONY: all build deps deps-bench demo test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install uninstall clean help
 
 all: build
 

@@ -2,8 +2,8 @@
 
 use crate::{Context, FigureError};
 use bench::{
-    DirectoryFiles, Files, Limit, PostmarkOptions, RealStage, RealStageOptions, RigError, Stage,
-    StageOptions, StreamOptions, SyncKind, Traffic, at_once, postmark, streams,
+    DirectoryFiles, Files, PeriodicOptions, PostmarkOptions, RealStage, RealStageOptions, RigError, Stage,
+    StageOptions, SyncKind, Traffic, at_once, periodic, postmark,
 };
 use std::io;
 use std::time::Duration;
@@ -105,22 +105,20 @@ impl Load {
     async fn run<F: Files>(self, files: &F, seed: u64) -> io::Result<Measured> {
         match self {
             Load::Streams { count, time } => {
-                let options = StreamOptions {
-                    writers: count,
+                let options = PeriodicOptions {
+                    streams: count,
                     size: STREAM_SIZE,
-                    limit: Limit::Time(time),
-                    rate: Some(1.0),
+                    period: Duration::from_secs(1),
+                    time,
+                    count: u64::MAX,
                     sync: SyncKind::OSync,
-                    prefix: "stream-".into(),
                 };
-                let (report, _) = streams(files, &options, |_| ()).await?;
-                if let Some(failure) = report.failure {
-                    return Err(io::Error::other(failure));
-                }
+                let report = periodic(files, options).await?;
+                let seconds = report.took.as_secs_f64();
                 Ok(Measured {
-                    seconds: report.seconds,
-                    mean_ms: report.latency.mean_ns as f64 / 1e6,
-                    operations_per_second: report.operations_per_second,
+                    seconds,
+                    mean_ms: report.mean.as_secs_f64() * 1e3,
+                    operations_per_second: report.operations as f64 / seconds,
                     ..Measured::default()
                 })
             }

@@ -41,8 +41,7 @@ pub fn kernel_8a() -> Figure {
         name: "kernel-8a",
         title: "Write latency of 1 Kbps streams: the kernel's file systems beside Okeanos, in real time",
         source: "ours, after Okeanos (TOS 2013), Figure 8a",
-        about: "The streams, file systems and disks of kernel-7a; the mean time from when an append was due until it \
-                returned.",
+        about: "The streams, file systems and disks of kernel-7a; the mean time of a write.",
         minutes: 12,
         real_time: true,
         run: latency,
