@@ -21,6 +21,7 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use units::Instant;
 
@@ -169,21 +170,40 @@ impl LogStructuredFiles {
 
     /// The content of a block, from memory or the disk; zeros if it is nowhere.
     async fn block(&self, inode: u64, block: u64) -> io::Result<Rc<Buffer>> {
-        let place = {
+        self.fetch(inode, block..block + 1).await?;
+        let inodes = self.0.inodes.borrow();
+        let cached = inodes[inode as usize].cached.get(&block);
+        Ok(cached.cloned().unwrap_or_else(|| Rc::new(Buffer::zeroed(BLOCK))))
+    }
+
+    /// Brings blocks that are on the disk into memory; those that lie one after the other by one read.
+    async fn fetch(&self, inode: u64, blocks: Range<u64>) -> io::Result<()> {
+        let mut runs: Vec<(u64, u64, u64)> = Vec::new();
+        {
             let inodes = self.0.inodes.borrow();
-            let inode = &inodes[inode as usize];
-            if let Some(cached) = inode.cached.get(&block) {
-                return Ok(cached.clone());
+            let Inode { cached, places, .. } = &inodes[inode as usize];
+            for block in blocks.filter(|block| !cached.contains_key(block)) {
+                let place = places.get(block as usize).copied().unwrap_or(0);
+                match runs.last_mut() {
+                    _ if place == 0 => {}
+                    Some((first, at, count)) if *first + *count == block && *at + *count == place => {
+                        *count += 1
+                    }
+                    _ => runs.push((block, place, 1)),
+                }
             }
-            inode.places.get(block as usize).copied().unwrap_or(0)
-        };
-        let content = match place {
-            0 => Buffer::zeroed(BLOCK),
-            place => self.0.disk.read(place * BLOCK as u64, BLOCK).await.map_err(io::Error::other)?,
-        };
-        let mut inodes = self.0.inodes.borrow_mut();
-        // Somebody may have written it meanwhile.
-        Ok(inodes[inode as usize].cached.entry(block).or_insert_with(|| Rc::new(content)).clone())
+        }
+        for (first, place, count) in runs {
+            let bytes = self.0.disk.read(place * BLOCK as u64, count as usize * BLOCK).await;
+            let bytes = bytes.map_err(io::Error::other)?;
+            let mut inodes = self.0.inodes.borrow_mut();
+            let cached = &mut inodes[inode as usize].cached;
+            for (block, bytes) in (first..).zip(bytes.chunks(BLOCK)) {
+                // Somebody may have written it meanwhile.
+                cached.entry(block).or_insert_with(|| Rc::new(Buffer::copy_of(bytes)));
+            }
+        }
+        Ok(())
     }
 
     fn find(&self, path: &str) -> io::Result<u64> {
@@ -246,6 +266,7 @@ impl Files for LogStructuredFiles {
     async fn read_at(&self, file: &LogStructuredFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let size = self.0.inodes.borrow()[file.inode as usize].size;
         let end = size.min(offset + bytes.len() as u64);
+        self.fetch(file.inode, offset / BLOCK as u64..end.div_ceil(BLOCK as u64)).await?;
         let mut at = offset;
         while at < end {
             let (block, within) = (at / BLOCK as u64, (at % BLOCK as u64) as usize);
@@ -324,7 +345,7 @@ mod tests {
             for (sequence, record) in bytes[..25_000].chunks(5000).enumerate() {
                 assert!(crate::record::is_right(record, 2, sequence as u64), "record {sequence}");
             }
-            assert_eq!(drive.statistics().reads - reads, 25_000u64.div_ceil(4096));
+            assert!((2..=5).contains(&(drive.statistics().reads - reads)));
         });
         world.end();
     }

@@ -9,6 +9,7 @@ use engine::{BarrierKind, DataMode, EngineOptions};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -228,9 +229,12 @@ impl Drop for Stage {
     }
 }
 
+/// Volumes that are remembered.
+const MADE_MAX: usize = 2;
+
 thread_local! {
-    /// The last volume that was made, and what was asked for: mke2fs takes seconds for one as large as the papers'.
-    static LAST_MADE: RefCell<Option<(String, Images)>> = const { RefCell::new(None) };
+    /// The last volumes that were made, and what was asked for: mke2fs takes seconds for one as large as the papers'.
+    static MADE: RefCell<VecDeque<(String, Images)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 fn make(options: &StageOptions, size: u64) -> std::io::Result<Images> {
@@ -249,13 +253,16 @@ fn make(options: &StageOptions, size: u64) -> std::io::Result<Images> {
     let block_size = options.block_size.into();
     let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
     let name = format!("{request:?}");
-    if let Some(images) =
-        LAST_MADE.with_borrow(|last| last.as_ref().filter(|it| it.0 == name).map(|it| it.1.clone()))
-    {
+    let known =
+        |made: &VecDeque<(String, Images)>| made.iter().find(|it| it.0 == name).map(|it| it.1.clone());
+    if let Some(images) = MADE.with_borrow(known) {
         return Ok(images);
     }
     let images = e2fsprogs::make(request)?;
-    LAST_MADE.set(Some((name, images.clone())));
+    MADE.with_borrow_mut(|made| {
+        made.push_front((name, images.clone()));
+        made.truncate(MADE_MAX);
+    });
     Ok(images)
 }
 

@@ -1,0 +1,204 @@
+//! MPI-IO over a file server: figures 11 and 12.
+
+use super::shared::{FOUR_MODES, NO_KERNEL, at_least, axis, claim, name, of_paper, ours, rig};
+use crate::{Context, Figure, FigureError, Picture, Results, Scale};
+use bench::{DATABASE, DiskChoice, Mounted, MpiIoOptions, Network, Stage, StageOptions, mpi_io};
+use engine::DataMode;
+use std::time::Duration;
+
+pub const FIGURE_11: Figure = Figure {
+    name: "11",
+    title: "MPI-IO over a file server: throughput",
+    source: "Okeanos (TOS 2013), Figure 11",
+    about: "52, 260 and 520 processes write to as many files through a model of PVFS2's data server, which syncs data and its \
+            own database: 65,000 writes of 1 KiB, 6,500 of 47,001 bytes, in four modes.",
+    minutes: 10,
+    real_time: false,
+    run: figure_11,
+};
+
+pub const FIGURE_12: Figure = Figure {
+    name: "12",
+    title: "MPI-IO over a file server: what is written",
+    source: "Okeanos (TOS 2013), Figure 12",
+    about: "As figure 11, with 520 processes: MiB written to the database's disk, to the journal and to the file system, all of \
+            it brought home at the end.",
+    minutes: 5,
+    real_time: false,
+    run: figure_12,
+};
+
+const SMALL: u64 = 1024;
+const LARGE: u64 = 47_001;
+const MIB: f64 = (1 << 20) as f64;
+const LARGE_SHARE: &str =
+    "Of the writes of 47,001 bytes a tenth is made, and the paper's volumes are shown as they are.";
+const SERVER: &str = "The server is a model: what it keeps of PVFS2 stands in crates/bench/src/mpi_io.rs. A gigabit link with 0.2 \
+ms for a message and its answer is shared by all clients; the latter number is chosen. The database has a disk of its own, \
+with a journal on it, in ordered mode; its volume is 32 GB.";
+
+struct Cell {
+    size: u64,
+    mode: DataMode,
+    processes: u32,
+}
+
+struct Outcome {
+    mib_per_second: f64,
+    database_mib: f64,
+    journal_mib: f64,
+    home_mib: f64,
+}
+
+fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
+    let options = rig(context, cell.mode);
+    let mut database = StageOptions { journal: None, ..rig(context, DataMode::Ordered) };
+    database.home = DiskChoice {
+        options: emulated::Options {
+            size: Some(database.home.options.size.unwrap_or(32_000_000_000 / 4096 * 4096)),
+            ..database.home.options
+        },
+        ..database.home
+    };
+    let mut data = Stage::build(&options)?;
+    let mut database = Stage::build_in(data.world().clone(), &database)?;
+    database.restart_counting();
+    data.restart_counting();
+    let writes = match (context.quick, cell.size) {
+        (true, _) => 520,
+        (false, SMALL) => 65_000,
+        (false, _) => 6500,
+    };
+    let network = Network { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
+    let workload =
+        MpiIoOptions { processes: cell.processes, writes, size: cell.size, network: Some(network) };
+    let on = Mounted::new(data.world().clone(), data.files(), DATABASE, database.files());
+    let report = data.run(move |_| async move { mpi_io(&on, &workload, |_| ()).await })?;
+    data.remount()?;
+    database.remount()?;
+    let mib = |bytes: u64| bytes as f64 / MIB;
+    Ok(Outcome {
+        mib_per_second: report.mib_per_second,
+        database_mib: mib(database.home_traffic().bytes_written),
+        journal_mib: mib(data.journal_traffic().bytes_written),
+        home_mib: mib(data.home_traffic().bytes_written),
+    })
+}
+
+fn cells(sizes: &[u64], processes: &[u32]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for &size in sizes {
+        for mode in FOUR_MODES {
+            cells.extend(processes.iter().map(|&processes| Cell { size, mode, processes }));
+        }
+    }
+    cells
+}
+
+fn figure_11(context: &Context) -> Result<Results, FigureError> {
+    let processes: &[u32] = if context.quick { &[52] } else { &[52, 260, 520] };
+    let outcomes = context.play(&cells(&[SMALL, LARGE], processes), |cell| play(context, cell))?;
+    let rate = |size: usize, mode: usize, count: usize| {
+        outcomes[(size * FOUR_MODES.len() + mode) * processes.len() + count].mib_per_second
+    };
+    let mut pictures = Vec::new();
+    for (size, title) in ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().enumerate() {
+        let series = FOUR_MODES.iter().enumerate().map(|(mode, data)| {
+            let point = |(at, count): (usize, &u32)| (f64::from(*count), rate(size, mode, at));
+            ours(name(*data), processes.iter().enumerate().map(point).collect())
+        });
+        pictures.push(Picture {
+            title: title.into(),
+            x: axis("processes", Scale::Linear),
+            y: axis("data (MiB/s)", Scale::Linear),
+            series: series.collect(),
+        });
+    }
+    let most = processes.len() - 1;
+    let [ordered, selective, data, wasteless] = [0, 1, 2, 3].map(|mode| rate(0, mode, most));
+    let large = [0, 1, 2, 3].map(|mode| rate(1, mode, most));
+    let spread = large.iter().fold(0.0f64, |a, b| a.max(*b)) / large.iter().fold(f64::MAX, |a, b| a.min(*b));
+    let claims = vec![
+        at_least(
+            "1 KiB, most processes: wasteless at least 1.5 times ordered",
+            "about 2",
+            (wasteless, ordered),
+            1.5,
+        ),
+        claim(
+            "1 KiB, most processes: data and selective are not below ordered and not above wasteless",
+            "between the two",
+            format!("{ordered:.2}, {selective:.2}, {data:.2}, {wasteless:.2} MiB/s"),
+            [data, selective].iter().all(|it| *it >= ordered * 0.99 && *it <= wasteless * 1.01),
+        ),
+        claim(
+            "47,001 bytes, most processes: the fastest mode at most 1.5 times the slowest",
+            "about the same",
+            format!("{spread:.2}"),
+            spread <= 1.5,
+        ),
+    ];
+    Ok(Results { pictures, claims, notes: vec![SERVER.into(), LARGE_SHARE.into(), NO_KERNEL.into()] })
+}
+
+fn figure_12(context: &Context) -> Result<Results, FigureError> {
+    let processes: &[u32] = if context.quick { &[52] } else { &[520] };
+    let outcomes = context.play(&cells(&[SMALL, LARGE], processes), |cell| play(context, cell))?;
+    let names = Scale::Names(FOUR_MODES.map(|mode| name(mode).to_string()).to_vec());
+    let mut pictures = Vec::new();
+    for (title, outcomes) in
+        ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().zip(outcomes.chunks(FOUR_MODES.len()))
+    {
+        let bars = |part: fn(&Outcome) -> f64| {
+            outcomes.iter().enumerate().map(|(at, it)| (at as f64, part(it))).collect::<Vec<_>>()
+        };
+        let mut series = vec![
+            ours("database", bars(|it| it.database_mib)),
+            ours("journal", bars(|it| it.journal_mib)),
+            ours("file system", bars(|it| it.home_mib)),
+        ];
+        if title.ends_with("KiB") {
+            // Ordered and data, as the text has them.
+            series.push(of_paper("journal", vec![(0.0, 139.0), (2.0, 415.0)]));
+            series.push(of_paper("file system", vec![(0.0, 255.0)]));
+        }
+        pictures.push(Picture {
+            title: title.into(),
+            x: axis("mode", names.clone()),
+            y: axis("written (MiB)", Scale::Linear),
+            series,
+        });
+    }
+    let [ordered, selective, data, wasteless] = [0, 1, 2, 3].map(|at| &outcomes[at]);
+    let saved = |it: &Outcome| (1.0 - it.journal_mib / data.journal_mib) * 100.0;
+    let others = [selective, data, wasteless].map(|it| it.home_mib).into_iter().fold(0.0, f64::max);
+    let volume =
+        |at: usize| outcomes[FOUR_MODES.len() + at].journal_mib + outcomes[FOUR_MODES.len() + at].home_mib;
+    let claims = vec![
+        claim(
+            "1 KiB: selective and wasteless write at least 30 % less to the journal than data",
+            "42 %",
+            format!("{:.0} % and {:.0} %", saved(selective), saved(wasteless)),
+            saved(selective) >= 30.0 && saved(wasteless) >= 30.0,
+        ),
+        at_least(
+            "1 KiB: ordered writes at least 3 times as much to the file system as any other mode",
+            "at least 4",
+            (ordered.home_mib, others),
+            3.0,
+        ),
+        claim(
+            "47,001 bytes: selective writes at most 1.2 times what ordered does, to journal and file system",
+            "closely tracks it",
+            format!("{:.2}", volume(1) / volume(0)),
+            volume(1) <= 1.2 * volume(0),
+        ),
+        claim(
+            "47,001 bytes: data and wasteless write 1.5 to 2.2 times what ordered does",
+            "almost double",
+            format!("{:.2} and {:.2}", volume(2) / volume(0), volume(3) / volume(0)),
+            [2, 3].iter().all(|at| (1.5..=2.2).contains(&(volume(*at) / volume(0)))),
+        ),
+    ];
+    Ok(Results { pictures, claims, notes: vec![SERVER.into(), LARGE_SHARE.into(), NO_KERNEL.into()] })
+}

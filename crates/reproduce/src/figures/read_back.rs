@@ -1,0 +1,126 @@
+//! Files that were written at the same time, read one after the other: figure 8c.
+
+use super::shared::{at_least, axis, name, ours, rig};
+use crate::{Context, Figure, FigureError, Picture, Results, Scale};
+use bench::{
+    Files, Limit, LogStructuredFiles, ReadBackReport, Stage, StreamOptions, SyncKind, read_back, streams,
+};
+use emulated::{EmulatedDisk, Model};
+use engine::DataMode;
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub const FIGURE_8C: Figure = Figure {
+    name: "8c",
+    title: "Reading files that were written at the same time",
+    source: "Okeanos (TOS 2013), Figure 8c",
+    about: "10 to 100 files are written at the same time at 1 Mbit/s each, one synchronous write a second for a minute; then, \
+            with cold caches, one thread reads them one after the other in requests of 4 KiB. Five modes, and an emulated \
+            log-structured placement as a stand-in for NILFS.",
+    minutes: 6,
+    real_time: false,
+    run: figure_8c,
+};
+
+/// 1 Mbit/s, one write a second.
+const WRITE: usize = 125_000;
+const READ: usize = 4096;
+/// The kernel's default window.
+const READ_AHEAD: usize = 128 << 10;
+const PREFIX: &str = "stream-";
+const LOG_STRUCTURED: &str = "log-structured";
+const MODEL: &str = "cheetah-15k5-300";
+
+const MODES: [DataMode; 5] =
+    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Wasteless];
+
+struct Cell {
+    /// `None`: log-structured.
+    mode: Option<DataMode>,
+    files: u32,
+}
+
+fn play(context: &Context, cell: &Cell) -> Result<ReadBackReport, FigureError> {
+    let files = cell.files;
+    let options = StreamOptions {
+        writers: files,
+        size: WRITE,
+        limit: Limit::Count(if context.quick { 4 } else { 60 }),
+        rate: Some(1.0),
+        sync: SyncKind::OSync,
+        prefix: PREFIX.into(),
+    };
+    match cell.mode {
+        Some(mode) => {
+            let mut stage = Stage::build(&rig(context, mode))?;
+            stage.run(move |files| async move { write(&files, &options).await })?;
+            stage.remount()?;
+            stage.run(move |on| async move { Ok(read_back(&on, PREFIX, files, (READ, READ_AHEAD)).await?) })
+        }
+        None => {
+            let world = VirtualWorld::new(context.seed);
+            let shipped = emulated::shipped().find(|(name, _)| *name == MODEL);
+            let (_, text) = shipped.ok_or_else(|| FigureError::Other(format!("no model {MODEL}")))?;
+            let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
+            let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::Options::default());
+            let on = LogStructuredFiles::new(world.clone(), disk);
+            let result = world.run(async move {
+                write(&on, &options).await?;
+                // As long as a remount takes at least: the drive has nothing more to write.
+                on.sleep_until(on.now().plus(Duration::from_secs(30))).await;
+                on.drop_caches();
+                Ok(read_back(&on, PREFIX, files, (READ, READ_AHEAD)).await?)
+            });
+            world.end();
+            result
+        }
+    }
+}
+
+async fn write<F: Files>(files: &F, options: &StreamOptions) -> Result<(), FigureError> {
+    let (report, _) = streams(files, options, |_| ()).await?;
+    match report.failure {
+        Some(failure) => Err(FigureError::Other(failure)),
+        None => Ok(()),
+    }
+}
+
+fn figure_8c(context: &Context) -> Result<Results, FigureError> {
+    let counts: &[u32] = if context.quick { &[10] } else { &[10, 20, 50, 100] };
+    let modes: Vec<Option<DataMode>> = MODES.into_iter().map(Some).chain([None]).collect();
+    let cells: Vec<Cell> = modes
+        .iter()
+        .flat_map(|mode| counts.iter().map(|files| Cell { mode: *mode, files: *files }))
+        .collect();
+    let reports = context.play(&cells, |cell| play(context, cell))?;
+    let of_modes = reports.chunks(counts.len());
+    let series = modes.iter().zip(of_modes).map(|(mode, reports)| {
+        let points =
+            counts.iter().zip(reports).map(|(files, report)| (f64::from(*files), report.read_mean_ms));
+        ours(mode.map_or(LOG_STRUCTURED, name), points.collect())
+    });
+    let picture = Picture {
+        title: "Reading in requests of 4 KiB".into(),
+        x: axis("files written at the same time", Scale::Logarithmic),
+        y: axis("mean time of a read (ms)", Scale::Logarithmic),
+        series: series.collect(),
+    };
+    let last = |at: usize| reports[(at + 1) * counts.len() - 1].read_mean_ms;
+    let slowest = (0..MODES.len()).map(last).fold(0.0, f64::max);
+    let claims = vec![at_least(
+        "with the most files, log-structured reads take at least 5 times as long as those of the slowest mode of ours",
+        "about 10",
+        (last(MODES.len()), slowest),
+        5.0,
+    )];
+    let notes = vec![
+        "The log-structured placement is not NILFS: what it is stands in crates/bench/src/log_structured.rs. It keeps its map \
+         in memory; NILFS also reads the blocks of its index and of its address translation."
+            .into(),
+        "There is no kernel to read ahead, so the reader does: 128 KiB at once, and no more before those are used up. The \
+         paper does not say how many files and how long; here each is 7.5 MB."
+            .into(),
+    ];
+    Ok(Results { pictures: vec![picture], claims, notes })
+}

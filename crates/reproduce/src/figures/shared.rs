@@ -1,0 +1,53 @@
+//! What figures have in common.
+
+use crate::{Axis, Claim, Context, Scale, Series};
+use bench::StageOptions;
+use engine::DataMode;
+
+/// The paper's four, from the slowest to the fastest as its figure 10a has them.
+pub const FOUR_MODES: [DataMode; 4] =
+    [DataMode::Ordered, DataMode::Selective, DataMode::Journal, DataMode::Wasteless];
+
+/// As the paper says.
+pub fn name(mode: DataMode) -> &'static str {
+    match mode {
+        DataMode::Writeback => "writeback",
+        DataMode::Ordered => "ordered",
+        DataMode::Journal => "data",
+        DataMode::Wasteless => "wasteless",
+        DataMode::Selective => "selective",
+    }
+}
+
+/// The paper's rig; in quick runs with the first 2 GiB of the disk and a small journal.
+pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
+    let mut options = StageOptions { seed: context.seed, ..StageOptions::of_paper(mode) };
+    if context.quick {
+        options.home.options.size = Some(2 << 30);
+        options.journal_size = 16 << 20;
+    }
+    options
+}
+
+pub fn axis(label: &str, scale: Scale) -> Axis {
+    Axis { label: label.to_string(), scale }
+}
+pub fn ours(name: &str, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_string(), of_paper: false, points }
+}
+pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_string(), of_paper: true, points }
+}
+pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
+    Claim { says: says.to_string(), paper: paper.to_string(), ours, holds }
+}
+/// "`a` is at least `bound` times `b`".
+pub fn at_least(says: &str, paper: &str, (a, b): (f64, f64), bound: f64) -> Claim {
+    let times = a / b.max(1e-12);
+    claim(says, paper, format!("{times:.2}"), times >= bound)
+}
+
+/// What no figure of ours has, and the paper's machines had.
+pub const NO_KERNEL: &str = "Virtual time passes on the disks alone: system calls, copies and the kernel's own waits cost \
+nothing. Rates that a processor or the kernel limited in the paper are higher here, and ratios to modes that the disk \
+limits are larger.";

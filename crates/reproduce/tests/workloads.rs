@@ -1,0 +1,50 @@
+//! Every figure of a workload runs, and the same seed gives the same numbers.
+
+use reproduce::{Context, find};
+use std::sync::atomic::AtomicBool;
+
+fn quick() -> Context {
+    static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+    Context { seed: 1, quick: true, jobs: 2, progress: Box::new(|_, _| ()), interrupted: &INTERRUPTED }
+}
+
+fn same_twice(figure: &str) {
+    let figure = find(figure).expect("the figure is in the list");
+    let play = || serde_json::to_string(&(figure.run)(&quick()).expect(figure.name)).unwrap();
+    let (first, second) = (play(), play());
+    assert!(first == second, "{}: {first}\n{second}", figure.name);
+    assert!(!first.contains("null"), "{}: a number is missing: {first}", figure.name);
+}
+
+#[test]
+fn figure_8c_gives_the_same_twice() {
+    same_twice("8c");
+}
+#[test]
+fn figure_10a_gives_the_same_twice() {
+    same_twice("10a");
+}
+#[test]
+fn table_1_gives_the_same_twice() {
+    same_twice("table-1");
+}
+#[test]
+fn figure_10b_gives_the_same_twice() {
+    same_twice("10b");
+}
+#[test]
+fn figure_10c_gives_the_same_twice() {
+    same_twice("10c");
+}
+#[test]
+fn figure_11_gives_the_same_twice() {
+    same_twice("11");
+}
+#[test]
+fn figure_12_gives_the_same_twice() {
+    same_twice("12");
+}
+#[test]
+fn figure_14_gives_the_same_twice() {
+    same_twice("14");
+}
