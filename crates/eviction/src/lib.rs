@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod coerced_disk;
+pub mod fingerprint;
+mod flush_test;
 mod flush_zone;
 mod profile;
 mod workload;
 
 pub use coerced_disk::{CoercedDisk, CoercionStatistics};
+pub use flush_test::{FlushTest, Verdict, flush_test};
 pub use flush_zone::{FlushZone, ZoneError};
 pub use profile::{Profile, ProfileError};
 pub use workload::{EvictionWorkload, Pattern};

@@ -1,0 +1,119 @@
+//! Fingerprints: which writes push a target out of a drive's cache, and at what cost (Rajimwale et al., DSN 2011, section III).
+//!
+//! A trial writes a target sector at a random place, then the workload, then asks for a flush (which the drive may ignore),
+//! waits, and reads the target: a slow read came from the medium, so the target had been evicted. Slow and fast are told apart by
+//! the two modes of all read times. The workload's writes lie to one another as evictions will
+//! place them, in a [`FlushZone`](crate::FlushZone).
+//!
+//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree, all in the
+//! cheapest cell that has always evicted.
+
+mod grid;
+mod prober;
+mod threshold;
+
+pub use grid::Grid;
+pub use prober::{FingerprintError, Phase, Progress, fingerprint};
+pub use threshold::{Threshold, threshold};
+
+use crate::{EvictionWorkload, Profile};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::time::Duration;
+
+/// How a fingerprint is taken.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub grid: Grid,
+    /// Trials of the cell that is to be chosen, all of which must evict.
+    pub trials: u32,
+    /// Trials that every cell gets.
+    pub trials_min: u32,
+    /// Trials of cells whose neighbours differ from them.
+    pub trials_at_borders: u32,
+    /// Between the workload and the read of the target.
+    pub pause: Duration,
+    /// Bytes of the disk that may be written, targets and workloads anywhere among them.
+    pub range: Range<u64>,
+}
+
+impl Options {
+    /// The paper's trials, spent where they tell most.
+    pub fn adaptive(grid: Grid, range: Range<u64>) -> Options {
+        Options {
+            grid,
+            trials: 50,
+            trials_min: 2,
+            trials_at_borders: 8,
+            pause: Duration::from_secs(1),
+            range,
+        }
+    }
+}
+
+/// What has been measured; a run that was stopped goes on from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// Microseconds of reads that the cache had to answer, and of reads that it could not.
+    pub cached_us: Vec<f64>,
+    pub uncached_us: Vec<f64>,
+    /// In the order of the grid's workloads.
+    pub cells: Vec<Cell>,
+    pub chosen: Option<EvictionWorkload>,
+}
+
+/// One workload of the grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    pub workload: EvictionWorkload,
+    /// Microseconds of the read of the target, trial by trial.
+    pub read_us: Vec<f64>,
+    /// Milliseconds that the workload's writes took, of all trials together.
+    pub milliseconds: f64,
+}
+
+impl Cell {
+    pub fn trials(&self) -> u32 {
+        self.read_us.len() as u32
+    }
+    pub fn evicted(&self, threshold: Threshold) -> u32 {
+        self.read_us.iter().filter(|time| threshold.is_slow(**time)).count() as u32
+    }
+    pub fn probability(&self, threshold: Threshold) -> f64 {
+        f64::from(self.evicted(threshold)) / f64::from(self.trials().max(1))
+    }
+    /// Of one eviction.
+    pub fn mean_milliseconds(&self) -> f64 {
+        self.milliseconds / f64::from(self.trials().max(1))
+    }
+}
+
+impl Fingerprint {
+    /// `None` before anything was measured, or if reads from the cache and from the medium take alike.
+    pub fn threshold(&self) -> Option<Threshold> {
+        let cells = self.cells.iter().flat_map(|cell| cell.read_us.iter());
+        let times: Vec<f64> = self.cached_us.iter().chain(&self.uncached_us).chain(cells).copied().collect();
+        let threshold = threshold(&times)?;
+        // The two modes must be cache and medium, not two kinds of seeks.
+        let right = |times: &[f64], slow: bool| {
+            times.iter().filter(|time| threshold.is_slow(**time) == slow).count() * 10 >= times.len() * 8
+        };
+        (right(&self.cached_us, false) && right(&self.uncached_us, true)).then_some(threshold)
+    }
+
+    pub fn cell(&self, workload: &EvictionWorkload) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.workload == *workload)
+    }
+
+    /// The profile of the chosen workload.
+    pub fn profile(&self, model: &str, size: u64) -> Option<Profile> {
+        let cell = self.cell(&self.chosen?)?;
+        Some(Profile {
+            model: model.to_owned(),
+            size,
+            workload: cell.workload,
+            trials: cell.trials(),
+            milliseconds: cell.mean_milliseconds(),
+        })
+    }
+}

@@ -1,0 +1,300 @@
+//! The trials.
+
+use super::{Cell, Fingerprint, Options, Threshold};
+use crate::{FlushZone, ZoneError};
+use device::{Buffer, DeviceError, Disk, Durability, World};
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Reads of either kind that tell what the cache and the medium take.
+const CALIBRATION: usize = 25;
+/// A calibration write is read back after this; drives take their time to answer a read behind a write.
+const SETTLE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, thiserror::Error)]
+pub enum FingerprintError {
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    #[error("{0}")]
+    Zone(#[from] ZoneError),
+    #[error("{available} bytes are too few: the largest workload needs {needed}, and its places must vary")]
+    RangeTooSmall { available: u64, needed: u64 },
+    #[error(
+        "reads that the cache answers and reads from the medium take alike ({cached_us:.0} and {uncached_us:.0} \
+         microseconds): what the cache holds cannot be told by time"
+    )]
+    NoDifference { cached_us: f64, uncached_us: f64 },
+    #[error("the measurements kept from before are of another grid: begin anew")]
+    OtherGrid,
+    #[error("stopped; the measurements so far are kept")]
+    Stopped,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Calibration,
+    /// Every cell of the grid, a few trials.
+    Grid,
+    /// Cells whose neighbours differ.
+    Borders,
+    /// The cheapest that has always evicted.
+    Choice,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub phase: Phase,
+    /// Trials of this phase.
+    pub done: u64,
+    pub of: u64,
+    /// Of this phase, from the trials so far.
+    pub remaining: Duration,
+}
+
+/// Measures until `state` is complete; what it holds already is kept. `watch` is called after every trial and may stop
+/// the run.
+pub async fn fingerprint(
+    world: &Rc<dyn World>,
+    disk: &Rc<dyn Disk>,
+    options: &Options,
+    state: &mut Fingerprint,
+    watch: &mut dyn FnMut(&Fingerprint, Progress) -> ControlFlow<()>,
+) -> Result<(), FingerprintError> {
+    let sector = disk.geometry().logical_sector;
+    let workloads = options.grid.workloads();
+    let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
+    let needed = sizes.max().unwrap_or_default();
+    let available = options.range.end.saturating_sub(options.range.start);
+    if available / 4 < needed {
+        return Err(FingerprintError::RangeTooSmall { available, needed });
+    }
+    if state.cells.is_empty() {
+        let fresh = |workload| Cell { workload, read_us: Vec::new(), milliseconds: 0.0 };
+        state.cells = workloads.iter().copied().map(fresh).collect();
+    } else if !state.cells.iter().map(|cell| cell.workload).eq(workloads) {
+        return Err(FingerprintError::OtherGrid);
+    }
+    let mut prober = Prober { world, disk, options, used: HashSet::new(), sector: u64::from(sector) };
+    prober.calibrate(state, watch).await?;
+    prober.every_cell(state, watch).await?;
+    prober.borders(state, watch).await?;
+    prober.choose(state, watch).await
+}
+
+type Watch<'a> = dyn FnMut(&Fingerprint, Progress) -> ControlFlow<()> + 'a;
+
+struct Prober<'a> {
+    world: &'a Rc<dyn World>,
+    disk: &'a Rc<dyn Disk>,
+    options: &'a Options,
+    /// Targets of before may still be in the cache.
+    used: HashSet<u64>,
+    sector: u64,
+}
+
+/// Tells `watch` of each trial of a phase.
+struct Reporter {
+    phase: Phase,
+    of: u64,
+    done: u64,
+    begun: units::Instant,
+}
+
+impl Reporter {
+    fn trial(
+        &mut self,
+        world: &dyn World,
+        state: &Fingerprint,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FingerprintError> {
+        self.done += 1;
+        let left = self.of.saturating_sub(self.done);
+        let remaining = world.now().since(self.begun).div_f64(self.done as f64).mul_f64(left as f64);
+        let progress = Progress { phase: self.phase, done: self.done, of: self.of, remaining };
+        match watch(state, progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(FingerprintError::Stopped),
+        }
+    }
+}
+
+impl Prober<'_> {
+    fn reporter(&self, phase: Phase, of: u64) -> Reporter {
+        Reporter { phase, of, done: 0, begun: self.world.now() }
+    }
+
+    /// A random place for `length` bytes.
+    fn place(&self, length: u64) -> u64 {
+        let range = &self.options.range;
+        let sectors = (range.end - range.start - length) / self.sector;
+        range.start + self.world.random() % sectors * self.sector
+    }
+
+    /// A sector outside `zone` that was no target before.
+    fn fresh_target(&mut self, zone: &Range<u64>) -> u64 {
+        let sectors = (self.options.range.end - self.options.range.start) / self.sector;
+        loop {
+            let at = self.place(self.sector);
+            // When much of a small range has been used, some must be used again.
+            if !zone.contains(&at) && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4) {
+                return at;
+            }
+        }
+    }
+
+    async fn write(&self, at: u64, content: &Rc<Buffer>) -> Result<(), DeviceError> {
+        self.disk.write(at, vec![content.clone()], Durability::Cached).await
+    }
+
+    /// Microseconds.
+    async fn timed_read(&self, at: u64) -> Result<f64, DeviceError> {
+        let begun = self.world.now();
+        self.disk.read(at, self.sector as usize).await?;
+        Ok(self.world.now().since(begun).as_secs_f64() * 1e6)
+    }
+
+    /// Reads that the cache must answer, and reads that it cannot.
+    async fn calibrate(
+        &mut self,
+        state: &mut Fingerprint,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FingerprintError> {
+        let mut reporter = self.reporter(Phase::Calibration, 2 * CALIBRATION as u64);
+        let content = Rc::new(Buffer::zeroed(self.sector as usize));
+        while state.cached_us.len() < CALIBRATION {
+            let target = self.fresh_target(&(0..0));
+            self.write(target, &content).await?;
+            self.world.sleep_until(self.world.now().plus(SETTLE)).await;
+            state.cached_us.push(self.timed_read(target).await?);
+            reporter.trial(&**self.world, state, watch)?;
+        }
+        while state.uncached_us.len() < CALIBRATION {
+            let target = self.fresh_target(&(0..0));
+            self.world.sleep_until(self.world.now().plus(SETTLE)).await;
+            state.uncached_us.push(self.timed_read(target).await?);
+            reporter.trial(&**self.world, state, watch)?;
+        }
+        self.threshold(state).map(drop)
+    }
+
+    fn threshold(&self, state: &Fingerprint) -> Result<Threshold, FingerprintError> {
+        let median = |times: &[f64]| {
+            let mut sorted = times.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+        };
+        state.threshold().ok_or_else(|| FingerprintError::NoDifference {
+            cached_us: median(&state.cached_us),
+            uncached_us: median(&state.uncached_us),
+        })
+    }
+
+    async fn every_cell(
+        &mut self,
+        state: &mut Fingerprint,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FingerprintError> {
+        let least = self.options.trials_min;
+        let missing = state.cells.iter().map(|cell| u64::from(least.saturating_sub(cell.trials()))).sum();
+        let mut reporter = self.reporter(Phase::Grid, missing);
+        for index in 0..state.cells.len() {
+            while state.cells[index].trials() < least {
+                self.trial(&mut state.cells[index]).await?;
+                reporter.trial(&**self.world, state, watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a cell is of two minds, or its neighbours are of another, more trials.
+    async fn borders(
+        &mut self,
+        state: &mut Fingerprint,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FingerprintError> {
+        let threshold = self.threshold(state)?;
+        let grid = &self.options.grid;
+        let kind = |cell: &Cell| match cell.evicted(threshold) {
+            0 => 0,
+            evicted if evicted == cell.trials() => 2,
+            _ => 1,
+        };
+        let is_border = |index: &usize| {
+            let mine = kind(&state.cells[*index]);
+            mine == 1 || grid.neighbours(*index).iter().any(|beside| kind(&state.cells[*beside]) != mine)
+        };
+        let borders: Vec<usize> = (0..state.cells.len()).filter(is_border).collect();
+        let wanted = self.options.trials_at_borders;
+        let missing = |index: &usize| u64::from(wanted.saturating_sub(state.cells[*index].trials()));
+        let mut reporter = self.reporter(Phase::Borders, borders.iter().map(missing).sum());
+        for index in borders {
+            while state.cells[index].trials() < wanted {
+                self.trial(&mut state.cells[index]).await?;
+                reporter.trial(&**self.world, state, watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the cells that have always evicted the cheapest gets all trials; if one fails, the next.
+    async fn choose(
+        &mut self,
+        state: &mut Fingerprint,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FingerprintError> {
+        let trials = self.options.trials;
+        loop {
+            let threshold = self.threshold(state)?;
+            let always = |cell: &&Cell| cell.trials() > 0 && cell.evicted(threshold) == cell.trials();
+            let cost = |cell: &Cell| cell.mean_milliseconds();
+            let cheapest =
+                state.cells.iter().filter(always).min_by(|one, other| cost(one).total_cmp(&cost(other)));
+            let Some(workload) = cheapest.map(|cell| cell.workload) else {
+                state.chosen = None;
+                return Ok(());
+            };
+            let cell = |state: &Fingerprint| {
+                state.cells.iter().position(|cell| cell.workload == workload).expect("it was found there")
+            };
+            let index = cell(state);
+            if state.cells[index].trials() >= trials {
+                state.chosen = Some(workload);
+                return Ok(());
+            }
+            let missing = u64::from(trials - state.cells[index].trials());
+            let mut reporter = self.reporter(Phase::Choice, missing);
+            while state.cells[index].trials() < trials {
+                self.trial(&mut state.cells[index]).await?;
+                reporter.trial(&**self.world, state, watch)?;
+                if state.cells[index].evicted(threshold) < state.cells[index].trials() {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn trial(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
+        let sector = self.sector as u32;
+        let size = FlushZone::size(&cell.workload, sector);
+        // Elsewhere each time: what the cache still holds of the trial before would make its writes cheap.
+        let start = self.place(size);
+        let extent = start..start + size;
+        let zone = FlushZone::new(cell.workload, std::slice::from_ref(&extent), sector)?;
+        let target = self.fresh_target(&extent);
+        self.write(target, &Rc::new(Buffer::zeroed(self.sector as usize))).await?;
+        let content = Rc::new(Buffer::zeroed(zone.write_size() as usize));
+        let begun = self.world.now();
+        for at in zone.writes(u64::from(cell.trials()), &mut || self.world.random()) {
+            self.write(at, &content).await?;
+        }
+        self.disk.flush().await?;
+        let took = self.world.now().since(begun);
+        self.world.sleep_until(self.world.now().plus(self.options.pause)).await;
+        let read = self.timed_read(target).await?;
+        cell.milliseconds += took.as_secs_f64() * 1e3;
+        cell.read_us.push(read);
+        Ok(())
+    }
+}

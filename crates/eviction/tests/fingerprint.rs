@@ -1,0 +1,83 @@
+//! Fingerprints of emulated drives.
+
+use device::{Disk, World};
+use emulated::{EmulatedDisk, Lies, Model, Options};
+use eviction::Pattern;
+use eviction::fingerprint::{self, Fingerprint, FingerprintError, Grid, fingerprint};
+use runtime::VirtualWorld;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// A small grid, and where it may write.
+fn options(size: u64) -> fingerprint::Options {
+    let patterns = vec![Pattern::Sequential, Pattern::Random];
+    let grid = Grid { patterns, writes: vec![1, 64], bytes: vec![500_000, 24_000_000] };
+    fingerprint::Options {
+        trials: 12,
+        trials_min: 2,
+        trials_at_borders: 4,
+        ..fingerprint::Options::adaptive(grid, 0..size)
+    }
+}
+
+/// Goes on from `state` until the end or until so many trials.
+fn take(model: &str, state: Fingerprint, trials: u64) -> (Fingerprint, Result<(), FingerprintError>) {
+    let world = VirtualWorld::new(state.cells.iter().map(|cell| u64::from(cell.trials())).sum());
+    let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
+    let model = Model::parse(text).unwrap();
+    let options = options(model.size.get());
+    let lies = Lies { ignores_flush: true, ..Lies::default() };
+    let drive = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
+    let of_run = world.clone();
+    let mut state = state;
+    let result = world.run(async move {
+        let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(drive) as Rc<dyn Disk>);
+        let mut left = trials;
+        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| {
+            left = left.saturating_sub(1);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let result = fingerprint(&world, &disk, &options, &mut state, &mut watch).await;
+        (state, result)
+    });
+    world.end();
+    result
+}
+
+#[test]
+fn enough_writes_evict_and_few_do_not() {
+    let (state, result) = take("hitachi-7k80", Fingerprint::default(), u64::MAX);
+    result.unwrap();
+    let threshold = state.threshold().unwrap();
+    let much = state.cells.iter().find(|cell| {
+        (cell.workload.pattern, cell.workload.writes, cell.workload.bytes)
+            == (Pattern::Random, 64, 24_000_000)
+    });
+    assert_eq!(much.unwrap().probability(threshold), 1.0);
+    let little = state.cells.iter().find(|cell| (cell.workload.writes, cell.workload.bytes) == (1, 500_000));
+    assert_eq!(little.unwrap().probability(threshold), 0.0);
+    let profile = state.profile("hitachi-7k80", 1).unwrap();
+    assert_eq!(profile.trials, 12);
+    assert!(profile.milliseconds > 1.0, "{profile:?}");
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on() {
+    let (half, result) = take("hitachi-7k80", Fingerprint::default(), 60);
+    assert!(matches!(result, Err(FingerprintError::Stopped)));
+    assert_eq!(half.cached_us.len() + half.uncached_us.len(), 50);
+    let (whole, result) = take("hitachi-7k80", half.clone(), u64::MAX);
+    result.unwrap();
+    assert_eq!(whole.cells[0].read_us[..2], half.cells[0].read_us[..2]);
+    assert!(whole.chosen.is_some());
+    // Another grid is another measurement.
+    let mut other = half;
+    other.cells.pop();
+    assert!(matches!(take("hitachi-7k80", other, u64::MAX).1, Err(FingerprintError::OtherGrid)));
+}
+
+#[test]
+fn a_disk_whose_cache_does_not_show_is_told_so() {
+    let (_, result) = take("cloud-volume", Fingerprint::default(), u64::MAX);
+    assert!(matches!(result, Err(FingerprintError::NoDifference { .. })), "{result:?}");
+}
