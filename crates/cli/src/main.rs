@@ -12,6 +12,7 @@ mod disk;
 mod disk_door;
 mod disk_serve;
 mod error;
+mod fingerprint;
 mod inspect;
 mod loop_device;
 mod man;
@@ -64,6 +65,7 @@ enum Command {
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
+    Fingerprint(fingerprint::FingerprintArguments),
     Sim(sim::SimArguments),
     Reproduce(reproduce::ReproduceArguments),
     #[command(hide = true)]
@@ -93,6 +95,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
+        Command::Fingerprint(arguments) => fingerprint::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Man(arguments) => man::run(arguments),

@@ -9,6 +9,7 @@
 //! cheapest cell that has always evicted.
 
 mod grid;
+mod picture;
 mod prober;
 mod threshold;
 

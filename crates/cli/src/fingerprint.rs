@@ -1,0 +1,335 @@
+//! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can be trusted.
+
+use crate::coerce::Drive;
+use crate::disk;
+use crate::error::CliError;
+use crate::open_disk::open_disk;
+use crate::output::{print, print_json};
+use crate::programs;
+use crate::progress::Progress;
+use crate::quantity::{format_duration, parse_size};
+use crate::table::Table;
+use device::{Disk, World};
+use disks::Access;
+use emulated::{CacheMode, EmulatedDisk, Lies};
+use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, Phase};
+use eviction::{FlushTest, Profile, Verdict};
+use runtime::{RealWorld, VirtualWorld};
+use serde::Serialize;
+use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos fingerprint --model hitachi-7k80              an emulated drive, in virtual time
+  okeanos fingerprint --flush-test --destroy /dev/sdb   does this drive lie about flushes?
+  okeanos fingerprint --destroy /dev/sdb                the whole drive may be overwritten
+  okeanos fingerprint --destroy --range 10G+4G /dev/sdb that part of it alone
+  okeanos fingerprint scratch-file                      inside a file, of 2 GiB or more
+
+Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
+that is slow, the workload had pushed it out of the cache. A whole fingerprint takes about half an hour on a
+real drive; stop it with Ctrl-C, and the same command goes on where it was.
+
+In the directory of --out: eviction.svg and performance.svg (dark: evicted, costly), cells.csv,
+fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
+
+/// Find out which writes push data out of a drive's cache (for barrier=coerce), or whether its flush lies
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct FingerprintArguments {
+    /// An emulated drive: a model of okeanos disk list, or a model file
+    #[arg(long, conflicts_with_all = ["disk", "destroy", "range"], required_unless_present = "disk")]
+    model: Option<String>,
+    /// The emulated drive ignores flushes
+    #[arg(long, requires = "model")]
+    ignore_flush: bool,
+    /// The emulated drive's cache is switched off
+    #[arg(long, requires = "model")]
+    cache_off: bool,
+    /// Only answer whether the drive's flush and durable writes cost what its medium costs
+    #[arg(long)]
+    flush_test: bool,
+    /// Yes, what is on this block device may be overwritten
+    #[arg(long)]
+    destroy: bool,
+    /// Write only there: START+LENGTH
+    #[arg(long, value_name = "START+LENGTH", value_parser = parse_range)]
+    range: Option<Range<u64>>,
+    /// Trials that the chosen workload must pass
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    trials: u32,
+    /// So many trials in every cell of the grid, instead of where they tell most: many hours on a real drive
+    #[arg(long)]
+    full: bool,
+    /// Decides everything that chance decides, on an emulated drive
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the files go; made if missing
+    #[arg(long, value_name = "DIR", default_value = "fingerprint")]
+    out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A block device, or a file
+    #[arg(value_name = "DEVICE|FILE")]
+    disk: Option<PathBuf>,
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let (start, length) = text.split_once('+').ok_or("a range is START+LENGTH, such as 10G+4G")?;
+    let (start, length) = (parse_size(start)?, parse_size(length)?);
+    start.checked_add(length).map(|end| start..end).ok_or_else(|| "the range is too long".into())
+}
+
+/// The drive under test.
+struct Subject {
+    name: String,
+    size: u64,
+    disk: Rc<dyn Disk>,
+    world: Rc<dyn World>,
+    range: Range<u64>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    drive: String,
+    size: u64,
+    trials: u64,
+    threshold_us: Option<f64>,
+    profile: Option<Profile>,
+    /// With 95 % confidence an eviction fails at most this often.
+    loss_bound: Option<f64>,
+    files: PathBuf,
+}
+
+pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
+    match &arguments.model {
+        Some(model) => {
+            let model = disk::find(model)?;
+            let world = VirtualWorld::new(arguments.seed);
+            let options = emulated::Options {
+                cache: if arguments.cache_off { CacheMode::Off } else { CacheMode::On },
+                lies: Lies { ignores_flush: arguments.ignore_flush, ignores_cache_off: false },
+                size: None,
+            };
+            let (name, size) = (model.name.clone(), model.size.get());
+            let drive = EmulatedDisk::new(Rc::new(world.clone()), model, options);
+            let (disk, of_run) = (Rc::new(drive), Rc::new(world.clone()));
+            let subject = Subject { name, size, disk, world: of_run, range: 0..size };
+            let result = world.run(examine(subject, arguments));
+            world.end();
+            result
+        }
+        None => {
+            let world = RealWorld::new().map_err(|error| CliError::system("io_uring", error))?;
+            let path = arguments.disk.clone().expect("clap asks for one or the other");
+            let subject = open(&world, &path, &arguments)?;
+            let result = world.run(examine(subject, arguments));
+            world.end();
+            result
+        }
+    }
+}
+
+/// Refuses what is in use, and block devices whose content nobody gave up.
+fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
+    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    let is_device = metadata.file_type().is_block_device();
+    if is_device && !arguments.destroy {
+        return Err(CliError::new(format!(
+            "{} is a block device, and a fingerprint overwrites it",
+            path.display()
+        ))
+        .with_remedy(
+            "Say --destroy if nothing on it is needed, with --range if only a part may be written.",
+        ));
+    }
+    programs::refuse_if_in_use(path)?;
+    let disk = open_disk(world, path, Access::ReadWrite)?;
+    let size = disk.geometry().size;
+    let range = arguments.range.clone().unwrap_or(0..size);
+    let sector = u64::from(disk.geometry().logical_sector);
+    if range.end > size || !range.start.is_multiple_of(sector) {
+        let (start, end) = (range.start, range.end);
+        return Err(CliError::new(format!(
+            "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector of {sector}",
+            path.display()
+        )));
+    }
+    let drive = Drive::of(path);
+    let name = drive.as_ref().map_or_else(|| path.display().to_string(), |drive| drive.model.clone());
+    let size = drive.map_or(size, |drive| drive.size);
+    Ok(Subject { name, size, disk: Rc::new(disk), world: Rc::new(world.clone()), range })
+}
+
+async fn examine(subject: Subject, arguments: FingerprintArguments) -> Result<(), CliError> {
+    if arguments.flush_test {
+        let progress = Progress::new();
+        let mut watch = |what: &str| progress.show(what);
+        let test = eviction::flush_test(&subject.world, &subject.disk, subject.range.clone(), &mut watch)
+            .await
+            .map_err(|error| CliError::new(error.to_string()))?;
+        drop(progress);
+        return if arguments.json { print_json(&test) } else { print(&verdict_text(&subject.name, &test)) };
+    }
+    let found = take(&subject, &arguments).await?;
+    if arguments.json { print_json(&found) } else { print(&found_text(&found)) }
+}
+
+/// Measurements are kept this often.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+
+async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Found, CliError> {
+    let out = &arguments.out;
+    std::fs::create_dir_all(out).map_err(|error| CliError::system(out.display(), error))?;
+    let grid = Grid::of_paper();
+    let mut options = prints::Options::adaptive(grid.clone(), subject.range.clone());
+    options.trials = arguments.trials;
+    if arguments.full {
+        (options.trials_min, options.trials_at_borders) = (arguments.trials, arguments.trials);
+    }
+    let kept = out.join("fingerprint.json");
+    let mut state = read_kept(&kept, &subject.name)?;
+    let progress = Progress::new();
+    let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
+    let mut trouble = None;
+    let mut watch = |state: &Fingerprint, at: prints::Progress| {
+        if last_shown.elapsed() > Duration::from_millis(200) {
+            last_shown = Instant::now();
+            let phase = match at.phase {
+                Phase::Calibration => "what cache and medium take",
+                Phase::Grid => "every workload",
+                Phase::Borders => "where workloads differ",
+                Phase::Choice => "the cheapest that evicts",
+            };
+            let left = format_duration(at.remaining);
+            progress.show(format!("{phase}: trial {} of {}, about {left} left", at.done, at.of));
+        }
+        if last_kept.elapsed() > KEEP_EVERY {
+            last_kept = Instant::now();
+            if let Err(error) = keep(&kept, &subject.name, state) {
+                trouble = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let result = prints::fingerprint(&subject.world, &subject.disk, &options, &mut state, &mut watch).await;
+    drop(progress);
+    if let Some(error) = trouble {
+        return Err(error);
+    }
+    keep(&kept, &subject.name, &state)?;
+    result.map_err(|error| match error {
+        FingerprintError::OtherGrid => CliError::new(format!("{}: {error}", kept.display()))
+            .with_remedy("Give another directory with --out, or remove the file."),
+        error => CliError::new(error.to_string()),
+    })?;
+
+    write(&out.join("cells.csv"), &state.csv())?;
+    write(&out.join("performance.svg"), &state.performance_picture(&grid, &subject.name))?;
+    if let Some(picture) = state.eviction_picture(&grid, &subject.name) {
+        write(&out.join("eviction.svg"), &picture)?;
+    }
+    let profile = state.profile(&subject.name, subject.size);
+    if let Some(profile) = &profile {
+        write(&out.join("drive.profile"), &profile.format())?;
+    }
+    Ok(Found {
+        drive: subject.name.clone(),
+        size: subject.size,
+        trials: state.cells.iter().map(|cell| u64::from(cell.trials())).sum(),
+        threshold_us: state.threshold().map(|threshold| threshold.0),
+        loss_bound: profile.as_ref().map(Profile::loss_bound),
+        profile,
+        files: out.clone(),
+    })
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Kept {
+    drive: String,
+    #[serde(flatten)]
+    fingerprint: Fingerprint,
+}
+
+fn read_kept(path: &Path, drive: &str) -> Result<Fingerprint, CliError> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Fingerprint::default()),
+        read => read.map_err(|error| CliError::system(path.display(), error))?,
+    };
+    let remedy = "Give another directory with --out, or remove the file to begin anew.";
+    let kept: Kept = serde_json::from_str(&text)
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(remedy))?;
+    if kept.drive != drive {
+        let other = kept.drive;
+        let why = format!("{} holds measurements of {other:?}, not of {drive:?}", path.display());
+        return Err(CliError::new(why).with_remedy(remedy));
+    }
+    Ok(kept.fingerprint)
+}
+
+fn keep(path: &Path, drive: &str, fingerprint: &Fingerprint) -> Result<(), CliError> {
+    let kept = Kept { drive: drive.to_owned(), fingerprint: fingerprint.clone() };
+    let text = serde_json::to_string(&kept).map_err(|error| CliError::new(error.to_string()))?;
+    write(path, &text)
+}
+
+/// All of it or nothing.
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    let new = path.with_extension("new");
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
+    written.map_err(|error| CliError::system(path.display(), error))
+}
+
+fn found_text(found: &Found) -> String {
+    let files = found.files.display();
+    let (Some(profile), Some(bound)) = (&found.profile, found.loss_bound) else {
+        return format!(
+            "{}: no workload of the grid evicted the target in every trial ({} trials in all).\nSee {files}/eviction.svg.\n",
+            found.drive, found.trials
+        );
+    };
+    format!(
+        "{}: {} evict, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
+         Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
+        found.drive,
+        profile.workload,
+        profile.milliseconds,
+        profile.trials,
+        1.0 / bound,
+    )
+}
+
+fn verdict_text(name: &str, test: &FlushTest) -> String {
+    let mut table = Table::new(["what", "ms (median)"]);
+    let mut row = |what: String, time: f64| table.row([what, format!("{time:.3}")]);
+    row("read of a random sector".into(), test.random_read_ms);
+    row("scattered write, not flushed".into(), test.cached_write_ms);
+    for (writes, time) in &test.flush_ms {
+        row(format!("{writes} scattered writes and a flush"), *time);
+    }
+    row("durable write of one sector, repeated".into(), test.durable_write_ms);
+    let verdict = match test.verdict {
+        Verdict::Honest => "honest: its flush waits for the medium",
+        Verdict::Suspicious => "suspicious: do not trust its flush (mount -o barrier=coerce)",
+        Verdict::CannotTell => "cannot tell",
+    };
+    let evidence: String = test.evidence.iter().map(|sentence| format!("  {sentence}\n")).collect();
+    format!("{table}\n{name} is {verdict}.\n{evidence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_a_start_and_a_length() {
+        assert_eq!(parse_range("1M+2k").unwrap(), 1 << 20..(1 << 20) + 2048);
+        assert!(parse_range("5").is_err() && parse_range("1+x").is_err());
+    }
+}
