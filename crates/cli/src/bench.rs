@@ -4,7 +4,9 @@ mod compare;
 mod demo;
 mod done;
 mod filebench;
+mod mpi_io;
 mod postmark;
+mod replay;
 mod streams;
 mod stress;
 mod verify;
@@ -25,6 +27,8 @@ enum What {
     Stress(stress::StressArguments),
     Postmark(postmark::PostmarkArguments),
     Filebench(filebench::FilebenchArguments),
+    Replay(replay::ReplayArguments),
+    MpiIo(mpi_io::MpiIoArguments),
     Compare(compare::CompareArguments),
     Demo(demo::DemoArguments),
 }
@@ -36,6 +40,8 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::Stress(arguments) => stress::run(arguments),
         What::Postmark(arguments) => postmark::run(arguments),
         What::Filebench(arguments) => filebench::run(arguments),
+        What::Replay(arguments) => replay::run(arguments),
+        What::MpiIo(arguments) => mpi_io::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }
