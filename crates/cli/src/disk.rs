@@ -183,8 +183,13 @@ pub fn find(name: &str) -> Result<Model, CliError> {
         return parse(name, text);
     }
     let text = std::fs::read_to_string(name).map_err(|error| {
-        CliError::new(format!("no model is called {name:?}, and as a file: {error}"))
-            .with_remedy("see `okeanos disk list`, or give the path of a model file")
+        let like: Vec<&str> =
+            shipped().map(|(known, _)| known).filter(|known| known.starts_with(name)).collect();
+        let remedy = match like[..] {
+            [] => "see `okeanos disk list`, or give the path of a model file".to_owned(),
+            _ => format!("there are {}", like.join(", ")),
+        };
+        CliError::new(format!("no model is called {name:?}, and as a file: {error}")).with_remedy(remedy)
     })?;
     parse(name, &text)
 }

@@ -69,6 +69,9 @@ impl Cache {
             let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
             let held = self.contents.sectors() + self.clean.sectors(Origin::Written);
             let most = model.write_segments.get() as usize;
+            if self.contents.sectors() + length(sectors) > model.dirty_size().get() / SECTOR {
+                return false;
+            }
             if (joins || dirty + clean < most) && held + length(sectors) <= write_sectors(model) {
                 return true;
             }

@@ -132,7 +132,7 @@ impl EmulatedDisk {
             || !state.writers.borrow().is_empty()
             || !state.caching.get()
             || is_above(held.dirty_count() as u64, cache.write_segments.get().into())
-            || is_above(held.dirty_bytes(), cache.write_size().get())
+            || is_above(held.dirty_bytes(), cache.dirty_size().get())
     }
     /// When the drive counts as idle.
     pub(super) fn idle_at(&self) -> Instant {

@@ -50,8 +50,8 @@ impl Clean {
         }
     }
 
-    /// Takes a segment in, joined with the one of its kind that it continues, together at most `most` sectors, of
-    /// which the last stay. What else it overlaps is cut.
+    /// Takes a segment in, joined with the one of its kind that it continues, together at most `most` sectors. What
+    /// else it overlaps is cut.
     pub fn add(&mut self, mut sectors: Range<u64>, origin: Origin, used: u64, most: u64) {
         let found: Vec<u64> = self
             .by_start
@@ -63,7 +63,9 @@ impl Clean {
             .collect();
         for start in found {
             let old = self.remove(start);
-            let rest = if old.origin == origin && start <= sectors.start {
+            // A stream that is read keeps its end; what was written stays whole.
+            let joins = origin == Origin::Read || sectors.end.max(old.end) - start <= most;
+            let rest = if old.origin == origin && start <= sectors.start && joins {
                 sectors = start..sectors.end.max(old.end);
                 0..0
             } else if start < sectors.start {

@@ -100,6 +100,8 @@ struct State {
     flushes: RefCell<VecDeque<(Order, Sender<()>)>>,
     /// Cached writes that wait for room, in the order in which they came.
     writers: RefCell<VecDeque<Writer>>,
+    /// When one of them found no room last.
+    refused_at: Cell<Order>,
     last_request: Cell<Instant>,
     destage_timer: Cell<bool>,
     upwards: Cell<bool>,
@@ -178,6 +180,7 @@ impl EmulatedDisk {
             orders: Cell::new(0),
             flushes: RefCell::default(),
             writers: RefCell::default(),
+            refused_at: Cell::new(0),
             last_request: Cell::default(),
             destage_timer: Cell::new(false),
             upwards: Cell::new(true),

@@ -120,6 +120,8 @@ impl EmulatedDisk {
         let has_room = cache.make_room(model, sectors, chance);
         if has_room {
             cache.insert(model, sectors.clone(), pieces.to_vec(), chance);
+        } else {
+            self.0.refused_at.set(self.0.orders.get());
         }
         has_room
     }

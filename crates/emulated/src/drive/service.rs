@@ -85,7 +85,7 @@ impl EmulatedDisk {
                 in_service.iter().position(|service| service.order == order).expect("it is in service");
             in_service.remove(index)
         };
-        let Service { direction, sectors, pieces, destages, done, keep, .. } = service;
+        let Service { order, direction, sectors, pieces, destages, done, keep, .. } = service;
         if direction == Direction::Write {
             self.write_medium(&pieces);
             let mut cache = self.0.cache.borrow_mut();
@@ -94,19 +94,25 @@ impl EmulatedDisk {
                 cache.drop_settled(sectors.clone());
             }
         }
+        let mut admits = true;
         if let Some(model) = &self.0.model.cache {
             let mut cache = self.0.cache.borrow_mut();
             if destages {
-                // At random, a writer that waits has chosen a dirty segment: it takes the first that is free.
-                let taken = model.replacement == Replacement::Random && !self.0.writers.borrow().is_empty();
+                // At random, a writer that waits has chosen a dirty segment. It takes the first whose destaging began since:
+                // else what was on its way already would be taken more often than others.
+                let chosen = model.replacement == Replacement::Random && !self.0.writers.borrow().is_empty();
+                let taken = chosen && order > self.0.refused_at.get();
                 cache.taken_is_over(model, &sectors, !taken);
+                admits = !chosen || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
             } else if keep {
                 let origin = if direction == Direction::Read { Origin::Read } else { Origin::Written };
                 cache.keep(model, sectors.clone(), origin, || self.0.world.random());
             }
         }
-        self.admit_writers();
+        if admits {
+            self.admit_writers();
+        }
         self.answer_flushes();
         self.pump_at(end);
         if direction == Direction::Read && self.0.in_service.borrow().is_empty() {

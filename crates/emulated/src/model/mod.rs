@@ -146,6 +146,8 @@ pub struct CacheModel {
     pub write_segments: NonZeroU32,
     /// Bytes that they may hold together; all if it is not given.
     write_size: Option<NonZeroU64>,
+    /// Bytes of writes that may wait for the medium; as many as writes may hold if it is not given.
+    dirty_size: Option<NonZeroU64>,
     /// Bytes read beyond a request while nothing else is to be done.
     pub read_ahead: u32,
     pub replacement: Replacement,
@@ -163,6 +165,10 @@ impl CacheModel {
     /// Bytes.
     pub fn write_size(&self) -> NonZeroU64 {
         self.write_size.unwrap_or(self.size)
+    }
+    /// Bytes.
+    pub fn dirty_size(&self) -> NonZeroU64 {
+        self.dirty_size.unwrap_or(self.write_size())
     }
 }
 

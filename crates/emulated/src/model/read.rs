@@ -51,13 +51,14 @@ impl Model {
             return Err(("channels", format!("more than {CHANNELS_MAX} channels")));
         }
         if let Some(cache) = &self.cache {
-            let (segment, write_size) = (u64::from(cache.segment_size.get()), cache.write_size().get());
+            let segment = u64::from(cache.segment_size.get());
+            let write_size = cache.write_size().min(cache.dirty_size()).get();
             if segment < SECTOR {
                 return Err(("segment_size", "a segment holds at least one sector".to_owned()));
             }
             if segment > write_size {
                 let problem =
-                    format!("a segment of {segment} bytes is more than all writes may hold, {write_size}");
+                    format!("a segment of {segment} bytes is more than writes may hold, {write_size}");
                 return Err(("segment_size", problem));
             }
         }

@@ -9,12 +9,19 @@ macro_rules! models {
     };
 }
 
-const SHIPPED: [(&str, &str); 10] = models![
+const SHIPPED: [(&str, &str); 17] = models![
     "cheetah-15k5",
     "cheetah-15k5-300",
     "cheetah-15k7",
     "hitachi-7k80",
+    "hitachi-32",
+    "samsung-8",
+    "samsung-16",
+    "western-digital-16",
+    "western-digital-64",
+    "seagate-8",
     "barracuda-7200.11",
+    "seagate-32",
     "constellation-es3",
     "sata-ssd",
     "nvme-ssd",
