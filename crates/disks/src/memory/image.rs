@@ -71,10 +71,19 @@ impl Image {
             }
         }
     }
-    /// Changes the bytes from byte `at` on. The range lies within the image.
+    /// Changes the bytes from byte `at` on. The range lies within the image. Pages of zeros cost nothing.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
+            if bytes[part.clone()].iter().all(|byte| *byte == 0) {
+                if within.len() == PAGE {
+                    self.pages.remove(&number);
+                    continue;
+                }
+                if !self.pages.contains_key(&number) {
+                    continue;
+                }
+            }
             let page = self.pages.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
             Rc::make_mut(page)[within].copy_from_slice(&bytes[part]);
         }
@@ -93,7 +102,7 @@ impl Image {
         }
     }
 
-    /// What was written: (byte offset, 4096 bytes), in order. The last page may reach beyond the end.
+    /// What is not zero, perhaps with pages that were: (byte offset, 4096 bytes), in order. The last page may reach beyond the end.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.pages.iter().map(|(number, page)| (number * PAGE as u64, &page[..]))
     }
@@ -156,5 +165,18 @@ mod tests {
         assert_eq!(Image::read_file(&path).expect("the file").pages.len(), 4);
         File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a hole");
         assert!(Image::read_file(&path).expect("the file") == Image::new(SIZE));
+    }
+
+    #[test]
+    fn zeros_cost_nothing() {
+        let mut image = Image::new(1 << 20);
+        image.write(100, &[0; 10_000]);
+        assert!(image.pages.is_empty());
+        image.write(0, &[7; 8192]);
+        image.write(4000, &[0; 8192]);
+        assert_eq!(image.pages.len(), 1);
+        let mut bytes = [1; 8192];
+        image.read(0, &mut bytes);
+        assert!(bytes[..4000].iter().all(|byte| *byte == 7) && bytes[4000..].iter().all(|byte| *byte == 0));
     }
 }
