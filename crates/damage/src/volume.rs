@@ -2,7 +2,8 @@
 
 use crate::golden;
 use crate::patches::Input;
-use crate::volume::roles::Roles;
+use crate::seal;
+use crate::volume::roles::{Roles, SUPERBLOCK_OF_JOURNAL};
 use device::{Disk, World};
 use disks::{Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
@@ -63,16 +64,35 @@ pub fn run(bytes: &[u8]) {
     let index = usize::from(input.base) % BASES.len();
     let (home, journal) = LOADED.with(|loaded| {
         let base = loaded[index].get_or_init(|| Base::load(BASES[index]));
-        let mut home = base.home.clone();
+        let (mut home, mut journal) = (base.home.clone(), base.journal.clone());
         let touched = base.roles.damage(&mut home, &input);
         // One in four is left with wrong checksums.
-        if input.choice & 3 != 0 {
+        let sealed = input.choice & 3 != 0;
+        if sealed {
             base.roles.seal(&mut home, &touched);
         }
-        (home, base.journal.clone())
+        if let Some(journal) = &mut journal {
+            damage_journal(journal, &input, sealed);
+        }
+        (home, journal)
     });
     let access = if input.choice & 12 == 12 { Access::ReadOnly } else { Access::ReadWrite };
     visit(home, journal, access, MODES[usize::from(input.choice >> 4) % MODES.len()]);
+}
+
+/// Every other patch hits the journal's device, too: its superblocks, and what follows them.
+fn damage_journal(journal: &mut Image, input: &Input<'_>, sealed: bool) {
+    const BLOCK: u64 = 4096;
+    for patch in input.patches().step_by(2) {
+        let at = u64::from(patch.place) % 4 * BLOCK + u64::from(patch.offset) % BLOCK;
+        journal.write(at, patch.bytes);
+    }
+    let mut superblock = [0; 1024];
+    journal.read(BLOCK, &mut superblock);
+    if sealed && superblock.starts_with(&SUPERBLOCK_OF_JOURNAL) {
+        seal::journal_superblock(&mut superblock);
+        journal.write(BLOCK, &superblock);
+    }
 }
 
 impl Base {

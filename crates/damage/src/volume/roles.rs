@@ -43,6 +43,9 @@ enum Role {
     Superblock,
 }
 
+/// Magic and block type.
+pub const SUPERBLOCK_OF_JOURNAL: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
+
 pub struct Roles {
     superblock: Superblock,
     /// Sorted, so that a patch finds the same place always.
@@ -178,6 +181,9 @@ impl Roles {
                 Role::Superblock => {
                     let within = (SUPERBLOCK_OFFSET - (block << superblock.block_size.shift())) as usize;
                     seal::superblock(&mut bytes[within..within + 1024]);
+                }
+                Role::Log if bytes.starts_with(&SUPERBLOCK_OF_JOURNAL) => {
+                    seal::journal_superblock(&mut bytes[..1024]);
                 }
                 Role::Descriptors { .. } | Role::Pointers | Role::Log => {}
                 Role::BlockBitmap(_) | Role::InodeBitmap(_) => {}
