@@ -238,6 +238,55 @@ golden_damaged-journal-middle-plain() {
     start=$(debugfs -R 'bmap <8> 0' image 2>>said)
     poke $(((start + 3) * 4096 + 100)) 'damage'
 }
+# The first descriptor of the log: without a look ahead the log would seem empty, and to e2fsck it does.
+golden_damaged-journal-header() { from_golden dirty-wasteless; lose_log_block 1; }
+golden_damaged-journal-header-plain() { from_golden dirty-plain; lose_log_block 1; }
+lose_log_block() { # NUMBER
+    dd if=/dev/zero of=image bs=4096 seek=$(($(debugfs -R 'bmap <8> 0' image 2>>said) + $1)) count=1 conv=notrunc status=none
+}
+# What tune2fs makes of a live log that it does not understand.
+golden_damaged-journal-forgotten() { from_golden dirty-wasteless; ! tune2fs -L new image >>said 2>&1; }
+golden_damaged-journal-huge() {
+    make_volume 8M -t ext4 -b 1024 -O ^metadata_csum
+    with_kernel tree
+    poke $(($(debugfs -R 'bmap <8> 0' image 2>>said) * 1024 + 16)) '\377\377\377\377'
+}
+golden_damaged-unknown-read-only-compat() { from_golden ext4; debug 'set_super_value feature_ro_compat 0x4000046b'; }
+group_block() { dumpe2fs image 2>>said | sed -n "s/.*$1 at \([0-9]*\).*/\1/p" | head -1; }
+golden_damaged-block-bitmap() { from_golden ext4; poke $(($(group_block 'Block bitmap') * 4096 + 100)) '\125'; }
+golden_damaged-inode-bitmap() { from_golden ext4; poke $(($(group_block 'Inode bitmap') * 4096 + 10)) '\125'; }
+golden_damaged-attributes() {
+    from_golden attributes
+    poke $((4096 * $(debugfs -R 'stat a/numbers' image 2>>said | sed -n 's/.*File ACL: \([0-9]*\).*/\1/p') + 40)) '\377\377\377\377'
+}
+golden_damaged-extent-node() { from_golden deep-extents; poke $((1024 * $(extent_node comb) + 14)) '\377\377'; }
+extent_node() { debugfs -R "stat $1" image 2>>said | sed -n 's/.*(ETB0):\([0-9]*\).*/\1/p' | head -1; }
+# Without checksums, so that nothing but looking finds them.
+without_checksums() { make_volume 8M -t ext4 -b 1024 -O ^metadata_csum,^64bit,^uninit_bg -N 4096; }
+golden_damaged-extent-loop() {
+    without_checksums
+    with_kernel deep_extents
+    local node
+    node=$(debugfs -R 'extents comb' image 2>>said | awk '$1 == "0/" { print $8; exit }')
+    # The first child of the node below the root is the node itself.
+    poke $((1024 * node + 12 + 4)) "$(little "$node")"
+}
+little() { printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24)); }
+golden_damaged-index-loop() {
+    without_checksums
+    with_kernel large_directory
+    local root
+    root=$(debugfs -R 'bmap large 0' image 2>>said)
+    # Every name that is not among the first is looked for in the root itself.
+    poke $((1024 * root + 40 + 4)) "$(little 0)"
+    poke $((1024 * root + 48 + 4)) "$(little 0)"
+}
+golden_damaged-directory-huge() { from_golden ext4; debug 'set_inode_field many size 0x3fffffff000'; }
+golden_damaged-superblock-huge() {
+    without_checksums
+    with_kernel tree
+    poke $((1024 + 0x28)) '\377\377\377\377'
+}
 golden_damaged-journal-superblock() {
     from_golden dirty-wasteless
     poke $((4096 * $(debugfs -R 'bmap <8> 0' image 2>>said))) 'garbage'

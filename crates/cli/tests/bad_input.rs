@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{okeanos, said};
+use common::{okeanos, okeanos_within, said};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// Bytes of address space that the program may take, whatever the volume says; its cache is limited to 256 MiB.
+const MEMORY_MAX: u64 = 768 << 20;
 
 /// The damaged golden images and those with features that are refused, and what their `expect` says.
 fn images() -> Vec<(String, String)> {
@@ -56,7 +59,7 @@ fn no_command_changes_a_volume_that_it_refuses_and_each_says_why() {
         let before = std::fs::read(&image).unwrap();
         let run = |words: &[&str], last: &[&OsStr]| {
             let arguments: Vec<&OsStr> = words.iter().map(OsStr::new).chain(last.iter().copied()).collect();
-            okeanos(&arguments)
+            okeanos_within(MEMORY_MAX, &arguments)
         };
         for what in
             [&["super"][..], &["groups"], &["journal"], &["journal", "--all"], &["inode", "2"], &["dir", "/"]]
@@ -81,4 +84,67 @@ fn no_command_changes_a_volume_that_it_refuses_and_each_says_why() {
         }
         assert!(std::fs::read(&image).unwrap() == before, "{name} was changed");
     }
+}
+
+fn run(words: &[&str], image: &Path) -> Output {
+    let arguments: Vec<&OsStr> = words.iter().map(OsStr::new).chain([image.as_os_str()]).collect();
+    okeanos(&arguments)
+}
+
+fn file_in(image: &Path, path: &str) -> Vec<u8> {
+    let output = Command::new("debugfs").args(["-R", &format!("cat {path}")]).arg(image).output().unwrap();
+    output.stdout
+}
+
+fn is_sound(image: &Path) {
+    let output = Command::new("timeout").args(["60", "e2fsck", "-fn"]).arg(image).output().unwrap();
+    assert!(output.status.success(), "e2fsck: {}", said(&output));
+}
+
+#[test]
+fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = unpack("dirty-wasteless", directory.path());
+    assert!(run(&["recover"], &whole).status.success());
+    let whole = file_in(&whole, "/a/log");
+    assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 12);
+    for damage in ["middle", "header", "middle-plain", "header-plain"] {
+        let image = unpack(&format!("damaged-journal-{damage}"), directory.path());
+        let refused = run(&["recover"], &image);
+        is_a_clear_refusal(&refused, &image, damage);
+        assert!(said(&refused).contains("--until-damage"), "{damage}: {}", said(&refused));
+        let recovered = run(&["recover", "--until-damage", "--json"], &image);
+        assert!(recovered.status.success(), "{damage}: {}", said(&recovered));
+        is_sound(&image);
+        let found = file_in(&image, "/a/log");
+        assert!(found.len() < whole.len() && whole.starts_with(&found), "{damage}: no beginning of the file");
+        // And it is a volume like any other again.
+        assert!(said(&run(&["recover"], &image)).contains("nothing to recover"), "{damage}");
+    }
+}
+
+#[test]
+fn a_log_that_tune2fs_forgot_is_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = unpack("dirty-wasteless", directory.path());
+    assert!(run(&["recover"], &whole).status.success());
+    let image = unpack("damaged-journal-forgotten", directory.path());
+    let told = said(&run(&["inspect", "journal"], &image));
+    assert!(told.contains("nothing says where it begins"), "{told}");
+    for words in [&["recover"][..], &["recover", "--until-damage"], &["recover", "--dry-run"]] {
+        let refused = run(words, &image);
+        is_a_clear_refusal(&refused, &image, "a forgotten log");
+        assert!(said(&refused).contains("--find-log"), "{}", said(&refused));
+    }
+    let recovered = run(&["recover", "--find-log"], &image);
+    assert!(said(&recovered).contains("replayed:"), "{}", said(&recovered));
+    is_sound(&image);
+    for path in ["/a/log", "/a/numbers", "/a/blocks"] {
+        assert!(
+            !file_in(&image, path).is_empty() && file_in(&image, path) == file_in(&whole, path),
+            "{path}"
+        );
+    }
+    // Where there is none, nothing is invented.
+    assert!(said(&run(&["recover", "--find-log"], &whole)).contains("nothing to recover"));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::failing_disk::FailingDisk;
+use common::failing_disk::{FailingDisk, Request};
 use common::{Volume, gone, is_alive, okeanos, said, signal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -85,6 +85,59 @@ fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
     }
 }
 
+/// The volume on a disk that may fail, mounted with `data=mode`.
+fn mount_failing(disk: &FailingDisk, volume: &Volume, mode: &str) {
+    let options = format!("noloop,data={mode}");
+    let (path, root) = (disk.path(), volume.root());
+    let mounted =
+        okeanos(&["mount".as_ref(), "-o".as_ref(), options.as_ref(), path.as_os_str(), root.as_os_str()]);
+    assert!(mounted.status.success(), "{}", said(&mounted));
+}
+
+/// The disk is well again at once; what it holds is unknown all the same.
+#[test]
+fn one_failed_write_or_flush_is_told_to_every_later_sync_and_loses_nothing_acknowledged() {
+    for (mode, request) in [
+        ("wasteless", Request::Write),
+        ("ordered", Request::Flush),
+        ("selective", Request::Flush),
+        ("journal", Request::Write),
+    ] {
+        let context = format!("{mode}, {request:?}");
+        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
+        let port = volume.directory.path().join("port");
+        fs::create_dir(&port).unwrap();
+        let disk = FailingDisk::new(&volume.image(), &port);
+        mount_failing(&disk, &volume, mode);
+        // An orphan at the failure.
+        let unlinked = File::create(volume.at("unlinked")).unwrap();
+        unlinked.set_len(100_000).unwrap();
+        fs::remove_file(volume.at("unlinked")).unwrap();
+        unlinked.sync_all().unwrap();
+        let daemon = volume.daemon();
+        let acknowledged = append_until_failure(&volume.root(), 4, |count| {
+            wait_for(|| count() >= 100);
+            disk.fail_once(request);
+        });
+        assert!(disk.has_failed(), "{context}");
+        for _ in 0..3 {
+            let error = File::open(volume.at("log0")).unwrap().sync_all().expect_err("nothing can be synced");
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "{context}: {error}");
+        }
+        assert!(File::create(volume.at("new")).is_err(), "{context}: the volume is read-only now");
+        expect_records(&volume.root(), &acknowledged, &format!("{context}, still mounted"));
+        drop(unlinked);
+        let umounted = okeanos(&["umount".as_ref(), volume.root().as_os_str()]);
+        assert_ne!(umounted.status.code(), Some(124), "{context}: umount hangs");
+        gone(daemon);
+        mount_failing(&disk, &volume, mode);
+        expect_records(&volume.root(), &acknowledged, &context);
+        volume.umount();
+        drop(disk);
+        volume.check();
+    }
+}
+
 #[test]
 fn an_unplugged_disk_fails_every_sync_and_loses_nothing_acknowledged() {
     for mode in MODES {
@@ -92,18 +145,7 @@ fn an_unplugged_disk_fails_every_sync_and_loses_nothing_acknowledged() {
         let port = volume.directory.path().join("port");
         fs::create_dir(&port).unwrap();
         let disk = FailingDisk::new(&volume.image(), &port);
-        let mount = |options: &str| {
-            okeanos(&[
-                "mount".as_ref(),
-                "-o".as_ref(),
-                options.as_ref(),
-                disk.path().as_os_str(),
-                volume.root().as_os_str(),
-            ])
-        };
-        let options = format!("noloop,data={mode}");
-        let mounted = mount(&options);
-        assert!(mounted.status.success(), "{}", said(&mounted));
+        mount_failing(&disk, &volume, mode);
         fs::write(volume.at("cached"), vec![7; 100_000]).unwrap();
         assert_eq!(fs::read(volume.at("cached")).unwrap(), vec![7; 100_000]);
         let daemon = volume.daemon();
@@ -124,8 +166,7 @@ fn an_unplugged_disk_fails_every_sync_and_loses_nothing_acknowledged() {
         assert_ne!(umounted.status.code(), Some(124), "{mode}: umount hangs");
         gone(daemon);
         disk.plug_in();
-        let mounted = mount(&options);
-        assert!(mounted.status.success(), "{}", said(&mounted));
+        mount_failing(&disk, &volume, mode);
         expect_records(&volume.root(), &acknowledged, mode);
         volume.umount();
         drop(disk);

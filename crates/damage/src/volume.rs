@@ -102,6 +102,15 @@ impl Base {
     }
 }
 
+/// The golden image as it is, in every way that it can be opened.
+pub fn visit_golden(name: &str) {
+    let (home, journal) = golden::load(name);
+    visit(home.clone(), journal.clone(), Access::ReadOnly, DataMode::Ordered);
+    for mode in MODES {
+        visit(home.clone(), journal.clone(), Access::ReadWrite, mode);
+    }
+}
+
 /// Opens the volume, goes everywhere, changes a little, closes it. Panics when that never ends.
 pub fn visit(home: Image, journal: Option<Image>, access: Access, data: DataMode) {
     let virtual_world = VirtualWorld::new(1);
@@ -126,6 +135,9 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     let volume = Volume::open(parts).await?;
     let _ = volume.statfs().await;
     let found = walk(&volume).await;
+    for inode in &found {
+        let _ = read_whole(&volume, inode).await;
+    }
     for (index, inode) in found.iter().enumerate().filter(|(index, _)| index % 5 == 0).take(24) {
         let _ = change(&volume, inode, index).await;
     }
@@ -187,6 +199,15 @@ async fn look(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error> {
         if let Ok(content) = volume.read(inode, at, READ_MAX as usize).await {
             black_box(content.to_vec());
         }
+    }
+    Ok(())
+}
+
+/// From the beginning to the end, or as far as there is data near.
+async fn read_whole(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error> {
+    const PIECE: u64 = 1 << 20;
+    for at in (0..volume.getattr(inode).size).step_by(PIECE as usize).take(16) {
+        black_box(volume.read(inode, at, PIECE as usize).await?.to_vec());
     }
     Ok(())
 }

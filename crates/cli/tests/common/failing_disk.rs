@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const ROOT: u64 = 1;
 const DISK: u64 = 2;
@@ -17,7 +17,21 @@ const TRANSFER_MAX: usize = 1 << 20;
 
 pub struct FailingDisk {
     directory: PathBuf,
-    unplugged: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// Requests that can fail (`enum fuse_opcode`).
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    Write = 16,
+    Flush = 20,
+}
+
+#[derive(Default)]
+struct State {
+    unplugged: AtomicBool,
+    /// The next one of this number fails; 0: none does.
+    fails_once: AtomicU32,
 }
 
 impl FailingDisk {
@@ -33,20 +47,27 @@ impl FailingDisk {
         };
         assert_eq!(mounted, 0, "mount: {}", std::io::Error::last_os_error());
         let backing = OpenOptions::new().read(true).write(true).open(image).unwrap();
-        let unplugged = Arc::new(AtomicBool::new(false));
-        let state = unplugged.clone();
-        std::thread::spawn(move || serve(door, &backing, &state));
-        FailingDisk { directory: directory.to_owned(), unplugged }
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        std::thread::spawn(move || serve(door, &backing, &shared));
+        FailingDisk { directory: directory.to_owned(), state }
     }
     pub fn path(&self) -> PathBuf {
         self.directory.join("disk")
     }
     /// Every read, write and flush fails from now on.
     pub fn unplug(&self) {
-        self.unplugged.store(true, Ordering::SeqCst);
+        self.state.unplugged.store(true, Ordering::SeqCst);
     }
     pub fn plug_in(&self) {
-        self.unplugged.store(false, Ordering::SeqCst);
+        self.state.unplugged.store(false, Ordering::SeqCst);
+    }
+    /// The next request of this kind fails, and only that one.
+    pub fn fail_once(&self, request: Request) {
+        self.state.fails_once.store(request as u32, Ordering::SeqCst);
+    }
+    pub fn has_failed(&self) -> bool {
+        self.state.fails_once.load(Ordering::SeqCst) == 0
     }
 }
 
@@ -59,7 +80,7 @@ impl Drop for FailingDisk {
 }
 
 /// Answers requests until the mount is gone (linux/fuse.h, version 7.31).
-fn serve(mut door: File, backing: &File, unplugged: &AtomicBool) {
+fn serve(mut door: File, backing: &File, state: &State) {
     let mut request = vec![0; TRANSFER_MAX + 4096];
     while let Ok(length) = door.read(&mut request) {
         let (header, body) = request[..length].split_at(40);
@@ -68,7 +89,8 @@ fn serve(mut door: File, backing: &File, unplugged: &AtomicBool) {
         if [2, 42, 36].contains(&opcode) {
             continue;
         }
-        let gone = unplugged.load(Ordering::SeqCst);
+        let gone = state.unplugged.load(Ordering::SeqCst)
+            || state.fails_once.compare_exchange(opcode, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         let (error, answer) = match answer(opcode, u64_at(header, 16), body, backing, gone) {
             Ok(answer) => (0, answer),
             Err(error) => (-error, Vec::new()),

@@ -120,11 +120,20 @@ fn watch(alive: Weak<()>, root: PathBuf) {
 }
 
 pub fn okeanos(arguments: &[&OsStr]) -> Output {
+    okeanos_within(u64::MAX, arguments)
+}
+
+/// With a limit of its address space, in bytes.
+pub fn okeanos_within(memory_max: u64, arguments: &[&OsStr]) -> Output {
     // Long runs want an optimised one.
     let program = std::env::var_os("OKEANOS_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_okeanos").into());
     let mut command = Command::new("timeout");
     let seconds = (patience() / 2).as_secs().to_string();
-    command.args(["-k", "5", &seconds]).arg(program).args(arguments);
+    command.args(["-k", "5", &seconds]);
+    if memory_max < u64::MAX {
+        command.args(["prlimit", &format!("--as={memory_max}")]);
+    }
+    command.arg(program).args(arguments);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
