@@ -171,6 +171,8 @@ golden_dirty-ext3-kernel() { make_volume 16M -t ext3 -b 1024; crash_kernel data=
 golden_dirty-plain() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=journal synced_small_writes; }
 golden_dirty-ordered() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered synced_small_writes; }
 golden_dirty-wasteless() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless synced_small_writes; }
+# Since the journal superblock keeps a copy of where the log begins.
+golden_dirty-wasteless-2() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless synced_small_writes; }
 golden_dirty-wasteless-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=wasteless synced_small_writes; }
 golden_dirty-selective() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=selective synced_small_writes; }
 golden_revokes-kernel() { make_volume 16M -t ext4 -b 1024; crash_kernel data=ordered freed_and_reused; }
@@ -245,7 +247,7 @@ lose_log_block() { # NUMBER
     dd if=/dev/zero of=image bs=4096 seek=$(($(debugfs -R 'bmap <8> 0' image 2>>said) + $1)) count=1 conv=notrunc status=none
 }
 # What tune2fs makes of a live log that it does not understand.
-golden_damaged-journal-forgotten() { from_golden dirty-wasteless; ! tune2fs -L new image >>said 2>&1; }
+golden_damaged-journal-forgotten() { from_golden dirty-wasteless-2; ! tune2fs -L new image >>said 2>&1; }
 golden_damaged-journal-huge() {
     make_volume 8M -t ext4 -b 1024 -O ^metadata_csum
     with_kernel tree

@@ -118,8 +118,8 @@ impl Engine {
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }
-        if superblock.is_lost() {
-            return Err(EngineError::LogLost);
+        if superblock.is_forgotten() {
+            return Err(EngineError::LogForgotten);
         }
         area.check(&superblock, &*parts.home, parts.volume_blocks)?;
         let next = superblock.next_transaction();

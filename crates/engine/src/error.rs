@@ -22,12 +22,12 @@ pub enum EngineError {
          others do that before they refuse such a volume. If nothing has changed it since, okeanos recover \
          --find-log finds the log and replays it"
     )]
-    LogLost,
+    LogForgotten,
     #[error(
-        "no beginning of {sequence} is in the log; okeanos recover --find-log --until-damage takes it for empty and \
-         gives up what may have been in it"
+        "the journal's superblock does not remember where its log began: an older okeanos wrote it. Only e2fsck helps, \
+         once tune2fs -f -O ^has_journal has given up what is in the log"
     )]
-    LogNotFound { sequence: units::TransactionId },
+    LogNotFound,
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,

@@ -92,7 +92,7 @@ pub struct EngineOptions {
     pub read_only: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
-    /// Recovery of a log whose superblock has forgotten where it begins: look for it instead of refusing.
+    /// Recovery of a live log that another program has marked as empty: replay it instead of refusing.
     pub find_log: bool,
 }
 

@@ -7,9 +7,7 @@ use crate::log::{read_superblock, write_superblock};
 use crate::options::{BarrierKind, EngineParts, LogArea};
 use device::{Buffer, Durability};
 use format::jbd2::JournalSuperblock;
-use journal::{
-    FindPass, HomeBounds, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass,
-};
+use journal::{HomeBounds, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass};
 use serde::Serialize;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
@@ -83,8 +81,11 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
     };
     let mut superblock = read_superblock(area, parts.block_size).await?;
     report.recorded_error = superblock.errno;
-    if superblock.is_lost() {
-        superblock.start = find_log(parts, area, &superblock).await?;
+    if superblock.is_forgotten() {
+        if !parts.options.find_log {
+            return Err(EngineError::LogForgotten);
+        }
+        superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
     } else if superblock.is_clean() {
         report.clean = true;
         return Ok(report);
@@ -97,28 +98,6 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
     let mut report = recovery.report;
     report.nanoseconds = parts.world.now().since(begun).as_nanos() as u64;
     Ok(report)
-}
-
-/// Where a log begins whose superblock says nowhere.
-async fn find_log(
-    parts: &EngineParts,
-    area: &LogArea,
-    superblock: &JournalSuperblock,
-) -> Result<LogBlock, EngineError> {
-    if !parts.options.find_log {
-        return Err(EngineError::LogLost);
-    }
-    let mut find = FindPass::new(superblock);
-    let mut reader = LogReader::new(area, parts.block_size);
-    while let Some(at) = find.wants() {
-        find.give(reader.read(at).await?)?;
-    }
-    match find.finish() {
-        Some(start) => Ok(start),
-        // Wherever it begins, there is nothing to replay.
-        None if parts.options.until_damage => Ok(superblock.first),
-        None => Err(EngineError::LogNotFound { sequence: superblock.sequence }),
-    }
 }
 
 struct Recovery<'a> {

@@ -18,8 +18,8 @@ pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence, WriteThreshold};
 pub use ranges::RangeSet;
 pub use recover::{
-    FindPass, HomeBounds, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages,
-    ReplayPass, RevokePass, ScanPass, Scanned,
+    HomeBounds, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages, ReplayPass,
+    RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;
 pub use transaction::{

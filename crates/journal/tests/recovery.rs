@@ -158,44 +158,6 @@ fn recovery_until_damage_replays_what_lies_before_and_never_meets_what_lay_behin
 }
 
 #[test]
-fn the_beginning_of_a_log_is_found_again_wherever_it_lies() {
-    for (first, revokes) in [(0, 0), (20, 0), (20, 700), (2, 700)] {
-        let mut volume = volume_with(EXTENDED, first);
-        if first > 0 {
-            let everything_home = volume.plan_checkpoint(&[HomeBlock(5)]);
-            perform(&mut volume.disk, &everything_home);
-            volume.log.release_to(volume.superblock.start);
-        }
-        // A transaction of several blocks of its own; twenty before it, and it lies across the end of the log.
-        let mut running = volume.running();
-        log(&mut volume, &mut running, 30);
-        (0..revokes).for_each(|block| running.free(HomeBlock(100 + block), true));
-        volume.commit(running);
-        for byte in 31..34 {
-            let mut running = volume.running();
-            log(&mut volume, &mut running, byte);
-            volume.commit(running);
-        }
-        let mut forgotten = volume.superblock.clone();
-        forgotten.start = LogBlock(0);
-        assert!(forgotten.is_lost() && !volume.superblock.is_lost());
-        let mut find = FindPass::new(&forgotten);
-        while let Some(at) = find.wants() {
-            find.give(&volume.disk.log[at.get() as usize]).unwrap();
-        }
-        assert_eq!(find.counts().log_blocks_read, 63);
-        assert_eq!(find.finish(), Some(volume.superblock.start), "behind {first}, {revokes} revokes");
-    }
-    let mut empty = Volume::new(EXTENDED, 64, TransactionId(1));
-    empty.superblock.start = LogBlock(0);
-    let mut find = FindPass::new(&empty.superblock);
-    while let Some(at) = find.wants() {
-        find.give(&empty.disk.log[at.get() as usize]).unwrap();
-    }
-    assert_eq!(find.finish(), None);
-}
-
-#[test]
 fn remains_of_earlier_rounds_of_the_log_are_never_taken_for_new() {
     for format in [PLAIN, EXTENDED] {
         let mut volume = volume_with(format, 10);

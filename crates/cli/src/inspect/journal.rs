@@ -20,7 +20,7 @@ pub struct JournalStory {
     features: Vec<&'static str>,
     clean: bool,
     first_transaction: u32,
-    /// 0 if the log is empty, or nothing says where it begins.
+    /// 0 if the log is empty, or called so.
     start: u32,
     /// Which transactions a recovery would replay, or why there would be none.
     verdict: String,
@@ -78,7 +78,7 @@ pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
         block_size: superblock.block_size.bytes(),
         log_blocks: superblock.log_end().get() - superblock.first.get(),
         features: features(superblock),
-        clean: superblock.is_clean() && !superblock.is_lost(),
+        clean: superblock.is_clean() && !superblock.is_forgotten(),
         first_transaction: superblock.sequence.0,
         start: superblock.start.get(),
         verdict: verdict(log)?,
@@ -105,8 +105,8 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
 
 /// The scan of a recovery, which verifies every checksum.
 fn verdict(log: &LogReader) -> Result<String, CliError> {
-    if log.superblock.is_lost() {
-        return Ok("nothing says where it begins: okeanos recover --find-log looks for it".into());
+    if log.superblock.is_forgotten() {
+        return Ok("it is called empty: okeanos recover --find-log remembers where it began".into());
     }
     if log.superblock.is_clean() {
         return Ok("nothing to replay".into());

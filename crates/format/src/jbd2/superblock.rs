@@ -24,6 +24,9 @@ pub(super) mod at {
     pub const MAX_TRANSACTION_DATA: usize = 0x4c;
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
+    /// Ours, in the kernel's padding: `s_sequence` and `s_start` once more.
+    pub const KEPT_SEQUENCE: usize = 0xf4;
+    pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
     pub const USERS: usize = 0x100;
 }
@@ -105,6 +108,8 @@ pub struct JournalSuperblock {
     pub checksum_type: u8,
     /// `s_num_fc_blks`; 0 means 256.
     pub fast_commit_blocks: u32,
+    /// While the log is forgotten: the first transaction and the start that it had.
+    pub kept: Option<(TransactionId, LogBlock)>,
     /// UUIDs of the file systems that share an external journal: always 48.
     pub users: Vec<[u8; 16]>,
 }
@@ -130,6 +135,7 @@ impl JournalSuperblock {
             max_transaction_data: 0,
             checksum_type: 0,
             fast_commit_blocks: 0,
+            kept: None,
             users: vec![[0; 16]; USERS],
         }
     }
@@ -171,6 +177,8 @@ impl JournalSuperblock {
         self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
         self.checksum_type = bytes[at::CHECKSUM_TYPE];
         self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
+        let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
+        self.kept = self.is_forgotten().then_some(kept);
         self.users = (0..USERS).map(|user| uuid(bytes, at::USERS + 16 * user)).collect();
     }
 
@@ -262,6 +270,10 @@ impl JournalSuperblock {
         put32(bytes, at::MAX_TRANSACTION_DATA, self.max_transaction_data);
         bytes[at::CHECKSUM_TYPE] = self.checksum_type;
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
+        if !self.is_clean() && self.has_incompatible(Incompatible::MULTIWRITE) {
+            put32(bytes, at::KEPT_SEQUENCE, self.sequence.0);
+            put32(bytes, at::KEPT_START, self.start.get());
+        }
         for (user, uuid) in self.users.iter().take(USERS).enumerate() {
             bytes[at::USERS + 16 * user..][..16].copy_from_slice(uuid);
         }
@@ -275,10 +287,16 @@ impl JournalSuperblock {
     pub fn is_clean(&self) -> bool {
         self.start.get() == 0
     }
-    /// The log may hold multiwrite blocks, and nothing says where it begins. No program of ours writes that: it comes
-    /// from one that found this feature too late (`tune2fs`).
-    pub fn is_lost(&self) -> bool {
+    /// The log may hold multiwrite blocks, but is said to be empty. Okeanos never writes that: it comes from a program
+    /// that found this feature too late (`tune2fs`).
+    pub fn is_forgotten(&self) -> bool {
         self.is_clean() && self.has_incompatible(Incompatible::MULTIWRITE)
+    }
+    /// Of a forgotten log: the superblock as it was, if it was one that keeps where its log began.
+    pub fn remembered(&self) -> Option<JournalSuperblock> {
+        let (sequence, start) = self.kept.filter(|_| self.is_forgotten())?;
+        let inside = (self.first..self.log_end()).contains(&start);
+        inside.then(|| JournalSuperblock { sequence, start, kept: None, ..self.clone() })
     }
     pub fn has_incompatible(&self, bits: u32) -> bool {
         self.version == SuperblockVersion::V2 && self.incompatible & bits != 0
@@ -446,6 +464,28 @@ mod tests {
         assert_eq!((fast.log_end(), fast.fast_commit_start()), (LogBlock(1792), Some(LogBlock(1793))));
         fast.fast_commit_blocks = 1025;
         assert_eq!(fast.log_end(), LogBlock(2048));
+    }
+
+    #[test]
+    fn a_live_multiwrite_log_that_is_called_empty_remembers_where_it_began() {
+        let live = superblock();
+        let mut block = live.serialize();
+        put32(&mut block, at::SEQUENCE, 0);
+        put32(&mut block, at::START, 0);
+        let sum = checksum(&block);
+        put32(&mut block, at::CHECKSUM, sum);
+        let forgotten = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+        assert!(forgotten.is_forgotten() && !live.is_forgotten());
+        assert_eq!(forgotten.remembered(), Some(live.clone()));
+        // Written by a version that did not keep it, or nonsense.
+        for kept in [0, 2048] {
+            let nowhere =
+                JournalSuperblock { kept: Some((live.sequence, LogBlock(kept))), ..forgotten.clone() };
+            assert_eq!(nowhere.remembered(), None);
+        }
+        let mut clean = live;
+        clean.set_clean(TransactionId(9));
+        assert_eq!(clean.serialize()[at::KEPT_SEQUENCE..at::CHECKSUM], [0; 8]);
     }
 
     #[test]

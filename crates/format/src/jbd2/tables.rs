@@ -68,6 +68,8 @@ fn superblock(text: &mut String) {
         (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
         (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
+        (at::KEPT_SEQUENCE, "ours", "`s_sequence` once more, while the log has multiwrite blocks; else 0"),
+        (at::KEPT_START, "ours", "`s_start` once more, likewise; both lie in what the kernel leaves unused"),
         (
             at::CHECKSUM,
             "`s_checksum`",

@@ -13,13 +13,11 @@
 //! end of the log and what as damage.
 
 mod decide;
-mod find;
 mod images;
 mod replay;
 mod revoke_pass;
 mod scan;
 
-pub use find::FindPass;
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
 pub use revoke_pass::RevokePass;
