@@ -5,7 +5,7 @@ use device::World;
 use runtime::{File, RealWorld};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,6 +21,8 @@ pub type Answers = dyn Fn(Ask) -> serde_json::Value;
 pub struct ControlServer {
     world: RealWorld,
     path: PathBuf,
+    /// Of the socket's file. The next mount may have got our device number, and put its own socket there.
+    inode: u64,
     answers: Box<Answers>,
     clients: Cell<usize>,
     /// Those who wait for the end.
@@ -39,9 +41,11 @@ impl ControlServer {
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
+        let inode = std::fs::metadata(&path)?.ino();
         let server = Rc::new(ControlServer {
             world: world.clone(),
             path,
+            inode,
             answers,
             clients: Cell::new(0),
             waiting: RefCell::default(),
@@ -52,7 +56,9 @@ impl ControlServer {
 
     /// Tells those who wait, and takes the socket away.
     pub fn end(&self, end: End) {
-        let _ = std::fs::remove_file(&self.path);
+        if std::fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
         let line = line_of(&end);
         for stream in self.waiting.take() {
             let _ = (&*stream).write_all(&line);
@@ -128,6 +134,22 @@ fn watched(socket: &impl std::os::fd::AsFd) -> io::Result<File> {
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
+
+    #[test]
+    fn the_socket_of_the_next_mount_with_our_number_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("private/1-2.sock");
+        let world = RealWorld::new().unwrap();
+        let start =
+            || ControlServer::start(&world, path.clone(), Box::new(|_| serde_json::Value::Null)).unwrap();
+        let (old, new) = (start(), start());
+        let ended = || End { clean: true };
+        old.end(ended());
+        assert!(path.exists());
+        new.end(ended());
+        assert!(!path.exists());
+        world.end();
+    }
 
     #[test]
     fn clients_are_answered_and_told_of_the_end() {
