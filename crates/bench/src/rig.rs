@@ -241,8 +241,14 @@ impl Mounted {
         self.take_down()
     }
     fn take_down(&mut self) -> Result<(), RigError> {
-        if is_mount_point(&self.directory)? {
-            run(Command::new("umount").arg(&self.directory))?;
+        // A ring's files are closed some time after its process has ended.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while is_mount_point(&self.directory)? {
+            let Err(error) = run(Command::new("umount").arg(&self.directory)) else { break };
+            if Instant::now() > deadline || !error.to_string().contains("busy") {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
         match self.daemon.take().map(|mut daemon| daemon.wait()) {
             None => Ok(()),
@@ -336,6 +342,22 @@ mod tests {
         command.args(["-c", "echo because >&2; exit 3"]).stderr(std::process::Stdio::piped());
         let Err(error) = Mounted::by(command, directory.path()) else { panic!("nothing was mounted") };
         assert!(error.to_string().ends_with("because"), "{error}");
+    }
+
+    /// Needs root.
+    #[test]
+    fn unmounting_waits_for_who_is_about_to_leave() {
+        hide_mounts().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Mounted::kernel("tmpfs", "size=1m", Path::new("none"), directory.path()).unwrap();
+        let held = File::create(directory.path().join("held")).unwrap();
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(held);
+        });
+        mounted.unmount().unwrap();
+        leaving.join().unwrap();
+        assert!(!is_mount_point(directory.path()).unwrap());
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub fn all() -> Vec<Figure> {
         mpi_io::FIGURE_11,
         mpi_io::FIGURE_12,
         postmark::FIGURE_14,
-        kernel::kernel_7a(),
-        kernel::kernel_8a(),
-        kernel::kernel_10a(),
+        kernel::KERNEL_7A,
+        kernel::KERNEL_8A,
+        kernel::KERNEL_10A,
     ]
 }
 

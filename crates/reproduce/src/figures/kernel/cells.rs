@@ -153,7 +153,7 @@ pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Vec<Played>, F
 }
 
 /// A cell and what it gave.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Played {
     pub cell: Cell,
     pub real: Measured,
