@@ -31,6 +31,10 @@ pub const FIGURE_10C: Figure = Figure {
 const TRACES: &str = "The paper's traces are not to be had. These were recorded for this project (docs/TRACES.md); their \
 records are larger and fewer than what the paper tells of its own, so absolute times do not compare.";
 
+const LARGE_RECORDS: &str = "Of the writes of mail-store 83 % are of 4 KiB or more, on average 14 KiB. Those are above selective \
+journaling's threshold and go home, each to its own place, so selective follows ordered, where the paper's log must have been of \
+smaller records. For the same reason data journaling, which logs whole blocks, logs little more than wasteless here.";
+
 struct Cell {
     trace: &'static str,
     mode: DataMode,
@@ -108,7 +112,7 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
             4.0,
         ),
     ];
-    Ok(Results { pictures, claims, notes: vec![TRACES.into(), NO_KERNEL.into()] })
+    Ok(Results { pictures, claims, notes: vec![LARGE_RECORDS.into(), TRACES.into(), NO_KERNEL.into()] })
 }
 
 fn figure_10c(context: &Context) -> Result<Results, FigureError> {

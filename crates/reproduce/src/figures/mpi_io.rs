@@ -33,6 +33,8 @@ const LARGE: u64 = 47_001;
 const MIB: f64 = (1 << 20) as f64;
 const LARGE_SHARE: &str =
     "Of the writes of 47,001 bytes a tenth is made, and the paper's volumes are shown as they are.";
+const NOT_ONLY_DISKS: &str = "Here disks and the link alone set the pace; in the paper also the server's processors, its \
+Berkeley DB and the kernel, which limit all modes alike. So the modes that the journal serves are ahead of ordered by more here.";
 const SERVER: &str = "The server is a model: what it keeps of PVFS2 stands in crates/bench/src/mpi_io.rs. A gigabit link with 0.2 \
 ms for a message and its answer is shared by all clients; the latter number is chosen. The database has a disk of its own, \
 with a journal on it, in ordered mode; its volume is 32 GB.";
@@ -48,6 +50,8 @@ struct Outcome {
     database_mib: f64,
     journal_mib: f64,
     home_mib: f64,
+    /// Of the data volume.
+    commits: u64,
 }
 
 fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
@@ -74,6 +78,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
         MpiIoOptions { processes: cell.processes, writes, size: cell.size, network: Some(network) };
     let on = Mounted::new(data.world().clone(), data.files(), DATABASE, database.files());
     let report = data.run(move |_| async move { mpi_io(&on, &workload, |_| ()).await })?;
+    let commits = data.statistics().commits;
     data.remount()?;
     database.remount()?;
     let mib = |bytes: u64| bytes as f64 / MIB;
@@ -82,6 +87,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
         database_mib: mib(database.home_traffic().bytes_written),
         journal_mib: mib(data.journal_traffic().bytes_written),
         home_mib: mib(data.home_traffic().bytes_written),
+        commits,
     })
 }
 
@@ -138,7 +144,11 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
             spread <= 1.5,
         ),
     ];
-    Ok(Results { pictures, claims, notes: vec![SERVER.into(), LARGE_SHARE.into(), NO_KERNEL.into()] })
+    Ok(Results {
+        pictures,
+        claims,
+        notes: vec![SERVER.into(), NOT_ONLY_DISKS.into(), LARGE_SHARE.into(), NO_KERNEL.into()],
+    })
 }
 
 fn figure_12(context: &Context) -> Result<Results, FigureError> {
@@ -200,5 +210,12 @@ fn figure_12(context: &Context) -> Result<Results, FigureError> {
             [2, 3].iter().all(|at| (1.5..=2.2).contains(&(volume(*at) / volume(0)))),
         ),
     ];
-    Ok(Results { pictures, claims, notes: vec![SERVER.into(), LARGE_SHARE.into(), NO_KERNEL.into()] })
+    let commits = format!(
+        "1 KiB: the data volume committed {} times in ordered, {} in selective, {} in data and {} in wasteless journaling. The \
+         metadata of a commit is whole blocks, however many writes share it: the faster mode commits more often and logs more \
+         of them, so it saves less than its smaller records would. In the paper something else sets the pace (see figure 11).",
+        ordered.commits, selective.commits, data.commits, wasteless.commits
+    );
+    let notes = vec![SERVER.into(), commits, LARGE_SHARE.into(), NO_KERNEL.into()];
+    Ok(Results { pictures, claims, notes })
 }
