@@ -79,6 +79,28 @@ fn a_sequential_reader_gets_the_rate_of_the_medium() {
     assert!((rate / 134.7 - 1.0).abs() < 0.02, "{rate} MB/s, 134.7 are told");
 }
 
+#[test]
+fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
+    const LENGTH: usize = 32 << 20;
+    for (name, text) in shipped() {
+        if Model::parse(text).expect("a valid model").mechanics.is_none() {
+            continue;
+        }
+        let time = |chunk: usize| {
+            on_drive(name, honest(CacheMode::On), move |world, disk| async move {
+                let read = async {
+                    for at in (0..LENGTH as u64).step_by(chunk) {
+                        disk.read(at, chunk).await.expect("a read");
+                    }
+                };
+                timed(&world, read).await
+            })
+        };
+        let (whole, stream) = (time(LENGTH), time(65536));
+        assert!(stream < 1.03 * whole, "{name}: {stream} ms in requests of 64 KiB, {whole} ms in one");
+    }
+}
+
 /// 1,000,000 bytes each second of writes one after another through the cache, the flush at the end included.
 fn written_mb_s(chunk: usize) -> f64 {
     on_drive("cheetah-15k5", honest(CacheMode::On), move |world, disk| async move {

@@ -206,7 +206,10 @@ impl Cache {
         origin: Origin,
         chance: impl Fn() -> u64,
     ) {
-        let most = segment_sectors(model);
+        let most = match origin {
+            Origin::Read => u64::from(model.read_segment_size()) / SECTOR,
+            Origin::Written => segment_sectors(model),
+        };
         let sectors = sectors.end.saturating_sub(most).max(sectors.start)..sectors.end;
         if origin == Origin::Written && !self.make_room(model, &sectors, &chance) {
             return;

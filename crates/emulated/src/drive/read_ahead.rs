@@ -56,7 +56,7 @@ impl EmulatedDisk {
 
     /// Not so far that the segment would lose what the host is reading.
     fn read_ahead_end(&self, cache: &CacheModel, read: &Range<u64>) -> u64 {
-        let most = read.start + u64::from(cache.segment_size.get()) / SECTOR;
+        let most = read.start + u64::from(cache.read_segment_size()) / SECTOR;
         (read.end + u64::from(cache.read_ahead) / SECTOR).min(most).min(self.0.size / SECTOR)
     }
 

@@ -148,7 +148,7 @@ pub struct CacheModel {
     write_size: Option<NonZeroU64>,
     /// Bytes of writes that may wait for the medium; as many as writes may hold if it is not given.
     dirty_size: Option<NonZeroU64>,
-    /// Bytes read beyond a request while nothing else is to be done.
+    /// Bytes read beyond a request while nothing else is to be done. A segment that is read may hold as many.
     pub read_ahead: u32,
     pub replacement: Replacement,
     /// A write that continues the one before goes straight to the medium.
@@ -165,6 +165,10 @@ impl CacheModel {
     /// Bytes.
     pub fn write_size(&self) -> NonZeroU64 {
         self.write_size.unwrap_or(self.size)
+    }
+    /// Bytes.
+    pub fn read_segment_size(&self) -> u32 {
+        self.read_ahead.max(self.segment_size.get())
     }
     /// Bytes.
     pub fn dirty_size(&self) -> NonZeroU64 {
