@@ -30,8 +30,15 @@ impl EmulatedDisk {
             }
             match coming.filter(|at| at.0 > self.now()) {
                 Some(at) => {
+                    let is_whole = self.begins_in_cache(&sectors);
                     self.0.world.sleep_until(at).await;
                     self.hang_if_off().await;
+                    // What is longer than a segment went to the host as it was read.
+                    if is_whole && self.read_ahead_passed(&sectors) {
+                        self.count(|statistics| statistics.read_hits += 1);
+                        self.sleep(self.hit_time(0)).await;
+                        break;
+                    }
                 }
                 None => {
                     self.through_medium(Direction::Read, sectors.clone(), &[], true).await;

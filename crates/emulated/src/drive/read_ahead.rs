@@ -54,10 +54,28 @@ impl EmulatedDisk {
         }
     }
 
-    /// Not so far that the segment would lose what the host is reading.
+    /// Not so far that the segment would lose what the host is reading, if that fits.
     fn read_ahead_end(&self, cache: &CacheModel, read: &Range<u64>) -> u64 {
-        let most = read.start + u64::from(cache.read_segment_size()) / SECTOR;
-        (read.end + u64::from(cache.read_ahead) / SECTOR).min(most).min(self.0.size / SECTOR)
+        let most = u64::from(cache.read_segment_size()) / SECTOR;
+        let end = read.end + u64::from(cache.read_ahead) / SECTOR;
+        let fits = if read.end - read.start < most { end.min(read.start + most) } else { end };
+        fits.min(self.0.size / SECTOR)
+    }
+
+    /// Whether the read-ahead goes on where the cache's part of this ends.
+    pub(super) fn begins_in_cache(&self, sectors: &Range<u64>) -> bool {
+        let slot = self.0.read_ahead.borrow();
+        let Some(ahead) = &*slot else { return false };
+        let reached = ahead.sectors.start.min(sectors.end);
+        sectors.start >= reached || self.0.cache.borrow_mut().answers(&(sectors.start..reached))
+    }
+    /// Whether all of this has passed under the head in one read-ahead.
+    pub(super) fn read_ahead_passed(&self, sectors: &Range<u64>) -> bool {
+        let mut slot = self.0.read_ahead.borrow_mut();
+        slot.as_mut().is_some_and(|ahead| {
+            self.keep_read(ahead);
+            ahead.from <= sectors.start && sectors.end <= ahead.sectors.start
+        })
     }
 
     /// The medium is wanted for something else: what was read by now is kept.
