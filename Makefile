@@ -41,12 +41,13 @@ test: deps lint posix-tools ## everything that proves the code right
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 
-# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.state` begins anew.
+# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.*` begins anew.
 HOURS ?= 1
 # What `soak-posix` begins with: another seed each hour.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
 soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
+	$(OKEANOS) sim --enumerated 3 --state target/soak.enumerated --shrink
 	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 

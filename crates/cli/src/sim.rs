@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
   okeanos sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
+  okeanos sim --enumerated 3 --state ~/enumerated      every script of up to three letters, to the end
   okeanos sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
   okeanos sim --mode journal --setup ext4-4k --script 'create:0 append:0+300,fsync'     a script of one's own
 
@@ -37,7 +38,7 @@ pub struct SimArguments {
     #[arg(long, value_parser = known_setup)]
     setup: Option<Setup>,
     /// The first seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seed: u64,
     /// How many seeds, one after the other
     #[arg(long, alias = "cases", default_value_t = 1)]
@@ -51,6 +52,9 @@ pub struct SimArguments {
     /// Go on with further seeds for so long; fractions are fine
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
+    /// All scripts of up to so many letters of the alphabet, each once in every mode, instead of random ones
+    #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
+    enumerated: Option<usize>,
     /// Keeps the next seed, to go on from after an interruption
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -60,6 +64,9 @@ pub struct SimArguments {
     /// This script instead of random ones; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
     script: Option<Vec<Script>>,
+    /// Steps of each given script that are over before anything goes wrong
+    #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "script")]
+    quiet: usize,
     /// Look at this power cut only; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"])]
     cut: Option<u64>,
@@ -108,7 +115,7 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
             if arguments.script.is_some() || arguments.cut.is_some() || arguments.fault.is_some() =>
         {
             let scripts = match &arguments.script {
-                Some(scripts) => Scripts::Given(scripts.clone()),
+                Some(scripts) => Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet },
                 None => Scripts::Random { writers: arguments.writers, steps: arguments.steps },
             };
             let case = Case {
@@ -147,17 +154,25 @@ fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
 fn explore(arguments: &SimArguments, reports: &mut Reports) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
     let setups = arguments.setup.map_or(SETUPS.to_vec(), |setup| vec![setup]);
-    let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, LETTERS);
+    let letters = arguments.enumerated.unwrap_or(LETTERS);
+    let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, letters);
     let until = arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
     let mut seed = first_seed(arguments)?;
-    let end = seed.saturating_add(arguments.rounds);
+    let end = match arguments.enumerated {
+        None => seed.saturating_add(arguments.rounds),
+        Some(_) => u64::MAX,
+    };
     let progress = Progress::new();
     while until.map_or(seed < end, |until| Instant::now() < until) {
-        let cases: Vec<Case> = explorer
-            .round(seed)
-            .into_iter()
-            .map(|case| Case { barrier: arguments.barrier, ..case })
-            .collect();
+        let cases = match arguments.enumerated {
+            None => explorer.round(seed),
+            Some(_) => explorer.enumerated(seed.saturating_sub(1)),
+        };
+        if cases.is_empty() {
+            break;
+        }
+        let cases: Vec<Case> =
+            cases.into_iter().map(|case| Case { barrier: arguments.barrier, ..case }).collect();
         run_all(&cases, arguments, reports, &progress)?;
         seed += 1;
         if let Some(path) = &arguments.state {
@@ -241,14 +256,23 @@ fn print(reports: &Reports, json: bool) -> Result<(), CliError> {
     if json {
         return crate::output::print_json(&serde_json::json!({ "modes": reports, "total": total }));
     }
-    let mut table =
-        Table::new(["mode", "scripts", "places to cut", "images", "cut again", "seen by e2fsck", "faults"]);
+    let mut table = Table::new([
+        "mode",
+        "scripts",
+        "places to cut",
+        "images",
+        "cut again",
+        "seen by e2fsck",
+        "faults",
+        "no room",
+    ]);
     let all = [("all", &total)];
     for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
-        let Report { scripts, cuts, images, recoveries_cut, checked, faults } = *report;
-        let [scripts, cuts, images, recoveries_cut, checked, faults] =
-            [scripts, cuts, images, recoveries_cut, checked, faults].map(|count| count.to_string());
-        table.row([name.to_owned(), scripts, cuts, images, recoveries_cut, checked, faults]);
+        let Report { scripts, cuts, images, recoveries_cut, checked, faults, refused } = *report;
+        let counts = [scripts, cuts, images, recoveries_cut, checked, faults, refused];
+        let [scripts, cuts, images, recoveries_cut, checked, faults, refused] =
+            counts.map(|count| count.to_string());
+        table.row([name.to_owned(), scripts, cuts, images, recoveries_cut, checked, faults, refused]);
     }
     crate::output::print(&format_args!("{table}nothing lost\n"))
 }

@@ -1,15 +1,16 @@
 //! One case: writers run their scripts on a volume; at every write, flush and discard the disk is asked what a
 //! power cut would leave; each such image is recovered and judged.
 
-use crate::crash::record;
+use crate::crash::{Recording, record};
 use crate::faults::FaultPlan;
 use crate::judge::judge;
-use crate::model::History;
-use crate::script::{Script, ScriptSize, make_scripts};
+use crate::model::{History, Outcome};
+use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
-use crate::setup::{Disks, Setup};
+use crate::setup::{Disks, JournalStart, Setup};
 use device::Operation;
 use engine::{BarrierKind, DataMode};
+use std::time::Duration;
 
 /// Everything that decides a run: the same case is the same run.
 #[derive(Clone, Debug)]
@@ -32,8 +33,32 @@ pub struct Case {
 pub enum Scripts {
     /// From the case's seed.
     Random { writers: usize, steps: usize },
-    /// Word for word. Crashes begin after the first step of each.
-    Given(Vec<Script>),
+    /// Word for word. The first `quiet` steps of each are over before anything goes wrong.
+    Given { scripts: Vec<Script>, quiet: usize },
+}
+
+/// How long the engine leaves things as they are. What goes wrong when write-back comes between two commits is
+/// never seen where it comes seldom.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub commit: Duration,
+    pub writeback: Duration,
+    pub expire: Duration,
+}
+
+impl Pace {
+    const fn of(commit: u64, writeback: u64, expire: u64) -> Pace {
+        let time = Duration::from_micros;
+        Pace { commit: time(commit), writeback: time(writeback), expire: time(expire) }
+    }
+    /// Everything in the milliseconds that a script takes.
+    const EVEN: Pace = Pace::of(3000, 2000, 5000);
+    /// Write-back all the time, commits only where someone waits for them.
+    const EAGER: Pace = Pace::of(20_000, 100, 50);
+    /// Blocks of one transaction go home in several rounds.
+    const PATCHY: Pace = Pace::of(20_000, 300, 900);
+    /// Nothing goes home before the log is full, or memory.
+    const LAZY: Pace = Pace::of(3000, 400_000, 1_000_000);
 }
 
 pub const CACHE_BYTES: u64 = 256 << 20;
@@ -54,8 +79,8 @@ impl Case {
             fault: None,
         }
     }
-    pub fn given(setup: Setup, mode: DataMode, seed: u64, scripts: Vec<Script>) -> Case {
-        Case { scripts: Scripts::Given(scripts), ..Case::random(setup, mode, seed, 0, 0) }
+    pub fn given(setup: Setup, mode: DataMode, seed: u64, scripts: Vec<Script>, quiet: usize) -> Case {
+        Case { scripts: Scripts::Given { scripts, quiet }, ..Case::random(setup, mode, seed, 0, 0) }
     }
 
     /// A failing read needs a cache that does not hold everything. A failed write or flush may leave old content on
@@ -67,23 +92,54 @@ impl Case {
 
     pub fn scripts(&self) -> Vec<Script> {
         match &self.scripts {
-            Scripts::Given(scripts) => scripts.clone(),
+            Scripts::Given { scripts, .. } => scripts.clone(),
             Scripts::Random { writers, steps } => {
-                let extents = self.setup.has_extents();
-                let size = ScriptSize { steps: *steps, files: 3, length_max: 9000, extents };
-                make_scripts(self.seed, *writers, size)
+                let (mix, extents) = (self.mix(), self.setup.has_extents());
+                make_scripts(self.seed, *writers, ScriptSize { steps: *steps, files: 3, mix, extents })
             }
         }
     }
     /// Steps of each script that are over before anything goes wrong.
     pub fn quiet_steps(&self) -> usize {
         match self.scripts {
-            Scripts::Given(_) => 1,
+            Scripts::Given { quiet, .. } => quiet,
             Scripts::Random { .. } => 0,
         }
     }
-    pub(crate) fn histories(&self) -> Vec<History> {
-        self.scripts().iter().enumerate().map(|(writer, script)| History::of(writer, script)).collect()
+
+    /// Seeds take all worlds in turn; on each kind of volume another one first.
+    fn turn(&self) -> u64 {
+        let name = self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        self.seed.wrapping_add(name)
+    }
+    fn has_short_log(&self) -> bool {
+        matches!(self.setup.journal, JournalStart::Blocks(_))
+    }
+    fn mix(&self) -> Mix {
+        match (self.turn() / 4).wrapping_add(self.turn()) % 4 {
+            _ if self.setup.is_tight() => Mix::Large,
+            0 if self.has_short_log() => Mix::Large,
+            0 | 1 => Mix::Overwrites,
+            _ => Mix::All,
+        }
+    }
+    pub fn pace(&self) -> Pace {
+        match self.turn() % 4 {
+            0 => Pace::EAGER,
+            1 => Pace::PATCHY,
+            // A short log is to move its tail because it is full, not because time passes.
+            _ if self.has_short_log() => Pace::LAZY,
+            _ => Pace::EVEN,
+        }
+    }
+
+    /// `outcomes`: of each writer what became of its actions.
+    pub(crate) fn histories(&self, outcomes: &[Vec<Outcome>]) -> Vec<History> {
+        let splits = self.setup.is_tight() || self.has_short_log();
+        let scripts = self.scripts();
+        let each = scripts.iter().zip(outcomes).enumerate();
+        each.map(|(writer, (script, outcomes))| History::with_outcomes(writer, script, outcomes, splits))
+            .collect()
     }
 }
 
@@ -99,6 +155,8 @@ pub struct Report {
     /// Seen by e2fsck.
     pub checked: u64,
     pub faults: u64,
+    /// Actions that found no room on the volume.
+    pub refused: u64,
 }
 
 impl Report {
@@ -109,6 +167,7 @@ impl Report {
         self.recoveries_cut += other.recoveries_cut;
         self.checked += other.checked;
         self.faults += other.faults;
+        self.refused += other.refused;
     }
 }
 
@@ -127,7 +186,12 @@ impl std::fmt::Display for Failure {
         write!(f, "replay: okeanos sim --mode {} --setup {} --seed {seed}", mode.name(), setup.name)?;
         match scripts {
             Scripts::Random { writers, steps } => write!(f, " --writers {writers} --steps {steps}")?,
-            Scripts::Given(scripts) => write!(f, " --script '{}'", format_scripts(scripts))?,
+            Scripts::Given { scripts, quiet } => {
+                write!(f, " --script '{}'", format_scripts(scripts))?;
+                if *quiet > 0 {
+                    write!(f, " --quiet {quiet}")?;
+                }
+            }
         }
         if *cache_bytes != CACHE_BYTES {
             write!(f, " --cache {cache_bytes}")?;
@@ -147,9 +211,9 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let histories = case.histories();
-    let (snapshots, cuts) = record(case, fresh, only_cut)?;
-    let mut report = Report { scripts: 1, cuts, ..Report::default() };
+    let Recording { snapshots, cuts, outcomes } = record(case, fresh, only_cut)?;
+    let histories = case.histories(&outcomes);
+    let mut report = Report { scripts: 1, cuts, refused: refused(&outcomes), ..Report::default() };
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
@@ -163,27 +227,24 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     Ok(report)
 }
 
+pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {
+    outcomes.iter().flatten().filter(|outcome| **outcome != Outcome::Done).count() as u64
+}
+
 /// The same failure, or another, with as few steps as leaving out one after the other finds.
 pub fn shrink(failure: Box<Failure>, fresh: &Disks) -> Box<Failure> {
     let mut smallest = failure;
     let mut scripts = smallest.case.scripts();
-    // Random scripts crash from their first step on; the first step of given ones is spared.
-    if smallest.case.quiet_steps() == 0 {
-        let first = crate::script::ScriptStep {
-            action: crate::script::Action::MakeDirectory { number: 3 },
-            sync: crate::script::Sync::None,
-        };
-        scripts.iter_mut().for_each(|script| script.insert(0, first.clone()));
-    }
+    let quiet = smallest.case.quiet_steps();
     let mut changed = true;
     while std::mem::take(&mut changed) {
         for writer in 0..scripts.len() {
-            let mut step = 1;
+            let mut step = quiet;
             while step < scripts[writer].len() {
                 let mut fewer = scripts.clone();
                 fewer[writer].remove(step);
-                let case = Case { scripts: Scripts::Given(fewer.clone()), ..smallest.case.clone() };
-                match run(&case, fresh, None) {
+                let given = Scripts::Given { scripts: fewer.clone(), quiet };
+                match run(&Case { scripts: given, ..smallest.case.clone() }, fresh, None) {
                     Ok(_) => step += 1,
                     Err(failure) => (smallest, scripts, changed) = (failure, fewer, true),
                 }

@@ -3,9 +3,11 @@
 
 use crate::case::{Case, Failure};
 use crate::memory_disks::MemoryDisks;
+use crate::model::Outcome;
 use crate::setup::Disks;
 use crate::writer::{Progress, Writers};
 use disks::{Atomicity, CrashPolicy};
+use ext4::Error;
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,12 +22,16 @@ pub struct Snapshot {
 /// More subsets than this are drawn instead of enumerated.
 const SUBSETS_MAX: u64 = 8;
 
-/// The images, and how many places to cut there were.
-pub fn record(
-    case: &Case,
-    fresh: &Disks,
-    only_cut: Option<u64>,
-) -> Result<(Vec<Snapshot>, u64), Box<Failure>> {
+/// What a run has left.
+pub struct Recording {
+    pub snapshots: Vec<Snapshot>,
+    /// How many places to cut there were.
+    pub cuts: u64,
+    /// Of each writer, what became of its actions.
+    pub outcomes: Vec<Vec<Outcome>>,
+}
+
+pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, fresh);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
@@ -35,25 +41,26 @@ pub fn record(
         let case = case.clone();
         async move {
             let volume = disks.open(&world, &case).await?;
-            let writers = Writers::prepare(&volume, &case).await?;
+            let writers = Writers::prepare(&volume, &world, &case).await?;
             watch(&disks, case.seed, only_cut, snapshots, writers.progress.clone(), cuts);
-            for ended in writers.run(&world, case.seed).await {
+            let outcomes = writers.outcomes.clone();
+            for ended in writers.run(&world).await {
                 ended?;
             }
-            volume.close().await
+            volume.close().await?;
+            Ok::<_, Error>(outcomes.take())
         }
     });
     world.end();
-    if let Err(error) = outcome {
-        let why = format!("without any crash: {error}");
-        return Err(Box::new(Failure {
+    match outcome {
+        Ok(outcomes) => Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes }),
+        Err(error) => Err(Box::new(Failure {
             case: case.clone(),
             cut: cuts.get(),
             left: "everything".into(),
-            why,
-        }));
+            why: format!("without any crash: {error}"),
+        })),
     }
-    Ok((snapshots.take(), cuts.get()))
 }
 
 /// From now on takes crash images whenever something starts on either disk.

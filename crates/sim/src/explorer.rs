@@ -1,5 +1,5 @@
 //! Rounds of cases without end: each seed gives one round over all modes and volumes, with random scripts, a slice
-//! of the enumerated ones, and faults.
+//! of the enumerated ones, and faults. Or the enumerated ones alone, until all have been seen.
 
 use crate::case::{Case, SMALL_CACHE};
 use crate::enumerate;
@@ -18,6 +18,8 @@ pub struct Explorer {
     enumerated: Vec<Script>,
 }
 
+/// Enumerated scripts of one slice when they are all there is.
+const ENUMERATED_A_SLICE: usize = 40;
 /// Enumerated scripts, and scripts that meet faults, of one mode in one round.
 const ENUMERATED_A_ROUND: usize = 6;
 const FAULTS_A_ROUND: usize = 2 * KINDS.len();
@@ -36,9 +38,24 @@ impl Explorer {
         Explorer { modes, setups, writers, steps, enumerated: enumerate::scripts(letters) }
     }
 
-    /// How many rounds it takes until every enumerated script has been seen in every mode.
-    pub fn rounds_of_all_enumerated(&self) -> u64 {
-        self.enumerated.len().div_ceil(ENUMERATED_A_ROUND) as u64
+    /// Slice `slice` of all enumerated scripts, each in every mode on one of the volumes; empty behind the last.
+    pub fn enumerated(&self, slice: u64) -> Vec<Case> {
+        let first = ENUMERATED_A_SLICE.saturating_mul(slice as usize);
+        let scripts = self.enumerated.iter().enumerate().skip(first).take(ENUMERATED_A_SLICE);
+        let each = |(index, script): (usize, &Script)| {
+            let setups: Vec<Setup> = self
+                .setups
+                .iter()
+                .copied()
+                .filter(|setup| setup.has_extents() || !needs_extents(script))
+                .collect();
+            let case = |(at, mode): (usize, &DataMode)| {
+                let setup = *setups.get((index + at) % setups.len().max(1))?;
+                Some(Case::given(setup, *mode, index as u64, vec![script.clone()], 1))
+            };
+            self.modes.iter().enumerate().filter_map(case).collect::<Vec<_>>()
+        };
+        scripts.flat_map(each).collect()
     }
 
     /// The cases of one seed; they do not depend on each other.
@@ -58,7 +75,7 @@ impl Explorer {
                 let script = self.enumerated[index % self.enumerated.len()].clone();
                 let setup = self.setups[(index + seed as usize / 7) % self.setups.len()];
                 if setup.has_extents() || !needs_extents(&script) {
-                    cases.push(Case::given(setup, *mode, seed, vec![script]));
+                    cases.push(Case::given(setup, *mode, seed, vec![script], 1));
                 }
             }
             for index in 0..FAULTS_A_ROUND {

@@ -2,11 +2,11 @@
 //! returns. What was acknowledged must be there after recovery; after a failed write or flush every later sync
 //! fails as well, and what is in memory can still be read.
 
-use crate::case::{Case, Failure, Report};
+use crate::case::{Case, Failure, Report, refused};
 use crate::crash::Snapshot;
 use crate::judge::{judge, read_back};
 use crate::memory_disks::MemoryDisks;
-use crate::model::{History, Promise};
+use crate::model::{History, Outcome, Promise};
 use crate::setup::Disks;
 use crate::writer::{Progress, Writers};
 use device::{Operation, World};
@@ -93,8 +93,9 @@ impl FromStr for FaultPlan {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the volume did on the failing disk.
-struct Outcome {
+struct Suffered {
     progress: Vec<Progress>,
+    outcomes: Vec<Vec<Outcome>>,
     /// The fault came before the scripts were over.
     met: bool,
     /// At least one writer met an error.
@@ -105,12 +106,11 @@ struct Outcome {
 pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Failure>> {
     let failure =
         |left: String, why: String| Box::new(Failure { case: case.clone(), cut: plan.place, left, why });
-    let histories = Rc::new(case.histories());
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, fresh);
     let outcome = world.run({
-        let (world, disks, case, histories) = (world.clone(), disks.clone(), case.clone(), histories.clone());
-        async move { suffer(&world, &disks, &case, plan, &histories).await }
+        let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
+        async move { suffer(&world, &disks, &case, plan).await }
     });
     disks.all().for_each(|disk| disk.heal());
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
@@ -118,7 +118,9 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Fa
         [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random].map(|policy| (policy, disks.crash(policy)));
     world.end();
     let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;
-    let mut report = Report { scripts: 1, faults: outcome.met.into(), ..Report::default() };
+    let refused = refused(&outcome.outcomes);
+    let histories = case.histories(&outcome.outcomes);
+    let mut report = Report { scripts: 1, faults: outcome.met.into(), refused, ..Report::default() };
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
@@ -134,11 +136,10 @@ async fn suffer(
     disks: &MemoryDisks,
     case: &Case,
     plan: FaultPlan,
-    histories: &[History],
-) -> Result<Outcome, String> {
+) -> Result<Suffered, String> {
     let volume = disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
     let writers =
-        Writers::prepare(&volume, case).await.map_err(|error| format!("before any fault: {error}"))?;
+        Writers::prepare(&volume, world, case).await.map_err(|error| format!("before any fault: {error}"))?;
     let (changes, all) = (Rc::new(Cell::new(0)), disks.clone());
     let count = changes.clone();
     disks.on_change(move |_, _| {
@@ -146,9 +147,9 @@ async fn suffer(
             all.inject(&plan.fault());
         }
     });
-    let progress = writers.progress.clone();
+    let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
     let patience = |time: Duration| world.sleep_until(world.now().plus(time));
-    let ended = race(writers.run(world, case.seed), patience(PATIENCE)).await;
+    let ended = race(writers.run(world), patience(PATIENCE)).await;
     let errors: Vec<Error> = match ended {
         Either::Left(ends) => ends.into_iter().filter_map(Result::err).collect(),
         Either::Right(()) if plan.how == How::Hang => Vec::new(),
@@ -159,11 +160,11 @@ async fn suffer(
             return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
         }
     }
-    let progress = progress.borrow().clone();
+    let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
     let failed = !errors.is_empty();
     if failed && plan.ends_writing() {
         sync_fails(&volume).await?;
-        still_readable(&volume, histories, &progress).await?;
+        still_readable(&volume, &case.histories(&outcomes), &progress).await?;
     }
     if plan.how == How::Hang {
         // The disk reads; whoever does not wait for the flush goes on.
@@ -172,7 +173,7 @@ async fn suffer(
             return Err("a flush that never returns keeps others from reading".into());
         }
     }
-    Ok(Outcome { progress, met: changes.get() > plan.place, failed })
+    Ok(Suffered { progress, outcomes, met: changes.get() > plan.place, failed })
 }
 
 /// Not once and then forgotten.

@@ -1,14 +1,13 @@
 //! The disks of one run, and the volume on them.
 
-use crate::case::Case;
-use crate::setup::{Disks, JournalStart};
+use crate::case::{Case, Pace};
+use crate::setup::Disks;
 use device::Disk;
 use disks::{CrashPolicy, Fault, Image, Logged, MemoryDisk};
 use engine::{EngineOptions, WriteThreshold};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::rc::Rc;
-use std::time::Duration;
 
 #[derive(Clone)]
 pub struct MemoryDisks {
@@ -24,16 +23,14 @@ impl MemoryDisks {
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
         let journal = self.journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>);
-        // A short log is to move its tail because it is full, not because time passes.
-        let pace = if matches!(case.setup.journal, JournalStart::Blocks(_)) { 200 } else { 1 };
+        let Pace { commit, writeback, expire } = case.pace();
         let engine = EngineOptions {
             data: case.mode,
             threshold: WriteThreshold(4096),
             barrier: case.barrier,
-            // Short, so that a script of milliseconds meets timed commits, write-back and moving tails.
-            commit: Duration::from_millis(3),
-            writeback: Duration::from_millis(2) * pace,
-            expire: Duration::from_millis(5) * pace,
+            commit,
+            writeback,
+            expire,
             cache_bytes: case.cache_bytes,
             ..EngineOptions::default()
         };

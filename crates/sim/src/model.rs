@@ -16,9 +16,22 @@ pub enum Entry {
     Directory,
 }
 
+/// What became of an action. Without room an action does nothing, or a write a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Done,
+    Refused,
+    /// The write ended after so many bytes.
+    Short(usize),
+}
+
 /// All states of one writer's directory: `states[k]` after its first `k` actions.
 pub struct History {
+    writer: usize,
+    script: Script,
     states: Vec<Tree>,
+    /// Whether writes may take several transactions: they are longer than one may be, or the volume is full.
+    splits: bool,
     /// For each file, by identity (the step that made it): all values each byte ever had.
     values: BTreeMap<usize, Vec<BTreeSet<u8>>>,
     /// For each state, what the action before it synced.
@@ -67,7 +80,15 @@ pub enum Promise {
 
 impl History {
     pub fn of(writer: usize, script: &Script) -> History {
+        History::with_outcomes(writer, script, &[], false)
+    }
+
+    /// `outcomes`: as far as they are not [`Outcome::Done`].
+    pub fn with_outcomes(writer: usize, script: &Script, outcomes: &[Outcome], splits: bool) -> History {
         let mut history = History {
+            writer,
+            script: script.clone(),
+            splits,
             states: vec![Tree::new()],
             values: BTreeMap::new(),
             synced: vec![Synced::Nothing],
@@ -76,7 +97,11 @@ impl History {
         for (step, scripted) in script.iter().enumerate() {
             let mut tree = history.states[step].clone();
             history.half_done.push(zeros_of(&tree, &scripted.action));
-            let touched = apply(&mut tree, writer, step, &scripted.action);
+            let touched = match outcomes.get(step).copied().unwrap_or(Outcome::Done) {
+                Outcome::Done => apply(&mut tree, writer, step, &scripted.action, usize::MAX),
+                Outcome::Refused => None,
+                Outcome::Short(most) => apply(&mut tree, writer, step, &scripted.action, most),
+            };
             for entry in tree.values() {
                 if let Entry::File { identity, content, .. } = entry {
                     let values = history.values.entry(*identity).or_default();
@@ -112,8 +137,9 @@ impl History {
         promise: Promise,
     ) -> Result<(), Verdict> {
         let mut nearest = None;
-        for state in (acknowledged..=started).rev() {
-            match self.matches(found, state, acknowledged..=started, promise) {
+        let window = || acknowledged..=started;
+        for state in window().rev() {
+            match self.matches(found, &self.states[state], state, window(), promise) {
                 Ok(()) => return Ok(()),
                 Err(why) => {
                     // The complaint that got furthest says most.
@@ -123,17 +149,47 @@ impl History {
                 }
             }
         }
+        let split = |state: usize| self.parts_after(state);
+        if (acknowledged..started).any(|state| {
+            split(state).any(|tree| self.matches(found, &tree, state, window(), promise).is_ok())
+        }) {
+            return Ok(());
+        }
         Err(Verdict { acknowledged, started, nearest: nearest.map(|(_, why)| why).unwrap_or_default() })
     }
 
+    /// What the write after `state` may leave when it took several transactions: it up to each block.
+    fn parts_after(&self, state: usize) -> impl Iterator<Item = Tree> {
+        let action = &self.script[state].action;
+        let length = match action {
+            Action::Write { length, .. } if self.splits => *length,
+            _ => 0,
+        };
+        let start = match action {
+            Action::Write { file, place: Place::End, .. } => {
+                let identity = identity_of(&self.states[state], *file);
+                identity.and_then(|identity| content_of(&self.states[state], identity)).map_or(0, <[u8]>::len)
+            }
+            Action::Write { place: Place::At(at), .. } => *at as usize,
+            _ => 0,
+        };
+        let first = (start / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK - start;
+        (first..length).step_by(SMALLEST_BLOCK).map(move |most| {
+            let mut tree = self.states[state].clone();
+            apply(&mut tree, self.writer, state, action, most);
+            tree
+        })
+    }
+
+    /// Whether `found` is `tree`, which is `state` or on the way to the next one.
     fn matches(
         &self,
         found: &Found,
+        tree: &Tree,
         state: usize,
         window: Window,
         promise: Promise,
     ) -> Result<(), (u8, String)> {
-        let tree = &self.states[state];
         if !tree.keys().eq(found.keys()) {
             let expected: Vec<_> = tree.keys().collect();
             let names: Vec<_> = found.keys().collect();
@@ -263,8 +319,9 @@ impl History {
     }
 }
 
-/// Bytes; no setup has larger blocks.
+/// Bytes; no setup has larger or smaller blocks.
 const LARGEST_BLOCK: usize = 4096;
+const SMALLEST_BLOCK: usize = 1024;
 
 /// From the last acknowledged sync to the last action begun: the states that a crash may leave.
 type Window = std::ops::RangeInclusive<usize>;
@@ -320,8 +377,8 @@ fn zeros_of(tree: &Tree, action: &Action) -> Option<Zeros> {
     Some(Zeros { identity: identity_of(tree, *file)?, range: *at as usize..(at + length) as usize })
 }
 
-/// Applies one action; tells which file it wrote.
-fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option<usize> {
+/// Applies one action, of a write at most `most` bytes; tells which file it wrote.
+fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action, most: usize) -> Option<usize> {
     let fresh = |content| Entry::File { identity: step, content, attribute: Vec::new() };
     match action {
         Action::Create { file } => {
@@ -337,8 +394,9 @@ fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option
                 Place::End => content.len(),
                 Place::At(at) => *at as usize,
             };
-            content.resize(content.len().max(start + length), 0);
-            content[start..start + length].copy_from_slice(&pattern(writer, step, *length));
+            let end = start + most.min(*length);
+            content.resize(content.len().max(end), 0);
+            content[start..end].copy_from_slice(&pattern(writer, step, *length)[..end - start]);
         }),
         Action::Truncate { file, size } => {
             change(tree, *file, |content, _| content.resize(*size as usize, 0))
@@ -396,6 +454,7 @@ fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action) -> Option
             }
             None
         }
+        Action::Wait { file, .. } => identity_of(tree, *file),
     }
 }
 

@@ -65,6 +65,12 @@ pub enum Action {
     MoveDirectory {
         number: u8,
     },
+    /// Nothing for so long, so that commits and write-back come between two actions, or between an action and its
+    /// sync. The sync of this one is that of the file.
+    Wait {
+        file: u8,
+        micros: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,60 +100,127 @@ pub struct ScriptStep {
 
 pub type Script = Vec<ScriptStep>;
 
+/// What a script does most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Something of everything.
+    All,
+    /// Small and large writes over the same few blocks, again and again.
+    Overwrites,
+    /// Writes of many blocks, and files that go to make room for them.
+    Large,
+}
+
 /// How large a script's world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSize {
+    /// Actions, waiting not counted.
     pub steps: usize,
     pub files: u8,
-    /// Bytes of the largest write: large enough to cover whole blocks now and then.
-    pub length_max: usize,
+    pub mix: Mix,
     /// Whether files have extents, and with them `fallocate`.
     pub extents: bool,
 }
 
+/// Bytes of the largest write: large enough to cover whole blocks now and then.
+const LENGTH_MAX: u64 = 9000;
+/// Where scripts are to fill logs and volumes.
+const LARGE_MAX: u64 = 60_000;
+
 /// `writers` scripts from one seed.
 pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> {
     let dice = SplitMix::new(seed);
-    (0..writers).map(|_| (0..size.steps).map(|_| make_step(&dice, size)).collect()).collect()
+    (0..writers).map(|_| (0..size.steps).flat_map(|_| make_steps(&dice, size)).collect()).collect()
 }
 
-fn make_step(dice: &SplitMix, size: ScriptSize) -> ScriptStep {
-    let below = |limit: u64| dice.next() % limit;
-    let pick = || below(u64::from(size.files)) as u8;
-    let file = pick();
-    // Half of the time where a block begins.
-    let anywhere = || below(3 * size.length_max as u64) / 4096 * 4096 + below(2) * below(4096);
-    let action = match below(100) {
-        0..10 => Action::Create { file },
-        10..38 => Action::Write { file, place: Place::End, length: length(dice, size) },
-        38..55 => Action::Write { file, place: Place::At(anywhere()), length: length(dice, size) },
-        55..62 => Action::Truncate { file, size: below(2 * size.length_max as u64) },
-        62..69 => Action::Rename { from: file, to: pick() },
-        69..75 => Action::Unlink { file },
-        75..79 => Action::Link { file, to: pick() },
-        79..83 => Action::Nameless { file, length: length(dice, size) },
-        83..86 if size.extents => {
-            Action::Allocate { file, at: anywhere(), length: 1 + below(2 * size.length_max as u64) }
-        }
-        83..89 => Action::Punch { file, at: anywhere(), length: 1 + below(2 * size.length_max as u64) },
-        89..92 => Action::Attribute { file, length: 1 + below(600) as usize },
-        92..94 => Action::Symlink { number: below(2) as u8, length: 1 + below(200) as usize },
-        94..97 => Action::MakeDirectory { number: below(4) as u8 },
-        _ => Action::MoveDirectory { number: 1 + below(3) as u8 },
+/// An action, perhaps with a pause before it, or between it and its sync.
+fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
+    let file = (dice.next() % u64::from(size.files)) as u8;
+    let action = match size.mix {
+        Mix::All => make_action(dice, size, file),
+        Mix::Overwrites => make_overwrite(dice, size, file),
+        Mix::Large => make_large(dice, size, file),
     };
-    let sync = match below(8) {
+    let sync = match dice.next() % 8 {
         0..4 => Sync::None,
         4..6 => Sync::File,
         6 => Sync::Data,
         _ => Sync::Volume,
     };
-    ScriptStep { action, sync }
+    let pause = || Action::Wait { file, micros: pause(dice) };
+    match dice.next() % 8 {
+        0..2 => vec![pause().then(Sync::None), action.then(sync)],
+        2 if sync != Sync::None => vec![action.then(Sync::None), pause().then(sync)],
+        _ => vec![action.then(sync)],
+    }
+}
+
+/// About as long as the disk takes for a few writes, or as a transaction lives.
+fn pause(dice: &SplitMix) -> u64 {
+    let limit = if dice.next().is_multiple_of(2) { 150 } else { 4000 };
+    dice.next() % limit
+}
+
+fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| dice.next() % limit;
+    let pick = || below(u64::from(size.files)) as u8;
+    // Half of the time where a block begins.
+    let anywhere = || below(3 * LENGTH_MAX) / 4096 * 4096 + below(2) * below(4096);
+    match below(100) {
+        0..10 => Action::Create { file },
+        10..38 => Action::Write { file, place: Place::End, length: length(dice) },
+        38..55 => Action::Write { file, place: Place::At(anywhere()), length: length(dice) },
+        55..62 => Action::Truncate { file, size: below(2 * LENGTH_MAX) },
+        62..69 => Action::Rename { from: file, to: pick() },
+        69..75 => Action::Unlink { file },
+        75..79 => Action::Link { file, to: pick() },
+        79..83 => Action::Nameless { file, length: length(dice) },
+        83..86 if size.extents => {
+            Action::Allocate { file, at: anywhere(), length: 1 + below(2 * LENGTH_MAX) }
+        }
+        83..89 => Action::Punch { file, at: anywhere(), length: 1 + below(2 * LENGTH_MAX) },
+        89..92 => Action::Attribute { file, length: 1 + below(600) as usize },
+        92..94 => Action::Symlink { number: below(2) as u8, length: 1 + below(200) as usize },
+        94..97 => Action::MakeDirectory { number: below(4) as u8 },
+        _ => Action::MoveDirectory { number: 1 + below(3) as u8 },
+    }
+}
+
+fn make_overwrite(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| dice.next() % limit;
+    let write = |at, length| Action::Write { file, place: Place::At(at), length };
+    match below(16) {
+        0 => make_action(dice, size, file),
+        1..3 => Action::Nameless { file, length: LENGTH_MAX as usize },
+        3..10 => write(below(LENGTH_MAX), 1 + below(300) as usize),
+        _ => write(below(2) * 4096, (4096 << below(2)) as usize),
+    }
+}
+
+fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| dice.next() % limit;
+    let length = (1 + below(LARGE_MAX)) as usize;
+    match below(16) {
+        0..5 => make_action(dice, size, file),
+        5..7 => Action::Nameless { file, length },
+        7 => Action::Unlink { file },
+        8 => Action::Truncate { file, size: below(LARGE_MAX) },
+        9 if size.extents => Action::Allocate { file, at: below(LARGE_MAX), length: 1 + below(LARGE_MAX) },
+        9..12 => Action::Write { file, place: Place::At(below(LARGE_MAX)), length },
+        _ => Action::Write { file, place: Place::End, length },
+    }
 }
 
 /// Mostly small, as the writes are that Okeanos is made for.
-fn length(dice: &SplitMix, size: ScriptSize) -> usize {
-    let limit = if dice.next().is_multiple_of(4) { size.length_max as u64 } else { 300 };
+fn length(dice: &SplitMix) -> usize {
+    let limit = if dice.next().is_multiple_of(4) { LENGTH_MAX } else { 300 };
     1 + (dice.next() % limit) as usize
+}
+
+impl Action {
+    pub fn then(self, sync: Sync) -> ScriptStep {
+        ScriptStep { action: self, sync }
+    }
 }
 
 /// What every block of a JBD2 journal begins with.

@@ -21,6 +21,7 @@ impl fmt::Display for Action {
             Action::Symlink { number, length } => write!(f, "symlink:{number}+{length}"),
             Action::MakeDirectory { number } => write!(f, "mkdir:{number}"),
             Action::MoveDirectory { number } => write!(f, "move:{number}"),
+            Action::Wait { file, micros } => write!(f, "wait:{file}+{micros}"),
         }
     }
 }
@@ -87,6 +88,7 @@ fn parse_action(word: &str) -> Option<Action> {
         ("symlink", Some(length)) => Action::Symlink { number: file, length },
         ("mkdir", None) => Action::MakeDirectory { number: file },
         ("move", None) => Action::MoveDirectory { number: file },
+        ("wait", Some(micros)) => Action::Wait { file, micros: micros as u64 },
         _ => return None,
     })
 }
@@ -94,14 +96,15 @@ fn parse_action(word: &str) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::{ScriptSize, make_scripts};
+    use crate::script::{Mix, ScriptSize, make_scripts};
 
     #[test]
     fn every_script_can_be_written_down_and_read_again() {
-        let size = ScriptSize { steps: 200, files: 3, length_max: 9000, extents: true };
-        for seed in 0..10 {
-            let scripts = make_scripts(seed, 3, size);
-            assert_eq!(parse_scripts(&format_scripts(&scripts)), Ok(scripts));
+        for mix in [Mix::All, Mix::Overwrites, Mix::Large] {
+            for seed in 0..10 {
+                let scripts = make_scripts(seed, 3, ScriptSize { steps: 200, files: 3, mix, extents: true });
+                assert_eq!(parse_scripts(&format_scripts(&scripts)), Ok(scripts));
+            }
         }
     }
     #[test]

@@ -13,6 +13,9 @@ pub struct Setup {
     pub block_size: &'static str,
     pub external_journal: bool,
     pub journal: JournalStart,
+    /// KiB of the home disk.
+    pub size: u64,
+    pub inodes: &'static str,
 }
 
 /// How the journal of a fresh volume differs from what mke2fs makes.
@@ -26,7 +29,8 @@ pub enum JournalStart {
 }
 
 const fn setup(name: &'static str, mke2fs: &'static [&'static str], block_size: &'static str) -> Setup {
-    Setup { name, mke2fs, block_size, external_journal: false, journal: JournalStart::AsMade }
+    let (size, inodes) = (ROOMY, "256");
+    Setup { name, mke2fs, block_size, external_journal: false, journal: JournalStart::AsMade, size, inodes }
 }
 const fn external(name: &'static str, block_size: &'static str) -> Setup {
     Setup { external_journal: true, ..setup(name, &["-t", "ext4"], block_size) }
@@ -45,11 +49,19 @@ pub const SETUPS: &[Setup] = &[
     // A few transactions before their numbers begin again at 0.
     Setup { journal: JournalStart::Sequence(u32::MAX - 5), ..setup("wrapping-4k", &["-t", "ext4"], "4096") },
     Setup { journal: JournalStart::Sequence(u32::MAX - 5), ..external("wrapping-external-1k", "1024") },
+    // Room for some 200 KB: the inode table takes the rest.
+    Setup { size: 2304, inodes: "4200", ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024") },
+    // Few inodes besides.
+    Setup { size: 256, inodes: "32", ..external("tight-external-4k", "4096") },
 ];
 
 impl Setup {
     pub fn has_extents(&self) -> bool {
         !self.mke2fs.contains(&"ext3")
+    }
+    /// Whether scripts fill it to the last block.
+    pub fn is_tight(&self) -> bool {
+        self.size != ROOMY
     }
     fn block_size(&self) -> u64 {
         self.block_size.parse().expect("a number of bytes")
@@ -63,7 +75,8 @@ pub fn find(name: &str) -> Option<Setup> {
 /// Fresh disks, not yet mounted by anyone.
 pub type Disks = Images;
 
-const HOME_SIZE: u64 = 12 << 20;
+/// KiB: more than scripts fill.
+const ROOMY: u64 = 12 << 10;
 const JOURNAL_SIZE: u64 = 5 << 20;
 /// What the disk held before: whoever shows bytes that were never written shows these.
 const STALE: u8 = 0xd7;
@@ -74,9 +87,9 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
         false => Journal::Inside,
     };
     let mut disks = e2fsprogs::make(&Request {
-        options: &[setup.mke2fs, &["-N", "256"]].concat(),
+        options: &[setup.mke2fs, &["-N", setup.inodes]].concat(),
         block_size: setup.block_size(),
-        size: HOME_SIZE,
+        size: setup.size << 10,
         journal,
         stale: Some(STALE),
     })?;

@@ -1,12 +1,13 @@
 //! The writers: each carries its script out in a directory of its own, and knows how far it has come.
 
 use crate::case::Case;
-use crate::model::{directory_name, file_name, inner_name, link_name};
+use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
 use crate::script::{Action, Place, Script, Sync, link_target, pattern};
 use device::World;
 use ext4::{Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, Volume, WriteFlags, errno};
-use runtime::{SplitMix, VirtualWorld};
-use std::cell::RefCell;
+use runtime::VirtualWorld;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, TransactionId};
@@ -30,12 +31,20 @@ pub fn directory_of(writer: usize) -> String {
 
 struct Writer {
     volume: Rc<Volume>,
+    world: VirtualWorld,
     directory: Rc<Inode>,
     number: usize,
     script: Script,
     progress: Rc<RefCell<Vec<Progress>>>,
+    outcomes: Rc<RefCell<Vec<Vec<Outcome>>>>,
     /// The transaction that holds everything up to and including each action.
     transactions: Vec<TransactionId>,
+    /// The transaction of the last change that this writer made to each file.
+    changed: BTreeMap<InodeNumber, TransactionId>,
+    /// Whether actions may be refused for want of room.
+    tight: bool,
+    /// Of the action under way.
+    outcome: Cell<Outcome>,
     /// Unlinked while open: orphans until the script ends.
     open: Vec<InodeNumber>,
 }
@@ -43,22 +52,36 @@ struct Writer {
 pub struct Writers {
     writers: Vec<Writer>,
     pub progress: Rc<RefCell<Vec<Progress>>>,
+    /// Of each writer, what became of the actions that are over.
+    pub outcomes: Rc<RefCell<Vec<Vec<Outcome>>>>,
 }
 
 impl Writers {
     /// Directories, and those steps that nothing happens to.
-    pub async fn prepare(volume: &Rc<Volume>, case: &Case) -> Result<Writers, Error> {
+    pub async fn prepare(volume: &Rc<Volume>, world: &VirtualWorld, case: &Case) -> Result<Writers, Error> {
         let root = volume.inode(InodeNumber(2)).await?;
         let scripts = case.scripts();
         let progress = Rc::new(RefCell::new(vec![Progress::default(); scripts.len()]));
+        let outcomes = Rc::new(RefCell::new(vec![Vec::new(); scripts.len()]));
         let mut writers = Vec::new();
         for (number, script) in scripts.into_iter().enumerate() {
             let name = directory_of(number);
             let directory = volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value;
             let transactions = vec![directory.last_change.get()];
-            let (volume, progress) = (volume.clone(), progress.clone());
-            let open = Vec::new();
-            writers.push(Writer { volume, directory, number, script, progress, transactions, open });
+            writers.push(Writer {
+                volume: volume.clone(),
+                world: world.clone(),
+                directory,
+                number,
+                script,
+                progress: progress.clone(),
+                outcomes: outcomes.clone(),
+                transactions,
+                changed: BTreeMap::new(),
+                tight: case.setup.is_tight(),
+                outcome: Cell::new(Outcome::Done),
+                open: Vec::new(),
+            });
         }
         volume.sync().await?;
         for writer in &mut writers {
@@ -66,19 +89,17 @@ impl Writers {
                 writer.step(step).await?;
             }
         }
-        Ok(Writers { writers, progress })
+        Ok(Writers { writers, progress, outcomes })
     }
 
     /// Runs all to their ends, or to the first error of each.
-    pub async fn run(self, world: &VirtualWorld, seed: u64) -> Vec<Result<(), Error>> {
+    pub async fn run(self, world: &VirtualWorld) -> Vec<Result<(), Error>> {
         let tasks: Vec<_> = self
             .writers
             .into_iter()
             .map(|mut writer| {
-                let (clock, dice) = (world.clone(), SplitMix::new(seed ^ (writer.number as u64) << 32));
                 runtime::spawn_with_result(world as &dyn World, async move {
                     for step in writer.transactions.len() - 1..writer.script.len() {
-                        pause(&clock, &dice).await;
                         writer.step(step).await?;
                     }
                     for number in writer.open {
@@ -93,14 +114,6 @@ impl Writers {
             ends.push(task.await.expect("a writer that ends"));
         }
         ends
-    }
-}
-
-/// Now and then a writer thinks, so that timed commits and write-back come between its actions.
-async fn pause(world: &VirtualWorld, dice: &SplitMix) {
-    if dice.next().is_multiple_of(4) {
-        let long = Duration::from_micros(dice.next() % 4000);
-        world.sleep_until(world.now().plus(long)).await;
     }
 }
 
@@ -125,14 +138,26 @@ impl Writer {
             self.volume.opened(&inode);
             self.open.push(inode.number);
         }
-        let acted = self.act(index, &step.action).await?;
+        self.outcome.set(Outcome::Done);
+        let acted = match self.act(index, &step.action).await {
+            Err(Error::Refused(errno::ENOSPC)) if self.tight => {
+                self.outcome.set(Outcome::Refused);
+                None
+            }
+            acted => acted?,
+        };
         self.note(|progress| progress.done = index + 1);
+        self.outcomes.borrow_mut()[self.number].push(self.outcome.get());
+        let before = self.transactions[index];
         let did = acted.is_some();
-        let Acted { inode, transaction } = acted.unwrap_or_else(|| Acted {
-            inode: self.directory.clone(),
-            transaction: self.transactions[index],
-        });
-        self.transactions.push(transaction);
+        let Acted { inode, transaction } =
+            acted.unwrap_or_else(|| Acted { inode: self.directory.clone(), transaction: before });
+        self.transactions.push(if transaction.is_after(before) { transaction } else { before });
+        // fdatasync leaves attributes out, and the name that a file gets after it was written.
+        let changes_data = !matches!(step.action, Action::Attribute { .. } | Action::Nameless { .. });
+        if did && changes_data {
+            self.changed.insert(inode.number, transaction);
+        }
         let synced = match step.sync {
             Sync::None => return Ok(()),
             Sync::Volume => {
@@ -145,11 +170,13 @@ impl Writer {
                 let promised = promised.get();
                 self.volume.fsync(&inode, data_only).await?;
                 // What the sync was called for it promises, whatever the inode itself believes; and with it
-                // all transactions before. fdatasync leaves attributes out.
-                if did && !(data_only && matches!(step.action, Action::Attribute { .. })) {
+                // all transactions before.
+                let called_for = did && (changes_data || !data_only);
+                if called_for && !matches!(step.action, Action::Wait { .. }) {
                     index + 1
                 } else {
-                    let durable = |transaction: &TransactionId| promised.is_at_or_after(*transaction);
+                    let known = |at: &TransactionId| called_for && transaction.is_at_or_after(*at);
+                    let durable = |at: &TransactionId| promised.is_at_or_after(*at) || known(at);
                     self.transactions.iter().rposition(durable).unwrap_or(0)
                 }
             }
@@ -203,6 +230,12 @@ impl Writer {
                     None => self.rename((&inner, &name), out).await,
                 }
             }
+            Action::Wait { file, micros } => {
+                self.world.sleep_until(self.world.now().plus(Duration::from_micros(*micros))).await;
+                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
+                let transaction = self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
+                Ok(Some(Acted { inode, transaction }))
+            }
             Action::Write { file, .. }
             | Action::Truncate { file, .. }
             | Action::Allocate { file, .. }
@@ -255,7 +288,10 @@ impl Writer {
         flags: WriteFlags,
     ) -> Result<TransactionId, Error> {
         let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await?;
-        assert_eq!(written.count, bytes.len(), "a short write on a volume with room");
+        if written.count < bytes.len() {
+            assert!(self.tight, "a short write on a volume with room");
+            self.outcome.set(Outcome::Short(written.count));
+        }
         Ok(written.transaction)
     }
 
@@ -263,8 +299,13 @@ impl Writer {
         let (volume, caller) = (&self.volume, Caller::ROOT);
         let inode = volume.tmpfile(&self.directory, &caller, 0o644).await?.value;
         volume.opened(&inode);
-        self.write(&inode, 0, &pattern(self.number, index, length), WriteFlags::default()).await?;
-        let linked = volume.link(&inode, &self.directory, name.as_bytes(), &caller).await;
+        let bytes = pattern(self.number, index, length);
+        let written = self.write(&inode, 0, &bytes, WriteFlags::default()).await;
+        let linked = match (written, self.outcome.get()) {
+            (Err(error), _) => Err(error),
+            (Ok(_), Outcome::Done) => volume.link(&inode, &self.directory, name.as_bytes(), &caller).await,
+            (Ok(_), _) => Err(Error::Refused(errno::ENOSPC)),
+        };
         volume.closed(inode.number).await?;
         match self.named(linked.map(|linked| linked.transaction))? {
             Some(Acted { transaction, .. }) => Ok(Some(Acted { inode, transaction })),

@@ -5,7 +5,7 @@ use engine::{BarrierKind, DataMode};
 use sim::enumerate;
 use sim::script::{Action, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
-use sim::{Case, Report};
+use sim::{Case, Report, Scripts};
 
 const MODES: [DataMode; 5] = DataMode::ALL;
 
@@ -30,7 +30,7 @@ fn explore(mode: DataMode) {
     for (index, script) in enumerate::scripts(2).into_iter().enumerate() {
         let (setup, fresh) = &volumes[index % volumes.len()];
         if setup.has_extents() || !allocates(&script) {
-            total.add(run(&Case::given(*setup, mode, 1, vec![script]), fresh));
+            total.add(run(&Case::given(*setup, mode, 1, vec![script], 1), fresh));
         }
     }
     println!("{}: {total:?}", mode.name());
@@ -85,6 +85,19 @@ fn a_cache_that_is_too_small_loses_nothing() {
     }
 }
 
+/// Volumes that are full before the scripts end: what finds no room changes nothing, and everything else is kept.
+#[test]
+fn a_full_volume_loses_nothing() {
+    for name in ["tight-1k", "tight-external-4k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in MODES {
+            let report = run(&Case { sample: 12, ..Case::random(setup, mode, 1, 3, 16) }, &fresh);
+            assert!(report.refused > 0, "{name}, {}: {report:?}: the volume was never full", mode.name());
+        }
+    }
+}
+
 /// The same tests on an engine without barriers, over a disk that needs them: the tests must notice.
 #[test]
 fn a_missing_barrier_is_found() {
@@ -112,6 +125,16 @@ fn a_failing_script_is_shrunk_to_few_steps_that_still_fail() {
     let steps: usize = small.case.scripts().iter().map(Vec::len).sum();
     assert!(steps < 12, "{small}");
     assert!(sim::run(&small.case, &fresh, Some(small.cut)).is_err(), "{small}");
+}
+
+/// Or what a failure is shrunk to would be another kind of run.
+#[test]
+fn random_scripts_given_word_for_word_are_the_same_run() {
+    let fresh = setup::make(SETUPS[0]).unwrap();
+    let random = Case::random(SETUPS[0], DataMode::Selective, 9, 3, 8);
+    let given = Case::given(SETUPS[0], DataMode::Selective, 9, random.scripts(), 0);
+    assert!(matches!(given.scripts, Scripts::Given { .. }));
+    assert_eq!(run(&given, &fresh), run(&random, &fresh));
 }
 
 #[test]
