@@ -100,6 +100,14 @@ impl CachedBlock {
         self.current.borrow().is_whole()
     }
 
+    /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
+    pub fn is_whole_in_all_images(&self) -> bool {
+        let whole = |image: &Image| image.is_whole();
+        self.is_whole()
+            && self.committing.borrow().as_ref().is_none_or(whole)
+            && self.committed.borrow().as_ref().is_none_or(|(image, _)| whole(image))
+    }
+
     /// Merges what home holds under all images. Images that were one stay one.
     pub fn fill(&self, base: Rc<Buffer>, size: BlockSize) {
         let mut current = self.current.borrow_mut();

@@ -213,7 +213,7 @@ impl Handle {
         let overwrites = update.base == Base::Zero || update.range == engine.block_size.whole();
         let (mut decision, mut sequence) = engine.decide(&block, &update);
         while decision != Decision::LogBytes && !overwrites && !block.is_whole() {
-            engine.load(&block).await?;
+            engine.load(&block, CachedBlock::is_whole).await?;
             (decision, sequence) = engine.decide(&block, &update);
         }
         if decision.is_logged() {

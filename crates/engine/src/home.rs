@@ -205,11 +205,12 @@ impl Engine {
                 .collect()
         };
         let mut unreadable = None;
-        if self.load_all(&blocks).await.is_err() {
+        let known = CachedBlock::is_whole_in_all_images;
+        if self.load_all(&blocks, known).await.is_err() {
             for block in &blocks {
-                unreadable = self.load(block).await.err().or(unreadable);
+                unreadable = self.load(block, known).await.err().or(unreadable);
             }
-            blocks.retain(|block| block.is_whole());
+            blocks.retain(|block| block.is_whole_in_all_images());
         }
         let mut runs: Vec<Vec<Rc<CachedBlock>>> = Vec::new();
         for block in blocks {

@@ -11,14 +11,16 @@ use units::HomeBlock;
 /// Reads of file data from this many bytes on are taken for one long stream, and enter the cache cold.
 const STREAM_BYTES: usize = 64 << 10;
 
+/// Whether a block needs no read: [`CachedBlock::is_whole`] for those who look at its current content,
+/// [`CachedBlock::is_whole_in_all_images`] for those who send it home.
+type Known = fn(&CachedBlock) -> bool;
+
 impl Engine {
     /// A metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
         self.check_range(at, 1)?;
         let block = self.look_up(at, Temperature::Warm);
-        if !block.is_whole() {
-            self.load(&block).await?;
-        }
+        self.load(&block, CachedBlock::is_whole).await?;
         Ok(Block(block))
     }
 
@@ -29,7 +31,7 @@ impl Engine {
         let temperature = if stream { Temperature::Cold } else { Temperature::Warm };
         let numbers = (0..u64::from(count)).map(|index| at.plus(index));
         let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
-        self.load_all(&blocks).await?;
+        self.load_all(&blocks, CachedBlock::is_whole).await?;
         Ok(blocks.iter().map(|block| block.current.borrow().bytes.clone()).collect())
     }
 
@@ -51,9 +53,9 @@ impl Engine {
         block
     }
 
-    /// Makes all `blocks` whole; neighbours that are missing come with one read. Sorted by number.
-    pub(crate) async fn load_all(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let missing = |block: &Rc<CachedBlock>| !block.is_whole() && block.reading.borrow().is_none();
+    /// Makes all `blocks` known; neighbours that are missing come with one read. Sorted by number.
+    pub(crate) async fn load_all(&self, blocks: &[Rc<CachedBlock>], known: Known) -> Result<(), EngineError> {
+        let missing = |block: &Rc<CachedBlock>| !known(block) && block.reading.borrow().is_none();
         let mut from = 0;
         while from < blocks.len() {
             let mut end = from + 1;
@@ -66,16 +68,16 @@ impl Engine {
                 }
                 self.read_run(&blocks[from..end]).await?;
             } else {
-                self.load(&blocks[from]).await?;
+                self.load(&blocks[from], known).await?;
             }
             from = end;
         }
         Ok(())
     }
 
-    /// Makes `block` whole.
-    pub(crate) async fn load(&self, block: &Rc<CachedBlock>) -> Result<(), EngineError> {
-        while !block.is_whole() {
+    /// Makes `block` known.
+    pub(crate) async fn load(&self, block: &Rc<CachedBlock>, known: Known) -> Result<(), EngineError> {
+        while !known(block) {
             let reading = block.reading.borrow().clone();
             match reading {
                 // If that read fails, its reader has the error, and this one tries for itself.

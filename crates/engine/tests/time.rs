@@ -135,6 +135,24 @@ fn a_block_that_is_written_again_and_again_goes_home_as_old_as_its_first_change(
     }
 }
 
+/// What was committed of it is a few bytes of a block never read; what is in memory, the whole block anew.
+#[test]
+fn a_block_overwritten_whole_before_its_committed_bytes_are_home_goes_home_as_committed() {
+    let rig = fresh(DataMode::Wasteless, seconds(1), seconds(1));
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let first = write_data(&engine, 6, b"first").await;
+        engine.commit(first).await.unwrap();
+        write_data(&engine, 6, &[b'n'; 4096]).await;
+        sleep(&engine, seconds(3)).await;
+        assert_eq!(engine.statistics().home_written["data"].blocks, 1);
+    })
+    .unwrap();
+    let home = rig.home_block(6);
+    assert_eq!((&home[..5], &home[5..]), (&b"first"[..], &[STALE; 4091][..]));
+}
+
 #[test]
 fn blocks_that_expire_between_two_ticks_go_home_together() {
     for mode in LOGGED {
