@@ -51,7 +51,7 @@ pub const KERNEL_10A: Figure = Figure {
     name: "kernel-10a",
     title: "Postmark: the kernel's file systems beside Okeanos, in real time",
     source: "ours, after Okeanos (TOS 2013), Figure 10a",
-    about: "Postmark with synchronous writes of 4 KiB, 100 threads, 500 files and 10,000 transactions on the file \
+    about: "Postmark with synchronous writes of 4 KiB, 100 threads, 500 files and 2,000 transactions on the file \
                 systems and disks of kernel-7a; Okeanos also in virtual time.",
     minutes: 8,
     real_time: true,
@@ -120,7 +120,7 @@ fn latency(context: &Context) -> Result<Results, FigureError> {
 }
 
 fn transactions(context: &Context) -> Result<Results, FigureError> {
-    let load = Load::Postmark { transactions: if context.quick { 200 } else { 10_000 } };
+    let load = Load::Postmark { transactions: if context.quick { 200 } else { 2_000 } };
     let run = Run(play(context, CONTENDERS.map(|contender| Cell { contender, load }).into())?);
     let label = "transactions/s";
     let speed = |measured: &Measured| measured.operations_per_second;
