@@ -53,7 +53,7 @@ pub struct StageOptions {
 
 impl StageOptions {
     /// What the Okeanos paper measured on: two Cheetahs, ext3 with 4 KiB blocks, 128 MiB of journal on a disk of its own,
-    /// write-back every 5 s of what is older than 30 s.
+    /// write-back every 5 s of what is older than 30 s. Of the 3 GiB of memory there the cache may have 2.
     pub fn of_paper(data: DataMode) -> StageOptions {
         let cheetah = DiskChoice {
             model: "cheetah-15k5-300".into(),
@@ -73,6 +73,7 @@ impl StageOptions {
                 commit: Duration::from_secs(5),
                 writeback: Duration::from_secs(5),
                 expire: Duration::from_secs(30),
+                cache_bytes: 2 << 30,
                 ..EngineOptions::default()
             },
             seed: 1,

@@ -62,6 +62,8 @@ pub struct RecoveryReport {
     pub transactions: u64,
     pub first_transaction: u32,
     pub scan: PassReport,
+    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
+    pub look_ahead_nanoseconds: u64,
     pub revoke: PassReport,
     pub replay: PassReport,
     /// Blocks written home, and those of them that first had to be read.
@@ -115,7 +117,7 @@ impl Recovery<'_> {
         dry_run: bool,
     ) -> Result<TransactionId, EngineError> {
         let mut scan = ScanPass::new(superblock)?.until_damage(self.parts.options.until_damage);
-        self.report.scan = self.feed(&mut scan).await?;
+        self.report.scan = self.scan(&mut scan).await?;
         let scanned = scan.finish();
         self.report.first_transaction = scanned.first.0;
 
@@ -137,6 +139,20 @@ impl Recovery<'_> {
         self.report.replay = PassReport::new(replay.counts(), time);
         self.report.transactions = self.report.replay.transactions;
         Ok(scanned.next)
+    }
+
+    async fn scan(&mut self, scan: &mut ScanPass) -> Result<PassReport, EngineError> {
+        let begun = self.parts.world.now();
+        let mut seemed_over = None;
+        while let Some(at) = scan.wants() {
+            scan.give(self.reader.read(at).await?)?;
+            if scan.looks_ahead() && seemed_over.is_none() {
+                seemed_over = Some(self.parts.world.now());
+            }
+        }
+        let now = self.parts.world.now();
+        self.report.look_ahead_nanoseconds = seemed_over.map_or(0, |at| now.since(at).as_nanos() as u64);
+        Ok(PassReport::new(scan.counts(), now.since(begun).as_nanos() as u64))
     }
 
     async fn feed(&mut self, pass: &mut impl Pass) -> Result<PassReport, EngineError> {

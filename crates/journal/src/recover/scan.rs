@@ -165,6 +165,11 @@ impl ScanPass {
         self.state = self.fast_commits.map_or(State::Over, State::FastCommits);
     }
 
+    /// Whether the log seems to have ended, and what is read tells only if that is damage.
+    pub fn looks_ahead(&self) -> bool {
+        matches!(self.state, State::Ahead(_))
+    }
+
     /// The log ends with this `block`, or it is damaged: what lies ahead tells.
     fn look_ahead(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let reach = match self.until_damage {

@@ -1,26 +1,42 @@
 //! All figures, one file for each workload.
 
+mod figure_1;
+mod figure_13;
+mod figure_7;
+mod figure_8;
+mod figure_9;
 mod filebench;
 mod kernel;
 mod log_replay;
 mod mpi_io;
 mod postmark;
+mod raid_0;
 mod read_back;
 mod shared;
+mod streams;
 
 use crate::Figure;
 
 /// In the order of the papers.
 pub fn all() -> Vec<Figure> {
     vec![
+        figure_1::figure(),
+        figure_7::figure_7a(),
+        figure_7::figure_7b(),
+        figure_7::figure_7c(),
+        figure_8::figure_8a(),
+        figure_8::figure_8b(),
         read_back::FIGURE_8C,
+        figure_9::figure(),
         postmark::FIGURE_10A,
         filebench::TABLE_1,
         log_replay::FIGURE_10B,
         log_replay::FIGURE_10C,
         mpi_io::FIGURE_11,
         mpi_io::FIGURE_12,
+        figure_13::figure(),
         postmark::FIGURE_14,
+        raid_0::figure(),
         kernel::KERNEL_7A,
         kernel::KERNEL_8A,
         kernel::KERNEL_10A,

@@ -1,12 +1,16 @@
 //! What figures have in common.
 
-use crate::{Axis, Claim, Context, Scale, Series};
+use crate::{Axis, Claim, Context, Picture, Scale, Series};
 use bench::StageOptions;
 use engine::DataMode;
 
 /// The paper's four, from the slowest to the fastest as its figure 10a has them.
 pub const FOUR_MODES: [DataMode; 4] =
     [DataMode::Ordered, DataMode::Selective, DataMode::Journal, DataMode::Wasteless];
+
+/// In the order of the paper's figure 7.
+pub const FIVE_MODES: [DataMode; 5] =
+    [DataMode::Ordered, DataMode::Writeback, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
 
 /// As the paper says.
 pub fn name(mode: DataMode) -> &'static str {
@@ -38,6 +42,9 @@ pub fn ours(name: &str, points: Vec<(f64, f64)>) -> Series {
 pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series { name: name.to_string(), of_paper: true, points }
 }
+pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
+    Picture { title: title.to_string(), x, y, series }
+}
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
     Claim { says: says.to_string(), paper: paper.to_string(), ours, holds }
 }
@@ -45,6 +52,16 @@ pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
 pub fn at_least(says: &str, paper: &str, (a, b): (f64, f64), bound: f64) -> Claim {
     let times = a / b.max(1e-12);
     claim(says, paper, format!("{times:.2}"), times >= bound)
+}
+/// "`a` is at most `bound` times `b`".
+pub fn at_most(says: &str, paper: &str, (a, b): (f64, f64), bound: f64) -> Claim {
+    let times = a / b.max(1e-12);
+    claim(says, paper, format!("{times:.2}"), times <= bound)
+}
+/// "Neither is more than `factor` times the other".
+pub fn alike(says: &str, paper: &str, (a, b): (f64, f64), factor: f64) -> Claim {
+    let times = a / b.max(1e-12);
+    claim(says, paper, format!("{times:.2}"), (1.0 / factor..=factor).contains(&times))
 }
 
 /// What no figure of ours has, and the paper's machines had.

@@ -1,0 +1,203 @@
+//! Figures 7a to 7c: what streams make the two devices write.
+
+use super::shared::{FIVE_MODES, alike, at_least, at_most, axis, name, of_paper, ours, picture};
+use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
+use crate::Context;
+use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
+use bench::Layout;
+use engine::DataMode;
+
+pub fn figure_7a() -> Figure {
+    Figure {
+        name: "7a",
+        title: "Journal traffic of 1 Kbps streams",
+        source: "Okeanos (TOS 2013), Figure 7a",
+        about: "100 to 6,000 threads append 125 B once a second to a file each, O_SYNC, for 5 minutes of virtual time on two \
+                Cheetahs. Wasteless and data journaling also on today's ext4 layout. 7a, 7c and 8a share these runs.",
+        minutes: 8,
+        real_time: false,
+        run: run_7a,
+    }
+}
+
+pub fn figure_7b() -> Figure {
+    Figure {
+        name: "7b",
+        title: "Journal traffic of 1 Mbps streams",
+        source: "Okeanos (TOS 2013), Figure 7b",
+        about: "1 to 100 threads append 125,000 B once a second to a file each, O_SYNC, for a minute of virtual time on two \
+                Cheetahs. 7b and 8b share these runs.",
+        minutes: 2,
+        real_time: false,
+        run: run_7b,
+    }
+}
+
+pub fn figure_7c() -> Figure {
+    Figure {
+        name: "7c",
+        title: "Home traffic of 1 Kbps streams",
+        source: "Okeanos (TOS 2013), Figure 7c",
+        about: "The runs of 7a: what is written to the drive of the file system.",
+        minutes: 8,
+        real_time: false,
+        run: run_7c,
+    }
+}
+
+pub(super) fn slow_streams(context: &Context) -> Result<Runs, FigureError> {
+    let counts: &[u32] = if context.quick { &[20, 60] } else { &[100, 500, 1000, 2000, 4000, 6000] };
+    let seconds = if context.quick { 3 } else { 300 };
+    let of = |data, layout| {
+        counts.iter().map(move |&count| Cell { layout, ..Cell::new(data, count, SLOW, seconds) })
+    };
+    let mut cells: Vec<Cell> = FIVE_MODES.iter().flat_map(|&data| of(data, Layout::Ext3Paper)).collect();
+    for data in [DataMode::Journal, DataMode::Wasteless] {
+        cells.extend(of(data, Layout::Ext4));
+    }
+    // The longest first, so that none is left over when all others are done.
+    cells.sort_by_key(|cell| std::cmp::Reverse(cell.streams));
+    play(context, cells).map(sorted)
+}
+
+/// How many streams of 1 Mbps, and for how many seconds.
+pub(super) fn fast_counts(context: &Context) -> (&'static [u32], u64) {
+    if context.quick { (&[1, 4], 3) } else { (&[1, 5, 10, 25, 50, 100], 60) }
+}
+
+pub(super) fn fast_streams(context: &Context) -> Result<Runs, FigureError> {
+    let (counts, seconds) = fast_counts(context);
+    let of = |&data| counts.iter().map(move |&count| Cell::new(data, count, FAST, seconds));
+    let mut cells: Vec<Cell> = FIVE_MODES.iter().flat_map(of).collect();
+    cells.sort_by_key(|cell| std::cmp::Reverse(cell.streams));
+    play(context, cells).map(sorted)
+}
+
+fn sorted(mut runs: Runs) -> Runs {
+    runs.0.sort_by_key(|played| played.cell.streams);
+    runs
+}
+
+/// On the paper's layout.
+pub(super) fn paper_line(runs: &Runs, data: DataMode, value: fn(&Played) -> f64) -> Vec<(f64, f64)> {
+    let wanted = |cell: &Cell| cell.data == data && cell.layout == Layout::Ext3Paper;
+    runs.points(wanted, |played| f64::from(played.cell.streams), value)
+}
+
+pub(super) fn last(runs: &Runs, data: DataMode, value: fn(&Played) -> f64) -> f64 {
+    paper_line(runs, data, value).last().expect("every mode is played").1
+}
+
+/// A line for each mode, and the ones on today's layout.
+fn lines(runs: &Runs, value: fn(&Played) -> f64) -> Vec<Series> {
+    let mut series: Vec<Series> =
+        FIVE_MODES.iter().map(|&data| ours(name(data), paper_line(runs, data, value))).collect();
+    for data in [DataMode::Journal, DataMode::Wasteless] {
+        let wanted = |cell: &Cell| cell.data == data && cell.layout == Layout::Ext4;
+        let points = runs.points(wanted, |played| f64::from(played.cell.streams), value);
+        if !points.is_empty() {
+            series.push(ours(&format!("{}, ext4 layout", name(data)), points));
+        }
+    }
+    series
+}
+
+fn by_streams(title: &str, label: &str, scale: Scale, series: Vec<Series>) -> Picture {
+    picture(title, axis("streams", Scale::Logarithmic), axis(label, scale), series)
+}
+
+fn run_7a(context: &Context) -> Result<Results, FigureError> {
+    let runs = slow_streams(context)?;
+    let rate = Played::journal_rate;
+    let most = f64::from(runs.most(DataMode::Journal).cell.streams);
+    let mut series = lines(&runs, rate);
+    for (data, mib) in [(DataMode::Journal, 27.0), (DataMode::Wasteless, 4.2), (DataMode::Selective, 2.9)] {
+        series.push(of_paper(name(data), vec![(most, mib)]));
+    }
+    let of = |data| last(&runs, data, rate);
+    let claims = vec![
+        at_least(
+            "data journaling writes at least 4 times wasteless's journal traffic, at the most streams",
+            "6.4 (27 / 4.2 MiB/s)",
+            (of(DataMode::Journal), of(DataMode::Wasteless)),
+            4.0,
+        ),
+        at_most(
+            "selective's journal traffic is not above wasteless's, at the most streams",
+            "0.69 (2.9 / 4.2 MiB/s)",
+            (of(DataMode::Selective), of(DataMode::Wasteless)),
+            1.0,
+        ),
+        at_most(
+            "ordered's journal traffic is not above selective's, at the most streams",
+            "near selective",
+            (of(DataMode::Ordered), of(DataMode::Selective)),
+            1.0,
+        ),
+    ];
+    let notes = vec![
+        "The paper's text names no number of streams but \"several thousand\": its points stand at our largest number.".into(),
+        "Threads are in step, as in figure 1.".into(),
+        "Every request is below the write threshold, so selective logs all that wasteless logs, and their lines lie one on \
+         the other; the paper has selective lower and gives no reason."
+            .into(),
+    ];
+    let picture = by_streams("Journal device, 1 Kbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
+    Ok(Results { pictures: vec![picture], claims, notes })
+}
+
+fn run_7b(context: &Context) -> Result<Results, FigureError> {
+    let runs = fast_streams(context)?;
+    let of = |data| last(&runs, data, Played::journal_rate);
+    let claims = vec![
+        alike(
+            "wasteless's journal traffic is data journaling's within a tenth, at the most streams",
+            "comparable",
+            (of(DataMode::Wasteless), of(DataMode::Journal)),
+            1.1,
+        ),
+        at_least(
+            "wasteless's journal traffic is at least 5 times selective's, at the most streams",
+            "an order of magnitude or more",
+            (of(DataMode::Wasteless), of(DataMode::Selective)),
+            5.0,
+        ),
+        at_least(
+            "wasteless's journal traffic is at least 5 times ordered's, at the most streams",
+            "an order of magnitude or more",
+            (of(DataMode::Wasteless), of(DataMode::Ordered)),
+            5.0,
+        ),
+        at_most(
+            "ordered's journal traffic is not above selective's, at the most streams",
+            "selective lies between writeback and ordered",
+            (of(DataMode::Ordered), of(DataMode::Selective)),
+            1.0,
+        ),
+    ];
+    let series = lines(&runs, Played::journal_rate);
+    let picture = by_streams("Journal device, 1 Mbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
+    let notes = vec![
+        "A minute instead of five: the journal of 128 MiB is filled many times over in it, and what is written stays in \
+         memory here."
+            .into(),
+    ];
+    Ok(Results { pictures: vec![picture], claims, notes })
+}
+
+fn run_7c(context: &Context) -> Result<Results, FigureError> {
+    let runs = slow_streams(context)?;
+    let of = |data| last(&runs, data, Played::home_rate);
+    let claims = [DataMode::Wasteless, DataMode::Selective, DataMode::Journal].map(|data| {
+        at_least(
+            &format!("ordered writes at least twice the home traffic of {}, at the most streams", name(data)),
+            "several factors",
+            (of(DataMode::Ordered), of(data)),
+            2.0,
+        )
+    });
+    let series = lines(&runs, Played::home_rate);
+    let picture =
+        by_streams("File-system device, 1 Kbps", "home traffic (MiB/s)", Scale::Logarithmic, series);
+    Ok(Results { pictures: vec![picture], claims: claims.into(), notes: Vec::new() })
+}

@@ -1,0 +1,90 @@
+//! The paragraph of section 5.6 on two disks in RAID-0 with the journal as a hidden file.
+
+use super::shared::{alike, at_least, at_most, axis, name, ours, picture};
+use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
+use crate::Context;
+use crate::figure::{Figure, FigureError, Results, Scale};
+use engine::DataMode;
+
+pub fn figure() -> Figure {
+    Figure {
+        name: "raid-0",
+        title: "Streams on two disks in RAID-0",
+        source: "Okeanos (TOS 2013), section 5.6",
+        about: "Streams of 1 Kbps and of 1 Mbps in ordered and wasteless mode, on two Cheetahs in RAID-0 (64 KiB chunks) with the \
+                journal as a hidden file, beside a drive each for the volume and the journal; the mean time of an append.",
+        minutes: 5,
+        real_time: false,
+        run,
+    }
+}
+
+const SHOWN: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
+
+fn run(context: &Context) -> Result<Results, FigureError> {
+    let quick = context.quick;
+    let slow: &[u32] = if quick { &[20, 60] } else { &[100, 500, 1000, 2000, 4000] };
+    let fast: &[u32] = if quick { &[1, 4] } else { &[1, 5, 10, 25, 50] };
+    let seconds = |long| if quick { 3 } else { long };
+    let cells = |counts: &'static [u32], size, seconds| {
+        let one = move |rig, data| {
+            counts.iter().map(move |&count| Cell { rig, ..Cell::new(data, count, size, seconds) })
+        };
+        let rigs = [Rig::Raid0, Rig::TwoDrives].into_iter();
+        rigs.flat_map(move |rig| SHOWN.into_iter().flat_map(move |data| one(rig, data)))
+    };
+    let all = cells(slow, SLOW, seconds(300)).chain(cells(fast, FAST, seconds(60)));
+    let runs = play(context, all.collect())?;
+
+    let slow_gains = gains(&runs, SLOW);
+    let fast_gains = gains(&runs, FAST);
+    let at_most_streams = |rig, data| line(&runs, SLOW, rig, data).last().expect("it is played").1;
+    let change = |data| (at_most_streams(Rig::Raid0, data), at_most_streams(Rig::TwoDrives, data));
+    let best = |gains: &[f64]| gains.iter().copied().fold(0.0, f64::max);
+    let claims = vec![
+        at_least(
+            "at 1 Kbps wasteless takes at most a tenth of ordered's latency, whatever the number of streams",
+            "one to two orders of magnitude",
+            (slow_gains.iter().copied().fold(f64::INFINITY, f64::min), 1.0),
+            10.0,
+        ),
+        at_least(
+            "at 1 Mbps wasteless takes at most half of ordered's latency at some number of streams",
+            "up to an order of magnitude",
+            (best(&fast_gains), 1.0),
+            2.0,
+        ),
+        at_most(
+            "ordered's latency at 1 Kbps is at most 0.7 of that on two separate drives, at the most streams",
+            "a half",
+            change(DataMode::Ordered),
+            0.7,
+        ),
+        alike(
+            "wasteless's latency at 1 Kbps is that on two separate drives within a factor of 1.5, at the most streams",
+            "does not change",
+            change(DataMode::Wasteless),
+            1.5,
+        ),
+    ];
+    let pictures = [("1 Kbps", SLOW), ("1 Mbps", FAST)].map(|(title, size)| {
+        let named = [(Rig::Raid0, "RAID-0"), (Rig::TwoDrives, "two drives")];
+        let series = named.into_iter().flat_map(|(rig, rig_name)| {
+            SHOWN.map(|data| ours(&format!("{}, {rig_name}", name(data)), line(&runs, size, rig, data)))
+        });
+        let y = axis("mean latency of an append (ms)", Scale::Logarithmic);
+        picture(title, axis("streams", Scale::Logarithmic), y, series.collect())
+    });
+    Ok(Results { pictures: pictures.into(), claims, notes: Vec::new() })
+}
+
+fn line(runs: &Runs, size: usize, rig: Rig, data: DataMode) -> Vec<(f64, f64)> {
+    let wanted = |cell: &Cell| cell.size == size && cell.rig == rig && cell.data == data;
+    runs.points(wanted, |played: &Played| f64::from(played.cell.streams), |played| played.mean_ms)
+}
+
+/// How many times longer ordered takes than wasteless in RAID-0, for each number of streams.
+fn gains(runs: &Runs, size: usize) -> Vec<f64> {
+    let [ordered, wasteless] = SHOWN.map(|data| line(runs, size, Rig::Raid0, data));
+    ordered.iter().zip(&wasteless).map(|(ordered, wasteless)| ordered.1 / wasteless.1).collect()
+}

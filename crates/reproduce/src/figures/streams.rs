@@ -1,0 +1,140 @@
+//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams: threads that begin together and append to a file of
+//! their own once a second. Here one run of them.
+
+use super::shared::rig;
+use crate::{Context, FigureError};
+use bench::{Layout, PeriodicOptions, Stage, StageOptions, SyncKind, Traffic, periodic};
+use engine::DataMode;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// 1 Kbps at one append a second, in bytes.
+pub(super) const SLOW: usize = 125;
+/// 1 Mbps.
+pub(super) const FAST: usize = 125_000;
+
+/// Where the journal lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rig {
+    /// One drive for the volume, one for the journal.
+    TwoDrives,
+    /// Both drives in a RAID-0, the journal a hidden file.
+    Raid0,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cell {
+    pub data: DataMode,
+    pub layout: Layout,
+    pub rig: Rig,
+    pub streams: u32,
+    /// Bytes of an append.
+    pub size: usize,
+    pub sync: SyncKind,
+    pub seconds: u64,
+}
+
+impl Cell {
+    /// Synchronous, on the paper's volume.
+    pub fn new(data: DataMode, streams: u32, size: usize, seconds: u64) -> Cell {
+        let (layout, rig, sync) = (Layout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
+        Cell { data, layout, rig, streams, size, sync, seconds }
+    }
+    fn options(&self, context: &Context) -> StageOptions {
+        let mut options = StageOptions { layout: self.layout, ..rig(context, self.data) };
+        if self.rig == Rig::Raid0 {
+            options.home.drives = 2;
+            options.journal = None;
+        }
+        options
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Played {
+    pub cell: Cell,
+    pub seconds: f64,
+    pub journal: Traffic,
+    pub home: Traffic,
+    pub mean_ms: f64,
+    /// The mean of all streams' n-th appends.
+    pub means_ms: Vec<f64>,
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+impl Played {
+    pub fn journal_mib(&self) -> f64 {
+        self.journal.bytes_written as f64 / MIB
+    }
+    /// MiB/s.
+    pub fn journal_rate(&self) -> f64 {
+        self.journal_mib() / self.seconds
+    }
+    pub fn home_rate(&self) -> f64 {
+        self.home.bytes_written as f64 / MIB / self.seconds
+    }
+}
+
+/// All runs of a figure.
+pub(super) struct Runs(pub Vec<Played>);
+
+/// Several figures look at the same runs.
+static PLAYED: Mutex<Vec<(u64, Played)>> = Mutex::new(Vec::new());
+
+pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
+    let known = |cell: &Cell| {
+        let played = PLAYED.lock().expect("nobody panics while holding it");
+        let found = played.iter().find(|(seed, played)| *seed == context.seed && played.cell == *cell);
+        found.filter(|_| !context.quick).map(|(_, played)| played.clone())
+    };
+    let one = |cell: &Cell| match known(cell) {
+        Some(played) => Ok(played),
+        None => {
+            let played = play_one(cell, context)?;
+            PLAYED.lock().expect("nobody panics while holding it").push((context.seed, played.clone()));
+            Ok(played)
+        }
+    };
+    Ok(Runs(context.play(&cells, one)?))
+}
+
+fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureError> {
+    let stage = Stage::build(&cell.options(context))?;
+    let options = PeriodicOptions {
+        streams: cell.streams,
+        size: cell.size,
+        period: Duration::from_secs(1),
+        time: Duration::from_secs(cell.seconds),
+        count: u64::MAX,
+        sync: cell.sync,
+    };
+    let report = stage.run(move |files| async move { periodic(&files, options).await })?;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Played {
+        cell: *cell,
+        // An append that began in the last second may have returned after it, and idle time belongs to a period.
+        seconds: report.took.as_secs_f64().max(cell.seconds as f64),
+        journal: stage.journal_traffic(),
+        home: stage.home_traffic(),
+        mean_ms: ms(report.mean),
+        means_ms: report.means.into_iter().map(ms).collect(),
+    })
+}
+
+impl Runs {
+    /// `x` and `y` of the wanted runs.
+    pub fn points(
+        &self,
+        wanted: impl Fn(&Cell) -> bool,
+        x: impl Fn(&Played) -> f64,
+        y: impl Fn(&Played) -> f64,
+    ) -> Vec<(f64, f64)> {
+        self.0.iter().filter(|played| wanted(&played.cell)).map(|played| (x(played), y(played))).collect()
+    }
+    /// The run of a mode with the most streams.
+    pub fn most(&self, data: DataMode) -> &Played {
+        let mine = self.0.iter().filter(|played| played.cell.data == data);
+        mine.max_by_key(|played| played.cell.streams).expect("every mode is played")
+    }
+}

@@ -1,0 +1,25 @@
+//! The figures of streams and of recovery: the same seed gives the same numbers.
+
+use reproduce::{Context, Results, find};
+use std::sync::atomic::AtomicBool;
+
+static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn play(name: &str, jobs: usize) -> Results {
+    let context =
+        Context { seed: 7, quick: true, jobs, progress: Box::new(|_, _| ()), interrupted: &NOT_INTERRUPTED };
+    (find(name).expect("a figure").run)(&context).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn a_figure_gives_the_same_numbers_twice_and_with_more_processors() {
+    for name in ["1", "7a", "7b", "7c", "8a", "8b", "9", "13", "raid-0"] {
+        let (first, second) = (play(name, 1), play(name, 2));
+        let text = |results: &Results| serde_json::to_string(results).expect("plain data");
+        assert_eq!(text(&first), text(&second), "{name}");
+        assert!(!first.pictures.is_empty() && !first.claims.is_empty(), "{name}");
+        for series in &first.pictures[0].series {
+            assert!(!series.points.is_empty(), "{name}: {}", series.name);
+        }
+    }
+}
