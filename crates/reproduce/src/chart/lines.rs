@@ -7,32 +7,51 @@ use crate::figure::{Picture, Series};
 /// Above this many points, markers would hide the line.
 const MARKERS_MAX: usize = 40;
 
+/// Points of two series nearer than this, in the picture's units, are drawn on each other.
+const NEAR: f64 = 2.5;
+
 /// Ours first, so that the paper's hollow markers stay visible on them.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     let mut text = String::new();
     for of_paper in [false, true] {
-        for series in picture.series.iter().filter(|series| series.of_paper == of_paper) {
-            text += &line(series, plot, slots.get(&series.name));
+        let alike: Vec<&Series> =
+            picture.series.iter().filter(|series| series.of_paper == of_paper).collect();
+        let placed: Vec<Vec<(f64, f64)>> = alike.iter().map(|series| place(series, plot)).collect();
+        for (at, series) in alike.iter().enumerate() {
+            let above = placed[at + 1..].iter().filter(|other| covers(other, &placed[at])).count();
+            text += &line(&placed[at], slots.get(&series.name), series.of_paper, above);
         }
     }
     text
 }
 
-fn line(series: &Series, plot: &Plot, slot: usize) -> String {
+fn place(series: &Series, plot: &Plot) -> Vec<(f64, f64)> {
     let shown = series.points.iter().copied().filter(|point| plot.can_show(*point));
-    let points: Vec<(f64, f64)> = shown.map(|(x, y)| (plot.x(x), plot.y(y))).collect();
+    shown.map(|(x, y)| (plot.x(x), plot.y(y))).collect()
+}
+
+/// Whether most points of the line below lie under one of the line above.
+fn covers(above: &[(f64, f64)], below: &[(f64, f64)]) -> bool {
+    let is_near = |a: &(f64, f64), b: &(f64, f64)| (a.0 - b.0).abs() < NEAR && (a.1 - b.1).abs() < NEAR;
+    let covered = below.iter().filter(|point| above.iter().any(|other| is_near(other, point))).count();
+    below.len() <= MARKERS_MAX && covered * 2 > below.len()
+}
+
+/// A line that lies under others is wider, so that its colour shows on both sides.
+fn line(points: &[(f64, f64)], slot: usize, of_paper: bool, above: usize) -> String {
     let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let many = points.len() > MARKERS_MAX;
-    let (thick, dash) = stroke(series.of_paper, many);
+    let (thick, dash) = stroke(of_paper, many);
+    let thick = thick + 3.2 * above as f64;
     let mut text = String::new();
     if points.len() > 1 {
         let path = path.join("L");
         text += &format!(
-            "<path class=\"ch-s{slot}\" fill=\"none\" stroke-width=\"{thick}\" stroke-linejoin=\"round\"{dash} d=\"M{path}\"/>\n"
+            "<path class=\"ch-s{slot}\" fill=\"none\" stroke-width=\"{thick:.1}\" stroke-linejoin=\"round\"{dash} d=\"M{path}\"/>\n"
         );
     }
     if !many {
-        text.extend(points.iter().map(|(x, y)| marker(slot, *x, *y, series.of_paper)));
+        text.extend(points.iter().map(|(x, y)| marker(slot, *x, *y, of_paper)));
     }
     text + "\n"
 }
@@ -46,10 +65,10 @@ pub(super) fn sample(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
     )
 }
 
-fn stroke(of_paper: bool, many: bool) -> (&'static str, &'static str) {
+fn stroke(of_paper: bool, many: bool) -> (f64, &'static str) {
     match (of_paper, many) {
-        (true, _) => ("1.6", " stroke-dasharray=\"5 4\""),
-        (false, true) => ("1.4", ""),
-        (false, false) => ("2.2", ""),
+        (true, _) => (1.6, " stroke-dasharray=\"5 4\""),
+        (false, true) => (1.4, ""),
+        (false, false) => (2.2, ""),
     }
 }
