@@ -137,7 +137,10 @@ pub(crate) struct LoopDevice {
 impl LoopDevice {
     pub fn attach(image: &Path) -> Result<LoopDevice, RigError> {
         let shown = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
-        Ok(LoopDevice { path: PathBuf::from(shown.trim()) })
+        let device = LoopDevice { path: PathBuf::from(shown.trim()) };
+        // What was last set for a loop device outlives it.
+        device.set_flushes("write back")?;
+        Ok(device)
     }
     /// Bytes written to the device since it was attached, as the kernel counts them.
     pub fn bytes_written(&self) -> Result<u64, RigError> {
@@ -151,8 +154,11 @@ impl LoopDevice {
     }
     /// From now on the kernel takes the device for one whose cache needs no flush, and sends none.
     pub fn ignore_flushes(&self) -> Result<(), RigError> {
+        self.set_flushes("write through")
+    }
+    fn set_flushes(&self, cache: &str) -> Result<(), RigError> {
         let path = self.in_sysfs("queue/write_cache");
-        std::fs::write(&path, "write through").map_err(RigError::at(path.display()))
+        std::fs::write(&path, cache).map_err(RigError::at(path.display()))
     }
     fn in_sysfs(&self, file: &str) -> PathBuf {
         let name = self.path.file_name().expect("a device has a name");
@@ -175,7 +181,10 @@ fn traffic(text: &str) -> Option<Traffic> {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        if let Err(error) = run(Command::new("losetup").arg("-d").arg(&self.path)) {
+        // Whoever gets this device next must not lose data.
+        let restored = self.set_flushes("write back");
+        let detached = run(Command::new("losetup").arg("-d").arg(&self.path)).map(drop);
+        for error in [restored, detached].into_iter().filter_map(Result::err) {
             eprintln!("{error}");
         }
     }

@@ -23,6 +23,8 @@ fn a_file_system_of_the_kernel_runs_on_a_served_disk_and_its_syncs_flush_it() {
          [ $(stat -c %s $M/disk) = 134217728 ]
          L=$(losetup --find --show --direct-io=on $M/disk); trap 'umount here || true; losetup -d $L || true' EXIT
          [ $(losetup --noheadings --output DIO $L) = 1 ]
+         # What was last set for a loop device outlives it.
+         echo write back >/sys/block/$(basename $L)/queue/write_cache
          mke2fs -q -t ext4 -E lazy_itable_init=0 $L; mkdir here; mount $L here
          F=$(drive flushes) W=$(drive writes)
          for i in $(seq 10); do echo $i | dd of=here/log bs=100 oflag=sync,append conv=notrunc status=none; done

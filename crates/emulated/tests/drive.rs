@@ -384,3 +384,25 @@ fn a_drive_from_a_volume_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
         assert!(disk.crash().image == expected);
     });
 }
+
+#[test]
+fn two_drives_in_raid_0_serve_random_reads_almost_twice_as_fast() {
+    let time = |count: usize| {
+        let world = VirtualWorld::new(7);
+        let drive = |_| {
+            let world: Rc<dyn World> = Rc::new(world.clone());
+            Rc::new(EmulatedDisk::new(world, model("cheetah-15k5"), honest(CacheMode::Off))) as Rc<dyn Disk>
+        };
+        let disk = disks::Raid0::new((0..count).map(drive).collect(), 65536);
+        let inner = world.clone();
+        let time = world.run(async move {
+            let dice = SplitMix::new(3);
+            let reads = (0..400).map(|_| disk.read(dice.next() % 35_000_000 * 4096, 4096)).collect();
+            timed(&inner, runtime::join_all(reads)).await
+        });
+        world.end();
+        time
+    };
+    let (one, two) = (time(1), time(2));
+    assert!(two < 0.6 * one, "{one} ms on one, {two} ms on two");
+}
