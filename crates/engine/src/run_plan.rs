@@ -52,6 +52,9 @@ pub(crate) struct Runner {
     home_written: Cell<u64>,
     home_durable: Cell<u64>,
     loose_written: Cell<u64>,
+    /// Why nothing is written any more. After a failed write or flush a later flush proves nothing, so a tail
+    /// update that is under way must not go on.
+    failure: RefCell<Option<String>>,
 }
 
 impl Runner {
@@ -75,6 +78,7 @@ impl Runner {
             home_written: Cell::new(0),
             home_durable: Cell::new(0),
             loose_written: Cell::new(0),
+            failure: RefCell::default(),
         }
     }
 
@@ -100,7 +104,9 @@ impl Runner {
         self.check_home(at, parts.len() as u64)?;
         let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
-        self.home.write(at.get() << self.block_size.shift(), parts, Durability::Cached).await?;
+        self.check()?;
+        let written = self.home.write(at.get() << self.block_size.shift(), parts, Durability::Cached).await;
+        self.note(written.map_err(EngineError::from))?;
         self.home_written.set(self.home_written.get() + 1);
         Ok(())
     }
@@ -118,10 +124,24 @@ impl Runner {
         Ok(())
     }
 
+    fn check(&self) -> Result<(), EngineError> {
+        match &*self.failure.borrow() {
+            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+    fn note(&self, result: Result<(), EngineError>) -> Result<(), EngineError> {
+        if let Err(error) = &result {
+            self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
     async fn flush(&self, place: Place) -> Result<(), EngineError> {
+        self.check()?;
         let written = self.home_written.get();
         self.counters.borrow_mut().flushes += 1;
-        self.disk(place).flush().await?;
+        self.note(self.disk(place).flush().await.map_err(EngineError::from))?;
         if place == Place::Home {
             self.home_durable.set(self.home_durable.get().max(written));
         }
@@ -184,6 +204,7 @@ impl Runner {
     }
 
     async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
+        self.check()?;
         let ordered = barrier.is_some() && self.barrier == BarrierKind::Flush;
         // The disk of a place; both places are one disk unless the log has its own.
         let disk_of = |place: Place| if self.separate { place } else { Place::Home };
@@ -204,11 +225,11 @@ impl Runner {
             pending.push(self.write(write, if single { Durability::Durable } else { Durability::Cached }));
         }
         if pending.len() == 1 {
-            pending.remove(0).await?;
+            self.note(pending.remove(0).await)?;
         } else {
             while !pending.is_empty() {
                 let wave = pending.drain(..pending.len().min(WRITES_IN_FLIGHT_MAX)).collect();
-                join_all(wave).await.into_iter().collect::<Result<(), _>>()?;
+                self.note(join_all(wave).await.into_iter().collect())?;
             }
         }
         match flush {
