@@ -74,7 +74,12 @@ impl Engine {
         lazy: Vec<(InodeNumber, HomeBlock)>,
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
-        let transaction = if lazy.is_empty() { transaction } else { self.order_lazy(lazy) };
+        let transaction = match self.lazy_ordered.get() {
+            _ if !lazy.is_empty() => self.order_lazy(lazy),
+            // Somebody else's sync may have taken this file's data along: then it is as durable as that commit.
+            Some(ordered) if ordered.is_after(transaction) => ordered,
+            _ => transaction,
+        };
         // Write-back may have sent some home already; that is durable only after a flush.
         if let Err(error) = self.runner.flush_loose().await {
             self.abort(&error);
@@ -93,6 +98,7 @@ impl Engine {
                 running.transaction.add_home_data(inode, at, 0);
             }
         }
+        self.lazy_ordered.set(Some(running.transaction.id()));
         running.transaction.id()
     }
 

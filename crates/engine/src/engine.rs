@@ -88,6 +88,8 @@ pub struct Engine {
     pub(crate) dirty_count: Cell<usize>,
     /// Data mode `writeback`: data that no commit waits for.
     pub(crate) lazy: RefCell<BTreeSet<(InodeNumber, HomeBlock)>>,
+    /// The last transaction that a sync had such data go home with.
+    pub(crate) lazy_ordered: Cell<Option<TransactionId>>,
     /// Selective mode: where each block stands in its update sequence.
     pub(crate) sequences: RefCell<BlockMap<UpdateSequence>>,
     pub(crate) home_kicks: Cell<u64>,
@@ -147,6 +149,7 @@ impl Engine {
             dirty: RefCell::default(),
             dirty_count: Cell::default(),
             lazy: RefCell::default(),
+            lazy_ordered: Cell::default(),
             sequences: RefCell::default(),
             home_kicks: Cell::default(),
             home_work: Event::default(),

@@ -44,6 +44,16 @@ fn selective_loses_nothing_acknowledged_on_a_failing_disk() {
     suffer(DataMode::Selective);
 }
 
+/// Found by the explorer: the one fsync came back although its data waited for the commit of the other's.
+#[test]
+fn an_fsync_waits_for_data_that_another_sync_took_along() {
+    let setup = setup::find("external-2k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let case = Case::random(setup, DataMode::Writeback, 16, 3, 30);
+    let case = case.with_fault("flush-hang@20".parse().unwrap());
+    sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 #[test]
 fn a_fault_is_written_as_it_is_read() {
     for (operation, how) in KINDS {
