@@ -1,6 +1,6 @@
 //! What a fingerprint found out about one kind of drive, as a file that people read and `mkfs` keeps.
 
-use crate::{EvictionWorkload, Pattern};
+use crate::EvictionWorkload;
 use serde::{Deserialize, Serialize};
 
 /// The cheapest workload that evicted in every trial, and the drive that it was found on.
@@ -51,10 +51,7 @@ impl Profile {
     /// The text that [`Profile::parse`] reads.
     pub fn format(&self) -> String {
         let EvictionWorkload { pattern, writes, bytes } = self.workload;
-        let pattern = match pattern {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        };
+        let pattern = pattern.name();
         format!(
             "# How to push data out of this drive's cache: see `okeanos fingerprint --help`.\n\
              model = {:?}\nsize = {}\n\
@@ -88,6 +85,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pattern;
 
     fn profile() -> Profile {
         let workload = EvictionWorkload { pattern: Pattern::Random, writes: 128, bytes: 17_000_000 };

@@ -11,6 +11,16 @@ pub enum Pattern {
     Random,
 }
 
+impl Pattern {
+    /// As in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}
+
 /// The writes that push everything older out of a drive's cache (the paper's "flush workload").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,10 +58,7 @@ impl EvictionWorkload {
 
 impl fmt::Display for EvictionWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pattern = match self.pattern {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        };
-        write!(f, "{} {pattern} writes, {:.2} MB in all", self.writes, self.bytes as f64 / 1e6)
+        let EvictionWorkload { pattern, writes, bytes } = self;
+        write!(f, "{writes} {} writes, {:.2} MB in all", pattern.name(), *bytes as f64 / 1e6)
     }
 }

@@ -69,6 +69,20 @@ pub fn spawn_with_result<T: 'static>(
     receiver
 }
 
+/// Takes the first step of `work` on the calling task and the rest as a task of its own, so that what has begun
+/// completes even if nobody waits for it any more.
+pub async fn complete_anyway<T: 'static>(world: &dyn World, work: impl Future<Output = T> + 'static) -> T {
+    let mut work = Box::pin(work);
+    if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return result;
+    }
+    match spawn_with_result(world, work).await {
+        Some(result) => result,
+        // The world has ended.
+        None => std::future::pending().await,
+    }
+}
+
 /// Runs all `futures` at once on the calling task and gives their results in the order given. Each wake-up
 /// looks at all that are not done: meant for up to some hundred futures.
 pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {

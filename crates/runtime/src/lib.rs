@@ -12,7 +12,9 @@ mod tasks;
 mod timers;
 mod virtual_world;
 
-pub use channel::{Either, Receiver, Sender, join_all, oneshot, race, spawn_with_result, yield_now};
+pub use channel::{
+    Either, Receiver, Sender, complete_anyway, join_all, oneshot, race, spawn_with_result, yield_now,
+};
 pub use random::SplitMix;
 pub use real_world::RealWorld;
 pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};

@@ -98,13 +98,7 @@ pub async fn run<F: Files>(
     }
     let threads = (0..options.threads).map(|number| Thread { number, run: run.clone() }).collect();
     let results = files.run_actors(threads, || progress(run.operations.load(Ordering::Relaxed))).await?;
-    let (mut work, mut longest) = (Work::default(), Duration::ZERO);
-    for result in results {
-        let (mine, took) = result?;
-        work.add(&mine);
-        longest = longest.max(took);
-    }
-    Ok((work, longest))
+    Work::of_all(results)
 }
 
 struct Thread {

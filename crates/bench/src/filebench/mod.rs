@@ -152,6 +152,16 @@ struct Work {
 }
 
 impl Work {
+    /// What all did, and how long the slowest took; the first failure if there is one.
+    fn of_all(results: Vec<io::Result<(Work, Duration)>>) -> io::Result<(Work, Duration)> {
+        let (mut work, mut longest) = (Work::default(), Duration::ZERO);
+        for result in results {
+            let (mine, took) = result?;
+            work.add(&mine);
+            longest = longest.max(took);
+        }
+        Ok((work, longest))
+    }
     fn add(&mut self, other: &Work) {
         self.operations += other.operations;
         self.latencies.merge(&other.latencies);

@@ -104,13 +104,7 @@ pub async fn run<F: Files>(
     let process = |(number, role)| Process { number: number as u64, role, run: run.clone() };
     let processes = roles.into_iter().enumerate().map(process).collect();
     let results = files.run_actors(processes, || progress(run.operations.load(Ordering::Relaxed))).await?;
-    let (mut work, mut longest) = (Work::default(), Duration::ZERO);
-    for result in results {
-        let (mine, took) = result?;
-        work.add(&mine);
-        longest = longest.max(took);
-    }
-    Ok((work, longest))
+    Work::of_all(results)
 }
 
 fn data_file(number: u64) -> String {

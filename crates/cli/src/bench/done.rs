@@ -1,6 +1,9 @@
 //! Options that several workloads share.
 
+use crate::error::CliError;
 use bench::SyncKind;
+use std::io;
+use std::path::Path;
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Done {
@@ -32,4 +35,12 @@ pub fn choose_seed(given: Option<u64>) -> u64 {
     let seed = given.unwrap_or_else(chance);
     eprintln!("seed {seed}");
     seed
+}
+
+/// A workload could not make its files, most often because those of an earlier run are there.
+pub fn cannot_run(directory: &Path) -> impl FnOnce(io::Error) -> CliError {
+    move |error| {
+        CliError::system(directory.display(), error)
+            .with_remedy("Give a directory that exists, without the files of an earlier run.")
+    }
 }

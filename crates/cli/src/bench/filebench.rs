@@ -1,4 +1,4 @@
-use super::done::{Done, choose_seed};
+use super::done::{Done, cannot_run, choose_seed};
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -83,10 +83,7 @@ pub fn run(arguments: FilebenchArguments) -> Result<(), CliError> {
     let report = run_filebench(&arguments.directory, &options, |operations| {
         progress.show(format_args!("{operations} operations"));
     })
-    .map_err(|error| {
-        let failed = CliError::system(arguments.directory.display(), error);
-        failed.with_remedy("Give a directory that exists, without the files of an earlier run.")
-    })?;
+    .map_err(cannot_run(&arguments.directory))?;
     drop(progress);
     if arguments.json {
         return print_json(&report);

@@ -1,3 +1,4 @@
+use super::done::cannot_run;
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -59,10 +60,7 @@ pub fn run(arguments: MpiIoArguments) -> Result<(), CliError> {
     let report = run_mpi_io(&arguments.directory, &options, |done| {
         progress.show(format_args!("{done} of {writes} writes"));
     })
-    .map_err(|error| {
-        let failed = CliError::system(arguments.directory.display(), error);
-        failed.with_remedy("Give a directory that exists, without the files of an earlier run.")
-    })?;
+    .map_err(cannot_run(&arguments.directory))?;
     drop(progress);
     if arguments.json {
         return print_json(&report);

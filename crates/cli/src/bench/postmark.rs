@@ -1,4 +1,4 @@
-use super::done::{Done, choose_seed};
+use super::done::{Done, cannot_run, choose_seed};
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -84,10 +84,7 @@ pub fn run(arguments: PostmarkArguments) -> Result<(), CliError> {
             seed,
         };
         let directory = arguments.directory.join(format!("postmark-{request}"));
-        std::fs::create_dir(&directory).map_err(|error| {
-            CliError::system(directory.display(), error)
-                .with_remedy("Give a directory that exists, without the files of an earlier run.")
-        })?;
+        std::fs::create_dir(&directory).map_err(cannot_run(&directory))?;
         let report = run_postmark(&directory, &options, |done| {
             progress.show(format_args!(
                 "requests of {}: {done} of {} transactions",

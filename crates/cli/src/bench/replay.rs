@@ -1,4 +1,4 @@
-use super::done::choose_seed;
+use super::done::{cannot_run, choose_seed};
 use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -66,10 +66,7 @@ pub fn run(arguments: ReplayArguments) -> Result<(), CliError> {
         let report = run_replay(&arguments.directory, &trace, &options, |records| {
             progress.show(format_args!("{instances} instances: {records} records"));
         })
-        .map_err(|error| {
-            let failed = CliError::system(arguments.directory.display(), error);
-            failed.with_remedy("Give a directory that exists, without the files of an earlier run.")
-        })?;
+        .map_err(cannot_run(&arguments.directory))?;
         reports.push(report);
     }
     drop(progress);

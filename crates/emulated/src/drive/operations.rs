@@ -9,7 +9,6 @@ use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Opera
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 impl EmulatedDisk {
@@ -195,18 +194,8 @@ impl EmulatedDisk {
         Box::pin(async move {
             disks::check(disk.name(), disk.geometry(), operation, at, length)?;
             let world = disk.0.world.clone();
-            let (sender, receiver) = runtime::oneshot();
-            let mut work = Box::pin(work(disk));
             // The first step is the caller's: an operation starts when its future is first polled.
-            let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-            if let Poll::Ready(result) = first {
-                return result;
-            }
-            world.spawn(Box::pin(async move { sender.send(work.await) }));
-            match receiver.await {
-                Some(result) => result,
-                None => std::future::pending().await,
-            }
+            runtime::complete_anyway(&*world, work(disk)).await
         })
     }
 }

@@ -2,7 +2,7 @@
 //! or costly.
 
 use super::{Cell, Fingerprint, Grid};
-use crate::{EvictionWorkload, Pattern};
+use crate::EvictionWorkload;
 use std::fmt::Write;
 
 /// Pixels.
@@ -45,7 +45,7 @@ impl Fingerprint {
             let EvictionWorkload { pattern, writes, bytes } = cell.workload;
             let evicted = threshold.map_or(String::new(), |threshold| cell.evicted(threshold).to_string());
             let (trials, cost) = (cell.trials(), cell.mean_milliseconds());
-            let _ = writeln!(text, "{},{writes},{bytes},{trials},{evicted},{cost:.3}", name(pattern));
+            let _ = writeln!(text, "{},{writes},{bytes},{trials},{evicted},{cost:.3}", pattern.name());
         }
         text
     }
@@ -63,7 +63,7 @@ impl Fingerprint {
         );
         for (number, &pattern) in grid.patterns.iter().enumerate() {
             let left = LEFT + number * panel;
-            let _ = writeln!(svg, "<text x=\"{left}\" y=\"{}\">{} writes</text>", TOP - 10, name(pattern));
+            let _ = writeln!(svg, "<text x=\"{left}\" y=\"{}\">{} writes</text>", TOP - 10, pattern.name());
             for (row, &bytes) in grid.bytes.iter().enumerate() {
                 let y = TOP + (rows - 1 - row) * CELL;
                 let (text_x, text_y) = (left - 6, y + CELL / 2 + 4);
@@ -119,13 +119,6 @@ fn square(
         "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" fill=\"{fill}\" stroke=\"{stroke}\" \
          stroke-width=\"{thickness}\"><title>{workload}: {what}</title></rect>\n"
     )
-}
-
-fn name(pattern: Pattern) -> &'static str {
-    match pattern {
-        Pattern::Sequential => "sequential",
-        Pattern::Random => "random",
-    }
 }
 
 fn escape(text: &str) -> String {
