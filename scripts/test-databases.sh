@@ -40,7 +40,7 @@ trap finish EXIT
 fail() { echo "$mode, $engine: $*" >&2; tail -n 20 "$place/log" >&2 2>"$place/out" || true; exit 1; }
 
 daemon() { "$okeanos" stats --json "$mount" | sed -n 's/.*"process": *\([0-9]*\).*/\1/p'; }
-mount_it() { "$okeanos" mount -o "data=$mode" "$place/image" "$mount"; }
+mount_it() { "$okeanos" mount -o "data=$mode,allow_other" "$place/image" "$mount"; }
 kill_daemon() {
     local process
     process=$(daemon)

@@ -28,7 +28,7 @@ enter() { # OPTIONS
     if [ "$program" = kernel ]; then
         mount -o loop "$place/image" "$mount"
     else
-        "$program" mount -o "$1" "$place/image" "$mount"
+        "$program" mount -o "$1,allow_other" "$place/image" "$mount"
     fi
 }
 leave() {

@@ -59,14 +59,15 @@ Mount options:
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   noloop               mount the image file itself, as plain fuse: then sync(2) does not
                        reach the volume, and umount(8) does not wait for it
-  [no]allow_other      whether others than the mounting user may look in (root: they may)
+  [no]allow_other      whether others than the mounting user may look in, as far as the files'
+                       modes let them (default: they may not, not even where root mounts)
   ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
                        as for every file system
 
 Examples:
   okeanos mount -o data=wasteless disk.img /mnt/a
-  mount -t fuse.okeanos -o noatime /dev/sdb1 /mnt/a
-  /dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,nofail  0 0      (a line of /etc/fstab)";
+  mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
+  /dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,allow_other,nofail  0 0      (a line of /etc/fstab)";
 
 /// What is to be mounted where, checked as far as that goes without opening the volume.
 pub struct MountPlan {

@@ -39,8 +39,8 @@ pub struct MountSettings {
     pub atime: Atime,
     /// `MS_NOSUID` and so on.
     pub flags: libc::c_ulong,
-    /// `None`: whoever mounts as root lets the others in.
-    pub allow_other: Option<bool>,
+    /// Whether others than the mounting user may look in.
+    pub allow_other: bool,
     pub synchronous_directories: bool,
 }
 
@@ -61,7 +61,7 @@ impl Default for MountSettings {
             read_only: false,
             atime: Atime::Relative,
             flags: 0,
-            allow_other: None,
+            allow_other: false,
             synchronous_directories: false,
         }
     }
@@ -225,8 +225,8 @@ impl MountSettings {
             "relatime" | "atime" | "norelatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
             "nostrictatime" => self.atime = Atime::Relative,
-            "allow_other" => self.allow_other = Some(true),
-            "noallow_other" => self.allow_other = Some(false),
+            "allow_other" => self.allow_other = true,
+            "noallow_other" => self.allow_other = false,
             "journal_checksum" => self.journal_checksum = true,
             "nojournal_checksum" => self.journal_checksum = false,
             "sync" => {

@@ -276,10 +276,7 @@ fn mount(
         Kind::Plain { name: plan.source.display().to_string() }
     };
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
-    let options = MountOptions {
-        kind,
-        flags: plan.settings.flags | read_only,
-        allow_other: plan.settings.allow_other.unwrap_or(plan.is_root),
-    };
+    let options =
+        MountOptions { kind, flags: plan.settings.flags | read_only, allow_other: plan.settings.allow_other };
     fuse::mount(&plan.directory, &options).map_err(|error| CliError::new(error.to_string()))
 }

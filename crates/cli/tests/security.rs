@@ -10,10 +10,10 @@ use std::process::Command;
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_mount_of_root_is_for_everybody_as_far_as_modes_and_lists_allow() {
+fn a_mount_is_for_its_owner_and_with_allow_other_for_everybody_as_far_as_modes_and_lists_allow() {
     let rig = Rig::new();
     rig.run(
-        r#"chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless image $M; cd $M
+        r#"chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless,allow_other image $M; cd $M
            nobody_fails() { refuses as_nobody "$@" 2>/dev/null; }
            echo public >public; echo private >private; chmod 600 private; mkdir open closed; chmod 1777 open; chmod 700 closed
            [ "$(as_nobody cat public)" = public ]; as_nobody touch open/mine; [ $(stat -c %u open/mine) = 65534 ]
@@ -31,7 +31,8 @@ fn a_mount_of_root_is_for_everybody_as_far_as_modes_and_lists_allow() {
            nobody_fails getfattr -n trusted.a open/mine; nobody_fails setfattr -n trusted.b -v 1 open/mine
            nobody_fails setfattr -x trusted.a open/mine; nobody_fails setfattr -n security.z -v 1 open/mine
            nobody_fails setfattr -n user.z -v 1 public
-           cd - >/dev/null; $O umount $M; settle image; $O mount -o noallow_other image $M; nobody_fails ls $M; $O umount $M"#,
+           cd - >/dev/null; $O umount $M; settle image; $O mount image $M; nobody_fails ls $M
+           $O umount $M; settle image; $O mount -o allow_other image $M; as_nobody ls $M >told; $O umount $M"#,
     );
     rig.check("");
 }
@@ -40,7 +41,7 @@ fn a_mount_of_root_is_for_everybody_as_far_as_modes_and_lists_allow() {
 fn only_whoever_mounted_reaches_the_daemon() {
     let rig = Rig::new();
     rig.run(
-        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount image $M
+        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount -o allow_other image $M
            $O stats $M >told; [ $(stat -c %a /run/okeanos) = 700 ]
            refuses as_nobody ./okeanos stats $M 2>told; refuses as_nobody ./okeanos umount $M 2>>told
            mountpoint -q $M; $O umount $M"#,
@@ -64,7 +65,7 @@ const CHANGES: [(&str, &str); 9] = [
 fn whoever_changes_a_program_takes_its_privileges_away_at_once_and_for_good() {
     let rig = Rig::new();
     let mut script = String::from(
-        "chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless image $M; chmod 777 $M
+        "chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless,allow_other image $M; chmod 777 $M
          program() { cp /bin/true $1; chown 65534:65534 $1; chmod 6755 $1; setcap cap_net_raw+ep $1; [ $(stat -c %a $1) = 6755 ]; }
          # stat asks for the mode alone, which the kernel would take from its memory.
          harmless() { [ \"$(stat -c %a $1) $(getcap $1)\" = '755 ' ] || { echo \"$2: $(stat -c %a $1) $(getcap $1)\" >&2; exit 1; }; }\n",
@@ -98,7 +99,7 @@ fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
         rig.run(&format!("export MAPPED=$M/program\n{script}"))
     };
     std::fs::copy(std::env::current_exe().unwrap(), &changer).unwrap();
-    assert_eq!(mode_after("$O mount image $M"), mode_after("mount -o loop image $M"));
+    assert_eq!(mode_after("$O mount -o allow_other image $M"), mode_after("mount -o loop image $M"));
 }
 
 /// Not a test of its own: run as a program by the one above.
