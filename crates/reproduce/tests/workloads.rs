@@ -48,3 +48,7 @@ fn figure_12_gives_the_same_twice() {
 fn figure_14_gives_the_same_twice() {
     same_twice("14");
 }
+#[test]
+fn discreet_figure_1_gives_the_same_twice() {
+    same_twice("discreet-figure-1");
+}

@@ -1,5 +1,6 @@
 //! All figures, one file for each workload.
 
+mod discreet;
 mod figure_1;
 mod figure_13;
 mod figure_7;
@@ -19,7 +20,7 @@ use crate::Figure;
 
 /// In the order of the papers.
 pub fn all() -> Vec<Figure> {
-    vec![
+    let okeanos = [
         figure_1::figure(),
         figure_7::figure_7a(),
         figure_7::figure_7b(),
@@ -37,10 +38,9 @@ pub fn all() -> Vec<Figure> {
         figure_13::figure(),
         postmark::FIGURE_14,
         raid_0::figure(),
-        kernel::KERNEL_7A,
-        kernel::KERNEL_8A,
-        kernel::KERNEL_10A,
-    ]
+    ];
+    let kernel = [kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A];
+    okeanos.into_iter().chain(kernel).chain(discreet::all()).collect()
 }
 
 pub fn find(name: &str) -> Option<Figure> {

@@ -1,0 +1,17 @@
+//! The Discreet paper (Rajimwale et al., DSN 2011): drives whose flush is not to be trusted.
+
+mod figure_1;
+
+use crate::Figure;
+use emulated::Model;
+
+/// In the order of the paper.
+pub fn all() -> Vec<Figure> {
+    vec![figure_1::figure()]
+}
+
+/// A drive that comes with the program.
+fn model(name: &str) -> Model {
+    let (_, text) = emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
+    Model::parse(text).expect("a shipped model is valid")
+}
