@@ -93,7 +93,7 @@ impl ZonePlan {
         if self.home.is_none() && self.journal.is_none() {
             return Ok(());
         }
-        let world = RealWorld::new().map_err(|error| CliError::system("io_uring", error))?;
+        let world = RealWorld::new().map_err(CliError::no_ring)?;
         let disk = |path: &Path| open_disk(&world, path, disks::Access::ReadWrite);
         let home_disk: Rc<dyn Disk> = Rc::new(disk(home)?);
         let journal_disk = match journal {

@@ -115,11 +115,7 @@ fn options(arguments: &ServeArguments, model: &Model) -> Result<Options, CliErro
 fn serve(model: Model, options: Options, directory: PathBuf, herald: Herald) -> Result<(), CliError> {
     let world = match runtime::block_signals().and_then(|()| RealWorld::new()) {
         Ok(world) => world,
-        Err(error) => {
-            let error = CliError::system("io_uring", error)
-                .with_remedy("The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.");
-            return herald.failed(error);
-        }
+        Err(error) => return herald.failed(CliError::no_ring(error)),
     };
     let disk = EmulatedDisk::new(Rc::new(world.clone()), model, options);
     let result = world.run(run_on(world.clone(), disk, directory, herald));

@@ -19,6 +19,15 @@ impl CliError {
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
         CliError::new(format!("{subject}: {error}"))
     }
+    /// The kernel gave no io_uring.
+    pub fn no_ring(error: std::io::Error) -> CliError {
+        let remedy = match error.raw_os_error() {
+            Some(libc::ENOMEM) => "Free some memory, or lock less of it: see `ulimit -l`.",
+            Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
+            _ => "The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.",
+        };
+        CliError::system("io_uring", error).with_remedy(remedy)
+    }
     /// Adds what the reader can do: a sentence that begins with a verb.
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }

@@ -125,7 +125,7 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
             result
         }
         None => {
-            let world = RealWorld::new().map_err(|error| CliError::system("io_uring", error))?;
+            let world = RealWorld::new().map_err(CliError::no_ring)?;
             let path = arguments.disk.clone().expect("clap asks for one or the other");
             let subject = open(&world, &path, &arguments)?;
             let result = world.run(examine(subject, arguments));

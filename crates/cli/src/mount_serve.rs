@@ -36,11 +36,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     let world = match runtime::block_signals().and_then(|()| RealWorld::new()) {
         Ok(world) => world,
-        Err(error) => {
-            let error = CliError::system("io_uring", error)
-                .with_remedy("The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.");
-            return herald.failed(error);
-        }
+        Err(error) => return herald.failed(CliError::no_ring(error)),
     };
     let result = world.run(run(world.clone(), plan, herald));
     world.end();

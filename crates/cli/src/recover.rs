@@ -64,10 +64,7 @@ struct Recovered {
 }
 
 pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
-    let world = RealWorld::new().map_err(|error| {
-        CliError::system("io_uring", error)
-            .with_remedy("The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.")
-    })?;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (for_run, json) = (world.clone(), arguments.json);
     let recovered = world.run(async move { recover(&for_run, &arguments).await });
     world.end();
