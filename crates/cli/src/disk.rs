@@ -3,11 +3,13 @@
 use crate::disk_serve::{self, ServeArguments};
 use crate::error::CliError;
 use crate::output::{print, print_json};
-use crate::quantity::format_size;
+use crate::quantity::{format_size, parse_size};
 use crate::table::Table;
 use clap::{Args, Subcommand, ValueEnum};
+use device::{Disk, World};
+use disks::Raid0;
 use emulated::replay::{self, Comparison, Report, Times, Trace};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use emulated::{CacheMode, EmulatedDisk, Model, Options, SECTOR, shipped};
 use runtime::VirtualWorld;
 use serde::Serialize;
 use std::io::Read;
@@ -43,11 +45,51 @@ enum DiskCommand {
     Serve(ServeArguments),
 }
 
+/// A drive, or several equal ones in a RAID-0.
 #[derive(Args)]
-struct ReplayArguments {
+pub struct DriveArguments {
     /// A model of `okeanos disk list`, or a model file
     #[arg(long)]
-    model: String,
+    pub model: String,
+    /// So many of these drives in a RAID-0
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub drives: u32,
+    /// What of a RAID-0 lies on one drive before the next has its turn
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_chunk)]
+    pub chunk: u64,
+}
+
+fn parse_chunk(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        chunk if chunk > 0 && chunk.is_multiple_of(SECTOR) => Ok(chunk),
+        chunk => Err(format!("{chunk} bytes are not whole sectors of {SECTOR}")),
+    }
+}
+
+impl DriveArguments {
+    /// The drives, and the disk that they make together.
+    pub fn disk(
+        &self,
+        world: &Rc<dyn World>,
+        model: &Model,
+        options: Options,
+    ) -> (Vec<EmulatedDisk>, Rc<dyn Disk>) {
+        let drive = || EmulatedDisk::new(world.clone(), model.clone(), options);
+        let drives: Vec<EmulatedDisk> = (0..self.drives).map(|_| drive()).collect();
+        let mut disks: Vec<Rc<dyn Disk>> =
+            drives.iter().map(|drive| Rc::new(drive.clone()) as Rc<dyn Disk>).collect();
+        let disk = match disks.len() {
+            1 => disks.remove(0),
+            _ => Rc::new(Raid0::new(disks, self.chunk)),
+        };
+        (drives, disk)
+    }
+}
+
+#[derive(Args)]
+struct ReplayArguments {
+    #[command(flatten)]
+    drives: DriveArguments,
     /// The drive's write cache and read-ahead
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     cache: Switch,
@@ -62,6 +104,16 @@ struct ReplayArguments {
 pub enum Switch {
     On,
     Off,
+}
+
+impl Switch {
+    /// Of a drive's cache.
+    pub fn mode(self) -> CacheMode {
+        match self {
+            Switch::On => CacheMode::On,
+            Switch::Off => CacheMode::Off,
+        }
+    }
 }
 
 pub fn run(arguments: DiskArguments) -> Result<(), CliError> {
@@ -108,26 +160,23 @@ struct Replayed {
 }
 
 fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
-    let model = find(&arguments.model)?;
+    let model = find(&arguments.drives.model)?;
     let text = read(&arguments.trace)?;
-    let trace = Trace::parse(&text, model.size.get())
-        .map_err(|error| CliError::new(format!("{}: {error}", arguments.trace.display())))?;
-    let cache = match arguments.cache {
-        Switch::On => CacheMode::On,
-        Switch::Off => CacheMode::Off,
-    };
     let world = VirtualWorld::new(1);
-    let name = model.name.clone();
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options { cache, ..Options::default() });
+    let options = Options { cache: arguments.cache.mode(), ..Options::default() };
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let (_, disk) = arguments.drives.disk(&in_world, &model, options);
+    let trace = Trace::parse(&text, disk.geometry().size)
+        .map_err(|error| CliError::new(format!("{}: {error}", arguments.trace.display())))?;
     let trace = Rc::new(trace);
     let start = processor_seconds();
     let times =
         replay::run(&world, &disk, trace.clone()).map_err(|error| CliError::new(error.to_string()))?;
     let seconds = processor_seconds() - start;
     let replayed = Replayed {
-        model: name,
+        model: disk.name().to_owned(),
         report: Report::new(&trace, &times),
-        virtual_seconds: device::World::now(&world).0 as f64 / 1e9,
+        virtual_seconds: world.now().0 as f64 / 1e9,
         processor_seconds: seconds,
         requests_per_processor_second: times.len() as f64 / seconds,
     };

@@ -3,15 +3,15 @@
 use crate::control::{About, Ask, End, socket_path};
 use crate::control_server::ControlServer;
 use crate::daemon::{self, Herald, Side};
-use crate::disk::{Switch, find};
+use crate::disk::{DriveArguments, Switch, find};
 use crate::disk_door::{DiskDoor, NAME};
 use crate::error::CliError;
 use crate::mount_table;
 use crate::quantity::{format_size, parse_size};
 use crate::umount;
 use clap::{Args, ValueEnum};
-use device::World;
-use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options, SECTOR};
+use device::{Disk, World};
+use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR};
 use fuse::{Kind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::{Path, PathBuf};
@@ -38,10 +38,9 @@ A loop device passes flushes on, but turns a forced write (FUA) into a write and
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub struct ServeArguments {
-    /// A model of `okeanos disk list`, or a model file
-    #[arg(long)]
-    model: String,
-    /// Less than the model's size (512M, 8G; whole sectors)
+    #[command(flatten)]
+    drives: DriveArguments,
+    /// Of each drive; less than the model's size (512M, 8G; whole sectors)
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// The drive's write cache
@@ -67,7 +66,7 @@ enum Lie {
 }
 
 pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
-    let model = find(&arguments.model)?;
+    let model = find(&arguments.drives.model)?;
     let options = options(&arguments, &model)?;
     let directory = mount_table::resolve(&arguments.directory)
         .map_err(|error| CliError::system(arguments.directory.display(), error))?;
@@ -75,11 +74,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
         return Err(CliError::new(format!("{} is not a directory", directory.display())));
     }
     if arguments.foreground {
-        return serve(model, options, directory, Herald::nobody());
+        return serve(&arguments.drives, model, options, directory, Herald::nobody());
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
-        Side::Daemon(herald) => serve(model, options, directory, herald),
+        Side::Daemon(herald) => serve(&arguments.drives, model, options, directory, herald),
     }
 }
 
@@ -105,67 +104,76 @@ fn options(arguments: &ServeArguments, model: &Model) -> Result<Options, CliErro
         ignores_flush: arguments.lies.contains(&Lie::Flush),
         ignores_cache_off: arguments.lies.contains(&Lie::CacheOff),
     };
-    let cache = match arguments.cache {
-        Switch::On => CacheMode::On,
-        Switch::Off => CacheMode::Off,
-    };
-    Ok(Options { cache, lies, size: arguments.size })
+    Ok(Options { cache: arguments.cache.mode(), lies, size: arguments.size })
 }
 
-fn serve(model: Model, options: Options, directory: PathBuf, herald: Herald) -> Result<(), CliError> {
+/// What is served.
+struct Served {
+    drives: Vec<EmulatedDisk>,
+    disk: Rc<dyn Disk>,
+}
+
+fn serve(
+    drives: &DriveArguments,
+    model: Model,
+    options: Options,
+    directory: PathBuf,
+    herald: Herald,
+) -> Result<(), CliError> {
     let world = match runtime::block_signals().and_then(|()| RealWorld::new()) {
         Ok(world) => world,
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, options);
-    let result = world.run(run_on(world.clone(), disk, directory, herald));
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let (drives, disk) = drives.disk(&in_world, &model, options);
+    let result = world.run(run_on(world.clone(), Served { drives, disk }, directory, herald));
     world.end();
     result
 }
 
 async fn run_on(
     world: RealWorld,
-    disk: EmulatedDisk,
+    served: Served,
     directory: PathBuf,
     herald: Herald,
 ) -> Result<(), CliError> {
     let background = herald.is_background();
     let report = daemon::reporter(background);
-    let (session, signals) = match bring_up(&world, &disk, &directory) {
+    let (session, signals) = match bring_up(&world, &served.disk, &directory) {
         Ok(up) => up,
         Err(error) => return herald.failed(error),
     };
     let serving = session.clone();
-    let served = spawn_with_result(&world, async move { serving.serve().await });
+    let session_over = spawn_with_result(&world, async move { serving.serve().await });
     session.until_begun().await;
-    let control = start_control(&world, &disk, &directory).unwrap_or_else(|error| {
+    let control = start_control(&world, &served, &directory).unwrap_or_else(|error| {
         report(&format!("no control socket, so stats and umount cannot reach this disk: {error}"));
         None
     });
     daemon::settle_in();
     herald.up();
-    let result = until_over(&world, &directory, signals, served, &session).await;
+    let result = until_over(&world, &directory, signals, session_over, &session).await;
     if let Some(control) = control {
         control.end(End { clean: result.is_ok() });
     }
     if !background {
-        println!("{}", serde_json::json!(disk.statistics()));
+        served.drives.iter().for_each(|drive| println!("{}", serde_json::json!(drive.statistics())));
     }
     result
 }
 
 fn bring_up(
     world: &RealWorld,
-    disk: &EmulatedDisk,
+    disk: &Rc<dyn Disk>,
     directory: &Path,
 ) -> Result<(Rc<Session<DiskDoor>>, Signals), CliError> {
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-    let kind = Kind::Plain { name: disk.model().name.clone() };
+    let kind = Kind::Plain { name: disk.name().to_owned() };
     let options = MountOptions { kind, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
     let connection = fuse::mount(directory, &options).map_err(|error| CliError::new(error.to_string()))?;
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };
-    let door = DiskDoor::new(Rc::new(disk.clone()), owner);
+    let door = DiskDoor::new(disk.clone(), owner);
     Ok((Session::new(world.clone(), connection, door, Transport::Auto), signals))
 }
 
@@ -200,7 +208,7 @@ async fn until_over(
 
 fn start_control(
     world: &RealWorld,
-    disk: &EmulatedDisk,
+    served: &Served,
     directory: &Path,
 ) -> std::io::Result<Option<Rc<ControlServer>>> {
     let mounts = mount_table::mounts()?;
@@ -210,14 +218,17 @@ fn start_control(
     let about = About {
         process: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
-        source: PathBuf::from(&disk.model().name),
+        source: PathBuf::from(served.disk.name()),
         directory: directory.join(NAME),
         data: "none".to_owned(),
     };
-    let disk = disk.clone();
+    let drives = served.drives.clone();
     let answers = move |ask| match ask {
         Ask::About | Ask::End => serde_json::json!(about),
-        Ask::Stats => serde_json::json!({ "about": about, "drive": disk.statistics() }),
+        Ask::Stats => {
+            let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
+            serde_json::json!({ "about": about, "drives": drives })
+        }
     };
     ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
 }

@@ -61,11 +61,20 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     }
 }
 
+/// A line for each count, a column for each drive of a RAID-0.
+fn counts_of(drives: &[Value]) -> String {
+    let heads = (1..=drives.len()).map(|number| format!("drive {number}"));
+    let mut table = Table::new(std::iter::once("count".to_owned()).chain(heads));
+    for name in drives.iter().filter_map(Value::as_object).take(1).flat_map(|drive| drive.keys()) {
+        let counts = drives.iter().map(|drive| drive[name].to_string());
+        table.row(std::iter::once(name.replace('_', " ")).chain(counts));
+    }
+    table.to_string()
+}
+
 fn tables(statistics: &Value) -> String {
-    if let Some(drive) = statistics["drive"].as_object() {
-        let mut table = Table::new(["drive", "count"]);
-        drive.iter().for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
-        return table.to_string();
+    if let Some(drives) = statistics["drives"].as_array() {
+        return counts_of(drives);
     }
     let engine = &statistics["engine"];
     let about = &statistics["about"];

@@ -6,13 +6,14 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table { head: head.map(String::from).to_vec(), rows: Vec::new() }
+    pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Table {
+        Table { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
     /// A row with as many cells as the head.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        assert_eq!(N, self.head.len(), "a row has the columns of the head");
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.head.len(), "a row has the columns of the head");
+        self.rows.push(cells);
     }
 }
 

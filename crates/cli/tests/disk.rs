@@ -60,6 +60,23 @@ fn forced_writes_syncs_and_lies_reach_the_drive_as_they_are() {
 }
 
 #[test]
+fn drives_in_a_raid_0_share_what_is_written_and_the_replay_goes_to_all_of_them() {
+    let rig = Rig::new();
+    let counts = rig.run(&format!(
+        "{DRIVE}
+         serve_disk --model hitachi-7k80 --size 64M --drives 4 --chunk 16K
+         [ $(stat -c %s $M/disk) = 268435456 ]
+         seq 40000 >written; truncate -s 192K written; dd if=written of=$M/disk bs=64K conv=notrunc oflag=dsync status=none
+         cmp -n 196608 written $M/disk; drive bytes_written; $O stats $M | grep -q 'drive 4'; $O umount $M
+         printf 'time_us,op,offset_bytes,size_bytes\\n1,W,0,1048576\\n2,W,1048576,1048576\\n' >trace
+         replay() {{ $O disk replay --model barracuda-7200.11 ${{1:-}} trace | awk '$1 == \"writes\" {{ print int($3 * 1000) }}'; }}
+         [ $(replay '--drives 8') -lt $(replay) ]
+         for wrong in '--chunk 100' '--drives 0' '--chunk 0'; do refuses replay \"$wrong\" 2>told; done"
+    ));
+    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["49152"; 4]);
+}
+
+#[test]
 fn a_terminated_disk_leaves_no_mount_behind_and_tells_what_it_did() {
     let rig = Rig::new();
     let told = rig.run(

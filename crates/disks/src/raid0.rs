@@ -44,8 +44,10 @@ impl Raid0 {
             logical_sector,
             discard: geometries.iter().all(|geometry| geometry.discard),
         };
-        let names: Vec<&str> = disks.iter().map(|disk| disk.name()).collect();
-        Raid0 { name: format!("RAID-0 of {}", names.join(", ")), disks, chunk, geometry }
+        let mut names: Vec<&str> = disks.iter().map(|disk| disk.name()).collect();
+        names.dedup();
+        let name = format!("RAID-0 of {} {}", disks.len(), names.join(", "));
+        Raid0 { name, disks, chunk, geometry }
     }
 
     fn check(&self, operation: Operation, at: u64, length: u64) -> Result<(), DeviceError> {

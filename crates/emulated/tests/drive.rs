@@ -46,7 +46,8 @@ fn replay_measured(seed: u64) -> (Trace, Vec<u64>) {
     let world = VirtualWorld::new(seed);
     let model = model("cheetah-15k5");
     let trace = Rc::new(Trace::parse(MEASURED, model.size.get()).expect("a valid trace"));
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::Off));
+    let disk: Rc<dyn Disk> =
+        Rc::new(EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::Off)));
     let times = replay::run(&world, &disk, trace.clone()).expect("no errors");
     world.end();
     (Rc::into_inner(trace).expect("the replay is over"), times)

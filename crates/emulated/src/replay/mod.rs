@@ -7,7 +7,6 @@ mod trace;
 pub use report::{Comparison, Report, Times};
 pub use trace::{Pace, Recorded, Trace, TraceError};
 
-use crate::EmulatedDisk;
 use crate::medium::Direction;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use runtime::VirtualWorld;
@@ -16,9 +15,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// Replays a trace on a drive of this world: one request after another with the trace's gaps, or each at its time.
+/// Replays a trace on a disk of this world (a drive, or several in a RAID-0): one request after another with the trace's gaps, or each at its time.
 /// Gives the service time of each in nanoseconds, in the order of the trace.
-pub fn run(world: &VirtualWorld, disk: &EmulatedDisk, trace: Rc<Trace>) -> Result<Vec<u64>, DeviceError> {
+pub fn run(world: &VirtualWorld, disk: &Rc<dyn Disk>, trace: Rc<Trace>) -> Result<Vec<u64>, DeviceError> {
     let (inner, disk) = (world.clone(), disk.clone());
     world.run(async move {
         match trace.pace {
@@ -30,7 +29,7 @@ pub fn run(world: &VirtualWorld, disk: &EmulatedDisk, trace: Rc<Trace>) -> Resul
 
 async fn one_by_one(
     world: &VirtualWorld,
-    disk: &EmulatedDisk,
+    disk: &Rc<dyn Disk>,
     trace: &Trace,
 ) -> Result<Vec<u64>, DeviceError> {
     let mut times = Vec::with_capacity(trace.requests.len());
@@ -43,7 +42,7 @@ async fn one_by_one(
 
 async fn each_at_its_time(
     world: &VirtualWorld,
-    disk: &EmulatedDisk,
+    disk: &Rc<dyn Disk>,
     trace: &Rc<Trace>,
 ) -> Result<Vec<u64>, DeviceError> {
     let times = Rc::new(RefCell::new(vec![Ok(0); trace.requests.len()]));
@@ -64,7 +63,7 @@ async fn each_at_its_time(
     times.take().into_iter().collect()
 }
 
-async fn serve(world: &VirtualWorld, disk: &EmulatedDisk, recorded: &Recorded) -> Result<u64, DeviceError> {
+async fn serve(world: &VirtualWorld, disk: &Rc<dyn Disk>, recorded: &Recorded) -> Result<u64, DeviceError> {
     let begin = world.now();
     match recorded.direction() {
         Direction::Read => drop(disk.read(recorded.at, recorded.length as usize).await?),
