@@ -48,6 +48,7 @@ SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
 soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
 	$(OKEANOS) sim --enumerated 3 --state target/soak.enumerated --shrink
+	$(OKEANOS) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
 	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 

@@ -4,7 +4,8 @@
 #   scripts/mutants.sh --check      only: every patch still applies
 #   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
-# A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, the diff.
+# A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, perhaps the
+# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff.
 # All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,16 +53,17 @@ header() {
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
-    local modes setups round first count steps mode setup status
+    local modes setups disks round first count steps mode setup status
     modes=$(header "$1" Modes)
     setups=$(header "$1" Setups)
+    disks=$(header "$1" Disks)
     for round in $ROUNDS; do
         IFS=: read -r first count steps <<<"$round"
         for setup in ${setups:-$SETUPS}; do
             for mode in $modes; do
                 status=0
                 OKEANOS_MUTANT=$1 timeout $LIMIT "$OKEANOS" sim --mode "$mode" --setup "$setup" \
-                    --seed "$first" --cases "$count" --steps "$steps" >"$WORK/said" 2>&1 || status=$?
+                    --seed "$first" --cases "$count" --steps "$steps" $disks >"$WORK/said" 2>&1 || status=$?
                 case $status in
                 0) ;;
                 124) echo "$1: $mode, $setup, seeds from $first: not done after $LIMIT s" >&2 ;;

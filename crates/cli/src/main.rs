@@ -31,6 +31,7 @@ mod quantity;
 mod recover;
 mod reproduce;
 mod sim;
+mod sim_report;
 mod stats;
 mod table;
 mod umount;

@@ -2,14 +2,15 @@
 
 use crate::error::CliError;
 use crate::progress::Progress;
-use crate::table::Table;
+use crate::sim_report::{Evictions, Reports, print};
 use clap::Args;
+use disks::Replacement;
 use engine::{BarrierKind, DataMode};
 use sim::faults::FaultPlan;
+use sim::liar::{Liar, TRIALS};
 use sim::script::Script;
 use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::{CACHE_BYTES, Case, Explorer, Failure, Report, Scripts};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -20,12 +21,16 @@ Examples:
   okeanos sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
   okeanos sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
   okeanos sim --enumerated 3 --state ~/enumerated      every script of up to three letters, to the end
+  okeanos sim --lying lru                              disks that ignore flushes: finds what they lose
+  okeanos sim --lying lru --barrier coerce --rounds 20 the same with evictions, which lose nothing
   okeanos sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
   okeanos sim --mode journal --setup ext4-4k --script 'create:0 append:0+300,fsync'     a script of one's own
 
 Volumes are in memory and time is virtual; mke2fs makes the volumes and e2fsck judges a sample of what is
 recovered. A round has random scripts cut at every write, enumerated short scripts, and scripts on disks whose
-reads, writes or flushes fail.";
+reads, writes or flushes fail. With --lying no faults, but disks that acknowledge flushes and keep the data in
+a cache of 128 KiB; where that replaces at random, evictions are no certainty, and losses are counted beside
+the bound that the profile gives.";
 
 /// Cut the power at every write of many scripts, or let the disk fail; recover, and check what is there
 #[derive(Args)]
@@ -76,9 +81,15 @@ pub struct SimArguments {
     /// Bytes of the engine's cache
     #[arg(long, default_value_t = CACHE_BYTES)]
     cache: u64,
-    /// none: without barriers, which must lose data
-    #[arg(long, value_parser = barrier, default_value = "flush")]
-    barrier: BarrierKind,
+    /// none: without barriers, which must lose data; coerce: evictions, needs --lying
+    #[arg(long, value_enum, default_value = "flush")]
+    barrier: Barrier,
+    /// Disks that ignore flushes, with a cache that replaces so
+    #[arg(long, value_enum, value_name = "REPLACEMENT", conflicts_with = "fault")]
+    lying: Option<Lying>,
+    /// Trials of the profile that the evictions are from
+    #[arg(long, value_name = "N", default_value_t = TRIALS, requires = "lying", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    trials: u32,
     /// After a failure, leave out steps of its script while it still fails
     #[arg(long)]
     shrink: bool,
@@ -94,22 +105,52 @@ fn known_setup(name: &str) -> Result<Setup, String> {
     })
 }
 
-fn barrier(name: &str) -> Result<BarrierKind, String> {
-    match name {
-        "flush" => Ok(BarrierKind::Flush),
-        "none" => Ok(BarrierKind::None),
-        _ => Err("there is flush and none".into()),
-    }
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Barrier {
+    Flush,
+    None,
+    Coerce,
 }
 
-/// What was found so far, by mode.
-type Reports = BTreeMap<&'static str, Report>;
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Lying {
+    /// The least recently used makes room
+    Lru,
+    Random,
+}
+
+/// The disks that the arguments ask for.
+fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
+    let replacement = match arguments.lying {
+        Some(Lying::Lru) => Replacement::LeastRecentlyUsed,
+        Some(Lying::Random) => Replacement::Random,
+        None if arguments.barrier == Barrier::Coerce => {
+            return Err(CliError::new("--barrier coerce is for disks that lie")
+                .with_remedy("Say how their cache replaces: --lying lru or --lying random."));
+        }
+        None => return Ok(None),
+    };
+    Ok(Some(match arguments.barrier {
+        Barrier::Coerce => Liar::coerced(replacement, arguments.trials),
+        Barrier::Flush | Barrier::None => Liar::trusted(replacement),
+    }))
+}
+
+/// The case on the disks that the arguments ask for.
+fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
+    let barrier = match arguments.barrier {
+        Barrier::None => BarrierKind::None,
+        Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
+    };
+    Case { barrier, liar: liar.clone(), ..case }
+}
 
 /// A letter more has ten times as many scripts.
 const LETTERS: usize = 3;
 
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {
     let mut reports = Reports::new();
+    let liar = liar(&arguments)?;
     match (arguments.mode, arguments.setup) {
         (Some(mode), Some(setup))
             if arguments.script.is_some() || arguments.cut.is_some() || arguments.fault.is_some() =>
@@ -122,17 +163,17 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                 scripts,
                 fault: arguments.fault,
                 cache_bytes: arguments.cache,
-                barrier: arguments.barrier,
                 ..Case::random(setup, mode, arguments.seed, 0, 0)
             };
+            let case = on_disks(case, &arguments, &liar);
             let fresh = make(setup)?;
             let report =
                 sim::run(&case, &fresh, arguments.cut).map_err(|failure| told(failure, &arguments))?;
             reports.insert(mode.name(), report);
         }
-        _ => explore(&arguments, &mut reports)?,
+        _ => explore(&arguments, &liar, &mut reports)?,
     }
-    print(&reports, arguments.json)
+    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)
 }
 
 fn make(setup: Setup) -> Result<Disks, CliError> {
@@ -151,7 +192,7 @@ fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
     }
 }
 
-fn explore(arguments: &SimArguments, reports: &mut Reports) -> Result<(), CliError> {
+fn explore(arguments: &SimArguments, liar: &Option<Liar>, reports: &mut Reports) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
     let setups = arguments.setup.map_or(SETUPS.to_vec(), |setup| vec![setup]);
     let letters = arguments.enumerated.unwrap_or(LETTERS);
@@ -171,8 +212,8 @@ fn explore(arguments: &SimArguments, reports: &mut Reports) -> Result<(), CliErr
         if cases.is_empty() {
             break;
         }
-        let cases: Vec<Case> =
-            cases.into_iter().map(|case| Case { barrier: arguments.barrier, ..case }).collect();
+        let possible = cases.into_iter().filter(|case| liar.is_none() || case.fault.is_none());
+        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
         run_all(&cases, arguments, reports, &progress)?;
         seed += 1;
         if let Some(path) = &arguments.state {
@@ -248,31 +289,4 @@ fn run_on<'a>(
     }
     let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
     sim::run(case, fresh, None).map(|report| (case, report)).map_err(|failure| told(failure, arguments))
-}
-
-fn print(reports: &Reports, json: bool) -> Result<(), CliError> {
-    let mut total = Report::default();
-    reports.values().for_each(|report| total.add(*report));
-    if json {
-        return crate::output::print_json(&serde_json::json!({ "modes": reports, "total": total }));
-    }
-    let mut table = Table::new([
-        "mode",
-        "scripts",
-        "places to cut",
-        "images",
-        "cut again",
-        "seen by e2fsck",
-        "faults",
-        "no room",
-    ]);
-    let all = [("all", &total)];
-    for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
-        let Report { scripts, cuts, images, recoveries_cut, checked, faults, refused } = *report;
-        let counts = [scripts, cuts, images, recoveries_cut, checked, faults, refused];
-        let [scripts, cuts, images, recoveries_cut, checked, faults, refused] =
-            counts.map(|count| count.to_string());
-        table.row([name.to_owned(), scripts, cuts, images, recoveries_cut, checked, faults, refused]);
-    }
-    crate::output::print(&format_args!("{table}nothing lost\n"))
 }

@@ -9,6 +9,7 @@ mod raid0;
 pub use check::check;
 pub use file::{Access, FileDisk, OpenError};
 pub use memory::{
-    Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, MemoryDisk, MemoryStatistics, Times,
+    Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, Lying, MemoryDisk, MemoryStatistics,
+    Replacement, Times,
 };
 pub use raid0::Raid0;

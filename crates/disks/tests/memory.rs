@@ -2,7 +2,7 @@
 //! be relied on.
 
 use device::{Buffer, DeviceError, Disk, Durability, Operation, World};
-use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, Lying, MemoryDisk, Replacement};
 use runtime::{Either, VirtualWorld, join_all, race};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -378,4 +378,46 @@ fn it_also_works_in_real_time() {
         disk.flush().await.unwrap();
         assert_eq!(sectors(&disk.crash(CrashPolicy::LoseAll), 0, 1), [1]);
     });
+}
+
+/// Which of the first lines of 4096 bytes are on the medium after `script` on a lying disk with room for four.
+fn on_medium<F: Future<Output = ()> + 'static>(
+    replacement: Replacement,
+    script: impl FnOnce(MemoryDisk) -> F,
+) -> Vec<u64> {
+    let disk = after(1, |disk| {
+        disk.lie(Lying { lines: 4, replacement, seed: 1 });
+        script(disk)
+    });
+    let image = disk.crash(CrashPolicy::LoseAll);
+    (0..64).filter(|line| sectors(&image, line * 4096, 1) != [0]).collect()
+}
+async fn write_lines(disk: &MemoryDisk, lines: std::ops::Range<u64>) {
+    for line in lines {
+        disk.write(line * 4096, filled(512, 1), Durability::Durable).await.unwrap();
+    }
+}
+
+#[test]
+fn a_lying_disk_keeps_what_was_flushed_until_other_data_needs_the_room() {
+    for replacement in [Replacement::LeastRecentlyUsed, Replacement::Random] {
+        let script = |disk: MemoryDisk| async move {
+            write_lines(&disk, 0..4).await;
+            disk.flush().await.unwrap();
+        };
+        assert_eq!(on_medium(replacement, script), []);
+        let more = |disk: MemoryDisk| async move { write_lines(&disk, 0..40).await };
+        assert_eq!(on_medium(replacement, more).len(), 36);
+    }
+}
+
+#[test]
+fn what_was_used_last_stays_in_a_lying_disk_longest() {
+    let script = |disk: MemoryDisk| async move {
+        write_lines(&disk, 0..4).await;
+        disk.read(0, 512).await.unwrap();
+        write_lines(&disk, 1..2).await;
+        write_lines(&disk, 4..6).await;
+    };
+    assert_eq!(on_medium(Replacement::LeastRecentlyUsed, script), [2, 3]);
 }

@@ -2,10 +2,12 @@
 //! volatile writes every subset, of many some by the dice, and always a few torn at single sectors.
 
 use crate::case::{Case, Failure};
+use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
 use crate::setup::Disks;
 use crate::writer::{Progress, Writers};
+use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy};
 use ext4::Error;
 use runtime::{SplitMix, VirtualWorld};
@@ -22,6 +24,9 @@ pub struct Snapshot {
 /// More subsets than this are drawn instead of enumerated.
 const SUBSETS_MAX: u64 = 8;
 
+/// A cut at one of so many writes of evictions: they have little to say.
+const EVICTION_WRITES_A_CUT: u64 = 4;
+
 /// What a run has left.
 pub struct Recording {
     pub snapshots: Vec<Snapshot>,
@@ -33,7 +38,7 @@ pub struct Recording {
 
 pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
     let world = VirtualWorld::new(case.seed);
-    let disks = MemoryDisks::of(&world, fresh);
+    let disks = MemoryDisks::of(&world, &with_zones(case, fresh), case);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
     let cuts = Rc::new(Cell::new(0));
     let outcome = world.run({
@@ -42,7 +47,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         async move {
             let volume = disks.open(&world, &case).await?;
             let writers = Writers::prepare(&volume, &world, &case).await?;
-            watch(&disks, case.seed, only_cut, snapshots, writers.progress.clone(), cuts);
+            watch(&disks, &case, only_cut, snapshots, writers.progress.clone(), cuts);
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
                 ended?;
@@ -63,17 +68,25 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     }
 }
 
-/// From now on takes crash images whenever something starts on either disk.
+/// From now on takes crash images whenever something starts on either disk; of the writes of evictions at some.
 fn watch(
     disks: &MemoryDisks,
-    seed: u64,
+    case: &Case,
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
     cuts: Rc<Cell<u64>>,
 ) {
-    let all = disks.clone();
-    disks.on_change(move |_, _| {
+    let (all, seed) = (disks.clone(), case.seed);
+    let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
+    let evicting = Cell::new(0u64);
+    disks.on_change(move |disk, logged| {
+        if logged.operation == Operation::Write && logged.at >= disk.geometry().size - zone {
+            evicting.set(evicting.get() + 1);
+            if !evicting.get().is_multiple_of(EVICTION_WRITES_A_CUT) {
+                return;
+            }
+        }
         let cut = cuts.get();
         cuts.set(cut + 1);
         if only_cut.is_some_and(|only| only != cut) {

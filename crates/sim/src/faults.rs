@@ -107,7 +107,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Fa
     let failure =
         |left: String, why: String| Box::new(Failure { case: case.clone(), cut: plan.place, left, why });
     let world = VirtualWorld::new(case.seed);
-    let disks = MemoryDisks::of(&world, fresh);
+    let disks = MemoryDisks::of(&world, fresh, case);
     let outcome = world.run({
         let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
         async move { suffer(&world, &disks, &case, plan).await }

@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Report};
 use crate::crash::Snapshot;
+use crate::liar::Liar;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, FoundEntry, History, Promise};
 use crate::setup::{Disks, check};
@@ -45,7 +46,7 @@ fn judge_once(
     report: &mut Report,
 ) -> Result<(), String> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
-    let memory = MemoryDisks::of(&world, disks);
+    let memory = MemoryDisks::of(&world, disks, case);
     let found = world
         .run({
             let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
@@ -86,8 +87,8 @@ fn crash_recovery(case: &Case, disks: &Disks, time: u64) -> Result<Disks, String
     let seed = case.seed.wrapping_mul(31).wrapping_add(time);
     let dice = SplitMix::new(seed);
     let world = VirtualWorld::new(seed);
-    let memory = MemoryDisks::of(&world, disks);
-    memory.home.cut_at(dice.next() % 12);
+    let memory = MemoryDisks::of(&world, disks, case);
+    memory.home.cut_at(dice.next() % 12 * case.liar.as_ref().map_or(1, Liar::writes_a_flush));
     let opened = world.run({
         let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
         async move { race(memory.open(&world, &case), memory.home.power_lost()).await }

@@ -8,6 +8,7 @@ pub mod enumerate;
 mod explorer;
 pub mod faults;
 mod judge;
+pub mod liar;
 mod memory_disks;
 pub mod model;
 pub mod script;

@@ -2,7 +2,6 @@
 
 use crate::case::{Case, Pace};
 use crate::setup::Disks;
-use device::Disk;
 use disks::{CrashPolicy, Fault, Image, Logged, MemoryDisk};
 use engine::{EngineOptions, WriteThreshold};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
@@ -16,13 +15,20 @@ pub struct MemoryDisks {
 }
 
 impl MemoryDisks {
-    pub fn of(world: &VirtualWorld, disks: &Disks) -> MemoryDisks {
-        let make = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+    pub fn of(world: &VirtualWorld, disks: &Disks, case: &Case) -> MemoryDisks {
+        let make = |image: &Image| {
+            let disk = MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+            case.liar.iter().for_each(|liar| disk.lie(liar.lying(case.seed)));
+            disk
+        };
         MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make) }
     }
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
-        let journal = self.journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>);
+        let trusted = |disk: &MemoryDisk| match &case.liar {
+            Some(liar) => liar.coerce(world, disk),
+            None => Rc::new(disk.clone()),
+        };
         let Pace { commit, writeback, expire } = case.pace();
         let engine = EngineOptions {
             data: case.mode,
@@ -37,8 +43,8 @@ impl MemoryDisks {
         let options = VolumeOptions { engine, ..VolumeOptions::default() };
         Volume::open(OpenParts {
             world: Rc::new(world.clone()),
-            home: Rc::new(self.home.clone()),
-            journal,
+            home: trusted(&self.home),
+            journal: self.journal.as_ref().map(trusted),
             options,
         })
         .await

@@ -1,12 +1,14 @@
 //! The volatile cache of a memory disk, and what a power cut may leave of it (`docs/CRASH_MODEL.md`).
 
 use super::Image;
+use super::lying::{LINE, Lines, Lying};
 use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A disk writes a sector whole or not at all.
 pub const SECTOR: usize = 512;
+const LINE_SECTORS: u64 = LINE / SECTOR as u64;
 
 /// The new bytes of one sector: a buffer and where in it they begin.
 #[derive(Clone)]
@@ -40,6 +42,8 @@ pub(super) struct Cache {
     in_flight: BTreeMap<u64, Vec<(u64, Content)>>,
     started: u64,
     completed: Order,
+    /// Of a disk that ignores flushes.
+    lying: Option<Lines>,
 }
 
 /// A write between its start and its completion.
@@ -52,7 +56,21 @@ pub(super) struct Mark(Order);
 
 impl Cache {
     pub fn new(durable: Image) -> Cache {
-        Cache { durable, volatile: BTreeMap::new(), in_flight: BTreeMap::new(), started: 0, completed: 0 }
+        let (volatile, in_flight) = (BTreeMap::new(), BTreeMap::new());
+        Cache { durable, volatile, in_flight, started: 0, completed: 0, lying: None }
+    }
+
+    /// From now on flushes and durable writes are acknowledged and change nothing.
+    pub fn lie(&mut self, lying: Lying) {
+        self.lying = Some(Lines::new(lying));
+    }
+    pub fn lies(&self) -> bool {
+        self.lying.is_some()
+    }
+    /// Whether a lying disk reads the range without its medium.
+    pub fn holds(&self, at: u64, length: u64) -> bool {
+        let mut sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
+        sectors.all(|sector| self.volatile.contains_key(&sector))
     }
 
     /// `at` is a multiple of 512, as are the lengths of all buffers.
@@ -65,17 +83,33 @@ impl Cache {
         Started(self.started)
     }
 
-    /// The write is in the cache.
-    pub fn complete(&mut self, write: Started) {
-        self.complete_some(write, |_| true);
+    /// The write is in the cache. Says how many lines a lying disk gave to the medium for it.
+    pub fn complete(&mut self, write: Started) -> u32 {
+        self.complete_some(write, |_| true)
     }
 
     /// As `complete`, but only those sectors for which `reached` says so: what a failed write may leave.
-    pub fn complete_some(&mut self, Started(write): Started, mut reached: impl FnMut(u64) -> bool) {
+    pub fn complete_some(&mut self, Started(write): Started, mut reached: impl FnMut(u64) -> bool) -> u32 {
         self.completed += 1;
+        let mut destaged = 0;
         for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
             if reached(sector) {
+                let victim = self.lying.as_mut().and_then(|lines| lines.write(sector / LINE_SECTORS));
+                if let Some(victim) = victim {
+                    self.destage(victim);
+                    destaged += 1;
+                }
                 self.volatile.entry(sector).or_default().push((self.completed, content));
+            }
+        }
+        destaged
+    }
+
+    /// The newest content of a line is on the medium.
+    fn destage(&mut self, line: u64) {
+        for sector in line * LINE_SECTORS..(line + 1) * LINE_SECTORS {
+            if let Some((_, content)) = self.volatile.remove(&sector).into_iter().flatten().next_back() {
+                self.durable.write(sector * SECTOR as u64, content.bytes());
             }
         }
     }
@@ -95,6 +129,9 @@ impl Cache {
 
     /// What the flush covers is durable; later writes of the same sectors stay volatile.
     pub fn complete_flush(&mut self, Mark(mark): Mark) {
+        if self.lies() {
+            return;
+        }
         let Cache { durable, volatile, .. } = self;
         volatile.retain(|sector, contents| {
             let covered = contents.partition_point(|(order, _)| *order <= mark);
@@ -126,7 +163,7 @@ impl Cache {
     }
 
     /// As the disk answers now: completed writes included.
-    pub fn read(&self, at: u64, length: usize) -> Buffer {
+    pub fn read(&mut self, at: u64, length: usize) -> Buffer {
         let mut buffer = Buffer::zeroed(length);
         self.durable.read(at, &mut buffer);
         let first = at / SECTOR as u64;
@@ -134,6 +171,9 @@ impl Cache {
             if let Some((_, content)) = contents.last() {
                 let start = (sector - first) as usize * SECTOR;
                 buffer[start..start + SECTOR].copy_from_slice(content.bytes());
+            }
+            if let Some(lines) = &mut self.lying {
+                lines.read(sector / LINE_SECTORS);
             }
         }
         buffer

@@ -61,6 +61,11 @@ impl Image {
     pub fn size(&self) -> u64 {
         self.size
     }
+    /// Zeros behind the end; `more` is a multiple of 4096, as the size is.
+    pub fn grow(&mut self, more: u64) {
+        assert!((self.size | more).is_multiple_of(PAGE as u64), "whole pages");
+        self.size += more;
+    }
     /// Fills `bytes` from byte `at` on. The range lies within the image.
     pub fn read(&self, at: u64, bytes: &mut [u8]) {
         self.check(at, bytes.len());

@@ -2,16 +2,19 @@
 //! demand, and a power switch. What a power cut may leave is in `docs/CRASH_MODEL.md`.
 //!
 //! A write is *in flight* from its start to its completion, then *volatile* in the cache, and *durable* after
-//! a flush that began later has completed, or at once if it was written `Durable`.
+//! a flush that began later has completed, or at once if it was written `Durable`. A disk that is told to lie keeps
+//! data volatile all the same, until other data needs its room in the cache.
 
 mod cache;
 mod fault;
 mod image;
+mod lying;
 mod operations;
 
 pub use cache::Atomicity;
 pub use fault::{Effect, Fault, Times};
 pub use image::Image;
+pub use lying::{Lying, Replacement};
 
 use cache::{Cache, SECTOR};
 use device::{Durability, Operation, World};
@@ -124,6 +127,11 @@ impl MemoryDisk {
 
     pub fn set_latency(&self, latency: Latency) {
         self.0.latency.set(latency);
+    }
+
+    /// From now on flushes and durable writes are acknowledged and nothing is done for them.
+    pub fn lie(&self, lying: Lying) {
+        self.0.cache.borrow_mut().lie(lying);
     }
 
     /// All bytes as a read would give them now, volatile writes included, those in flight not.

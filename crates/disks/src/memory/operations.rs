@@ -2,6 +2,7 @@
 
 use super::cache::SECTOR;
 use super::fault::{self, Effect};
+use super::lying::MEDIUM;
 use super::{Latency, Logged, MemoryDisk};
 use crate::check::check;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
@@ -44,6 +45,13 @@ impl MemoryDisk {
         }
     }
 
+    async fn wait_for_medium(&self, lines: u32) {
+        if lines > 0 {
+            self.0.world.sleep_until(self.0.world.now().plus(MEDIUM * lines)).await;
+        }
+        self.hang_if_off().await;
+    }
+
     async fn hang_if_off(&self) {
         if self.is_off() {
             std::future::pending::<()>().await;
@@ -71,7 +79,12 @@ impl MemoryDisk {
         self.hang_if_off().await;
         self.see(logged);
         self.perform(&logged).await?;
-        Ok(self.0.cache.borrow().read(logged.at, logged.length as usize))
+        let misses = {
+            let cache = self.0.cache.borrow();
+            cache.lies() && !cache.holds(logged.at, logged.length)
+        };
+        self.wait_for_medium(misses.into()).await;
+        Ok(self.0.cache.borrow_mut().read(logged.at, logged.length as usize))
     }
 
     async fn write_now(self, logged: Logged, parts: Vec<Rc<Buffer>>) -> Result<(), DeviceError> {
@@ -79,13 +92,19 @@ impl MemoryDisk {
         let write = self.0.cache.borrow_mut().start(logged.at, &parts);
         self.see(logged);
         let result = self.perform(&logged).await;
-        let mut cache = self.0.cache.borrow_mut();
-        match (&result, logged.durability) {
-            (Ok(()), Durability::Cached) => cache.complete(write),
-            (Ok(()), Durability::Durable) => cache.complete_durable(write),
-            // Nobody knows how far a failed write got.
-            (Err(_), _) => cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2)),
-        }
+        let destaged = {
+            let mut cache = self.0.cache.borrow_mut();
+            match (&result, logged.durability) {
+                (Ok(()), Durability::Durable) if !cache.lies() => {
+                    cache.complete_durable(write);
+                    0
+                }
+                (Ok(()), _) => cache.complete(write),
+                // Nobody knows how far a failed write got.
+                (Err(_), _) => cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2)),
+            }
+        };
+        self.wait_for_medium(destaged).await;
         result
     }
 

@@ -1,0 +1,145 @@
+//! Disks that ignore flushes, alone or with evictions in their place: small caches over the memory disks, and the
+//! profile that a fingerprint of such a disk finds.
+
+use crate::case::Case;
+use crate::setup::Disks;
+use device::{Buffer, Disk, Durability, World};
+use disks::{CrashPolicy, Lying, MemoryDisk, Replacement};
+use eviction::fingerprint::{Fingerprint, Grid, Options, fingerprint};
+use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern, Profile};
+use runtime::VirtualWorld;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// What the disks of a case do with a flush, and what is done about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Liar {
+    pub replacement: Replacement,
+    /// The evictions of `barrier=coerce`; without them flushes are trusted.
+    pub profile: Option<Profile>,
+}
+
+/// Lines of 4096 bytes in each disk's cache: it holds several transactions of the scripts.
+const LINES: usize = 32;
+const SECTOR: u32 = 512;
+/// Trials of a profile unless told.
+pub const TRIALS: u32 = 50;
+
+impl Liar {
+    /// A disk that is believed.
+    pub fn trusted(replacement: Replacement) -> Liar {
+        Liar { replacement, profile: None }
+    }
+    /// A disk with the profile that so many trials find.
+    pub fn coerced(replacement: Replacement, trials: u32) -> Liar {
+        Liar { replacement, profile: Some(profile(replacement, trials)) }
+    }
+
+    pub(crate) fn lying(&self, seed: u64) -> Lying {
+        Lying { lines: LINES, replacement: self.replacement, seed }
+    }
+    /// Whether a loss is to be expected and counted: what replaces at random may keep anything.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.profile.is_some() && self.replacement == Replacement::Random
+    }
+    fn workload(&self) -> Option<EvictionWorkload> {
+        self.profile.as_ref().map(|profile| profile.workload)
+    }
+    /// Bytes at the end of each disk that belong to no volume.
+    pub(crate) fn zone_size(&self) -> u64 {
+        self.workload().map_or(0, |workload| FlushZone::size(&workload, SECTOR).next_multiple_of(4096))
+    }
+    /// Changes of the disk that one flush is.
+    pub(crate) fn writes_a_flush(&self) -> u64 {
+        self.workload().map_or(1, |workload| 1 + u64::from(workload.writes))
+    }
+    /// The disk as the volume is to see it.
+    pub(crate) fn coerce(&self, world: &VirtualWorld, disk: &MemoryDisk) -> Rc<dyn Disk> {
+        let drive = Rc::new(disk.clone());
+        let Some(workload) = self.workload() else { return drive };
+        let end = disk.geometry().size;
+        let extent = end - self.zone_size()..end;
+        let zone = FlushZone::new(workload, &[extent], SECTOR).expect("room was made for it");
+        Rc::new(CoercedDisk::new(Rc::new(world.clone()), drive, zone))
+    }
+}
+
+/// As the command line takes it.
+impl fmt::Display for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replacement = match self.replacement {
+            Replacement::LeastRecentlyUsed => "lru",
+            Replacement::Random => "random",
+        };
+        write!(f, "--lying {replacement}")?;
+        match &self.profile {
+            Some(profile) if profile.trials == TRIALS => write!(f, " --barrier coerce"),
+            Some(profile) => write!(f, " --barrier coerce --trials {}", profile.trials),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fresh disks with room for flush zones.
+pub(crate) fn with_zones(case: &Case, fresh: &Disks) -> Disks {
+    let mut disks = fresh.clone();
+    let room = case.liar.as_ref().map_or(0, Liar::zone_size);
+    for image in [Some(&mut disks.home), disks.journal.as_mut()].into_iter().flatten() {
+        image.grow(room);
+    }
+    disks
+}
+
+/// Bytes of the disk that a fingerprint is taken of.
+const PROBED: u64 = 64 << 20;
+
+fn probed(world: &VirtualWorld, replacement: Replacement) -> Rc<dyn Disk> {
+    let disk = MemoryDisk::new(Rc::new(world.clone()), PROBED);
+    disk.lie(Liar::trusted(replacement).lying(1));
+    Rc::new(disk)
+}
+
+/// What a fingerprint of such a disk finds: the cheapest workload that evicted in all of `trials`.
+pub fn profile(replacement: Replacement, trials: u32) -> Profile {
+    let world = VirtualWorld::new(1);
+    let disk = probed(&world, replacement);
+    let kib = |sizes: [u64; 7]| sizes.map(|size| size << 10).to_vec();
+    let patterns = vec![Pattern::Sequential, Pattern::Random];
+    let grid = Grid { patterns, writes: vec![1, 4, 16], bytes: kib([32, 64, 128, 256, 512, 1024, 2048]) };
+    let options = Options { trials, ..Options::adaptive(grid, 0..PROBED) };
+    let of_run: Rc<dyn World> = Rc::new(world.clone());
+    let found = world.run(async move {
+        let mut state = Fingerprint::default();
+        let mut watch = |_: &Fingerprint, _: eviction::fingerprint::Progress| ControlFlow::Continue(());
+        fingerprint(&of_run, &disk, &options, &mut state, &mut watch).await.expect("a disk that answers");
+        state.profile("memory disk that lies", PROBED)
+    });
+    world.end();
+    found.expect("the largest workload is many times the cache")
+}
+
+/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how many were lost:
+/// what the profile's bound speaks of.
+pub fn lost_targets(replacement: Replacement, profile: &Profile, targets: u64) -> u64 {
+    let liar = Liar { replacement, profile: Some(profile.clone()) };
+    let world = VirtualWorld::new(1);
+    let drive = MemoryDisk::new(Rc::new(world.clone()), PROBED);
+    drive.lie(liar.lying(1));
+    let disk = liar.coerce(&world, &drive);
+    let lost = world.run(async move {
+        let mut lost = 0;
+        for target in 0..targets {
+            let place = target * 4096 % (PROBED / 2);
+            let content = (target + 1).to_le_bytes().repeat(SECTOR as usize / 8);
+            let sector = vec![Rc::new(Buffer::copy_of(&content))];
+            disk.write(place, sector, Durability::Durable).await.expect("a disk that answers");
+            let mut bytes = [0; SECTOR as usize];
+            drive.crash(CrashPolicy::LoseAll).read(place, &mut bytes);
+            lost += u64::from(bytes != *content);
+        }
+        lost
+    });
+    world.end();
+    lost
+}

@@ -1,0 +1,74 @@
+//! Disks that ignore flushes: believed, they lose what was acknowledged, and that is found; with evictions in place
+//! of flushes nothing is lost where the least recently used is replaced.
+
+use disks::Replacement;
+use engine::DataMode;
+use sim::liar::{self, Liar, TRIALS};
+use sim::setup;
+use sim::{Case, Failure, Report};
+
+const LRU: Replacement = Replacement::LeastRecentlyUsed;
+
+fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<Report, Box<Failure>> {
+    sim::run(&Case { liar: Some(liar.clone()), ..case }, fresh, None)
+}
+
+#[test]
+fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
+    for replacement in [LRU, Replacement::Random] {
+        for name in ["ext4-4k", "external-1k"] {
+            let setup = setup::find(name).unwrap();
+            let fresh = setup::make(setup).unwrap();
+            for mode in DataMode::ALL {
+                let caught = (1..=4).find_map(|seed| {
+                    let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 3, 14) };
+                    run(case, &Liar::trusted(replacement), &fresh).err()
+                });
+                let failure = caught.unwrap_or_else(|| panic!("{name}, {} lost nothing", mode.name()));
+                assert!(failure.to_string().contains("--lying"), "{failure}");
+            }
+        }
+    }
+}
+
+/// Random scripts on volumes of every kind, with the profile that a fingerprint of such a disk finds.
+#[test]
+fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
+    let liar = Liar::coerced(LRU, TRIALS);
+    let mut total = Report::default();
+    for (seed, name) in (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"]) {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in DataMode::ALL {
+            let report = run(Case::random(setup, mode, seed, 3, 14), &liar, &fresh)
+                .unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.cuts > 20, "{name}: {report:?}: the disk was hardly written to");
+            total.add(report);
+        }
+    }
+    println!("{total:?}");
+    assert_eq!(total.lost, 0);
+}
+
+/// Of single sectors no more are lost than the bound says; of cuts, where one lost line of many is enough, a share
+/// that is counted instead of reported as a failure.
+#[test]
+fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
+    let setup = setup::find("ext4-4k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let liar = Liar::coerced(Replacement::Random, TRIALS);
+    let profile = liar.profile.clone().unwrap();
+    let mut total = Report::default();
+    for mode in DataMode::ALL {
+        total.add(run(Case::random(setup, mode, 2, 3, 14), &liar, &fresh).unwrap());
+    }
+    let lost = liar::lost_targets(Replacement::Random, &profile, 10_000);
+    println!("bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
+    assert!(lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(), "{lost} sectors of 10,000: {profile:?}");
+    assert!(total.lost > 0 && total.lost < total.cuts, "{total:?}");
+}
+
+#[test]
+fn the_least_recently_used_loses_no_sector() {
+    assert_eq!(liar::lost_targets(LRU, &liar::profile(LRU, TRIALS), 1000), 0);
+}
