@@ -127,7 +127,7 @@ fn one_failed_write_or_flush_is_told_to_every_later_sync_and_loses_nothing_ackno
         assert!(File::create(volume.at("new")).is_err(), "{context}: the volume is read-only now");
         expect_records(&volume.root(), &acknowledged, &format!("{context}, still mounted"));
         drop(unlinked);
-        let umounted = okeanos(&["umount".as_ref(), volume.root().as_os_str()]);
+        let umounted = volume.try_umount();
         assert_ne!(umounted.status.code(), Some(124), "{context}: umount hangs");
         gone(daemon);
         mount_failing(&disk, &volume, mode);
@@ -162,7 +162,7 @@ fn an_unplugged_disk_fails_every_sync_and_loses_nothing_acknowledged() {
         assert_eq!(fs::read(volume.at("cached")).unwrap(), vec![7; 100_000], "{mode}: cached");
         assert!(is_alive(daemon), "{mode}");
         drop(log);
-        let umounted = okeanos(&["umount".as_ref(), volume.root().as_os_str()]);
+        let umounted = volume.try_umount();
         assert_ne!(umounted.status.code(), Some(124), "{mode}: umount hangs");
         gone(daemon);
         disk.plug_in();
