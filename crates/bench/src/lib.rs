@@ -45,7 +45,7 @@ pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
 pub use read_back::{ReadBackReport, read_back};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;
-pub use stage::{DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
+pub use stage::{Caching, DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};
 pub use stress::{StressOptions, StressReport, check_stressed, stress};
 pub use trace_text::TraceError;

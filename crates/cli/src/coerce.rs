@@ -110,7 +110,8 @@ impl ZonePlan {
             let parts =
                 OpenParts { world: Rc::new(for_run), home: home_disk, journal: journal_disk, options };
             let volume = Volume::open(parts).await?;
-            let made = volume.make_flush_zone(zone, room).await;
+            let write = workload_of(&zone).write_size(BLOCK_MAX);
+            let made = volume.make_flush_zone(zone, room, write).await;
             made.and(volume.close().await)
         });
         world.end();

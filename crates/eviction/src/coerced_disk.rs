@@ -34,6 +34,8 @@ pub struct CoercionStatistics {
     pub evictions: u64,
     /// Of the evictions, in the flush zone.
     pub bytes: u64,
+    /// That the evictions took.
+    pub nanoseconds: u64,
 }
 
 impl CoercedDisk {
@@ -92,6 +94,7 @@ impl State {
     }
 
     async fn evict(&self) -> Result<(), DeviceError> {
+        let begin = self.world.now();
         // An honest drive needs no more than this; what the others do with it costs nothing.
         self.drive.flush().await?;
         let number = self.statistics.get().evictions;
@@ -106,6 +109,8 @@ impl State {
         for at in places {
             self.drive.write(at, vec![content.clone()], Durability::Cached).await?;
         }
+        let took = self.world.now().since(begin);
+        self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);
         Ok(())
     }
 }

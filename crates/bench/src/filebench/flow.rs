@@ -243,6 +243,9 @@ impl Thread {
         if matches!(step, Step::WriteWhole | Step::ReadWhole | Step::Append | Step::AppendLog | Step::Sync) {
             hands.work.latencies.add(files.now().since(asked));
         }
+        if step == Step::Sync {
+            hands.work.syncs.add(files.now().since(asked));
+        }
         Ok(true)
     }
 }

@@ -105,6 +105,8 @@ pub struct FilebenchReport {
     /// Of reads, writes and syncs, as Filebench averages.
     pub latency_mean_ms: f64,
     pub latency: Latency,
+    /// Of syncs alone.
+    pub sync_mean_ms: f64,
     pub bytes_read: u64,
     pub bytes_written: u64,
 }
@@ -137,6 +139,7 @@ pub async fn filebench<F: Files>(
         operations_per_second: work.operations as f64 / seconds.max(1e-9),
         latency_mean_ms: work.latencies.mean().as_secs_f64() * 1e3,
         latency: work.latencies.summary(),
+        sync_mean_ms: work.syncs.mean().as_secs_f64() * 1e3,
         bytes_read: work.bytes_read,
         bytes_written: work.bytes_written,
     })
@@ -147,6 +150,7 @@ pub async fn filebench<F: Files>(
 struct Work {
     operations: u64,
     latencies: Latencies,
+    syncs: Latencies,
     bytes_read: u64,
     bytes_written: u64,
 }
@@ -165,6 +169,7 @@ impl Work {
     fn add(&mut self, other: &Work) {
         self.operations += other.operations;
         self.latencies.merge(&other.latencies);
+        self.syncs.merge(&other.syncs);
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
     }

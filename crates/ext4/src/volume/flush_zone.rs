@@ -4,7 +4,7 @@
 //! are not reserved, and never changes after mkfs.
 
 use super::{OpenParts, Volume, journal, superblock};
-use crate::{Caller, Error, MappingState, Result, WriteFlags};
+use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::Disk;
 use format::ext4::Superblock;
 use format::ext4::inode::flags;
@@ -32,31 +32,53 @@ pub struct FoundFlushZone {
 
 impl Volume {
     /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and `length` of `zone` are
-    /// filled in. `room`: bytes that evictions need.
-    pub async fn make_flush_zone(self: &Rc<Self>, zone: FlushZoneSuperblock, room: u64) -> Result<()> {
+    /// filled in. `room`: bytes that evictions need, in writes of `write` bytes, none of which may be torn apart by a gap.
+    pub async fn make_flush_zone(
+        self: &Rc<Self>,
+        zone: FlushZoneSuperblock,
+        room: u64,
+        write: u64,
+    ) -> Result<()> {
         let root = self.inode(InodeNumber(2)).await?;
         let made = self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
         let block = self.block_size().bytes() as u64;
-        let length = room.next_multiple_of(block);
         made.mapping_cache.first_goal.set(self.journal_end);
+        let mut length = 0;
+        let mut missing = room.div_ceil(write);
+        // Once, unless the file has gaps, such as those that its own indirect blocks make.
+        while missing > 0 {
+            let end = (length + missing * write).next_multiple_of(block);
+            self.write_zeros(&made, length, block + end).await?;
+            length = end;
+            let pieces = runs(self, &made, 1 + length / block).await?;
+            if pieces.len() > PIECES_MAX {
+                return Err(Error::corrupt_inode(
+                    made.number,
+                    "free space is too scattered for a flush zone",
+                ));
+            }
+            let first = |at: usize| if at == 0 { block } else { 0 };
+            let bytes = pieces.iter().enumerate().map(|(at, (_, count))| count * block - first(at));
+            missing = room.div_ceil(write).saturating_sub(bytes.map(|bytes| bytes / write).sum());
+        }
         let superblock =
             FlushZoneSuperblock { inode: made.number.0, uuid: self.superblock().uuid, length, ..zone };
         let mut first = superblock.serialize().to_vec();
         first.resize(block as usize, 0);
         self.write(&made, &Caller::ROOT, 0, &first, WriteFlags::default()).await?;
-        let zeros = vec![0; WRITE as usize];
-        let mut at = block;
-        while at < block + length {
-            let part = WRITE.min(block + length - at) as usize;
-            let written = self.write(&made, &Caller::ROOT, at, &zeros[..part], WriteFlags::default()).await?;
-            at += written.count as u64;
-        }
-        let pieces = runs(self, &made, 1 + length / block).await?;
-        if pieces.len() > PIECES_MAX {
-            return Err(Error::corrupt_inode(made.number, "free space is too scattered for a flush zone"));
-        }
         self.set_flags(&made, self.flags(&made) | flags::IMMUTABLE).await?;
         self.sync().await
+    }
+
+    async fn write_zeros(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> Result<()> {
+        let zeros = vec![0; WRITE as usize];
+        let mut at = from;
+        while at < to {
+            let part = WRITE.min(to - at) as usize;
+            let written = self.write(inode, &Caller::ROOT, at, &zeros[..part], WriteFlags::default()).await?;
+            at += written.count as u64;
+        }
+        Ok(())
     }
 }
 
@@ -108,7 +130,7 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
 }
 
 /// The blocks of the zone's file, all of which must be there.
-async fn runs(volume: &Volume, inode: &crate::Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
+async fn runs(volume: &Volume, inode: &Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
     journal::runs_of(volume, inode, count, "the flush zone").await
 }
 

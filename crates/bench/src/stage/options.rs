@@ -1,0 +1,137 @@
+//! What a stage is made of.
+
+use super::StageError;
+use emulated::{CacheMode, Lies, Model};
+use engine::{BarrierKind, DataMode, EngineOptions};
+use eviction::EvictionWorkload;
+use std::time::Duration;
+
+/// A disk of the stage.
+#[derive(Clone, Debug)]
+pub struct DiskChoice {
+    /// A model that comes with the program, or the path of a model file.
+    pub model: String,
+    /// Drives of a RAID-0; 1: the drive itself.
+    pub drives: u32,
+    /// Bytes of a RAID-0's chunk.
+    pub chunk: u64,
+    pub options: emulated::Options,
+}
+
+/// How the volume is made, by the real mke2fs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// `mke2fs -t ext3 -I 128`: as the papers' volumes were.
+    Ext3Paper,
+    /// `mke2fs -t ext4`, as today.
+    Ext4,
+}
+
+#[derive(Clone, Debug)]
+pub struct StageOptions {
+    pub home: DiskChoice,
+    /// `None`: the journal is a hidden inode of the volume.
+    pub journal: Option<DiskChoice>,
+    pub layout: Layout,
+    /// Bytes.
+    pub block_size: u32,
+    pub journal_size: u64,
+    /// Data mode, barrier, and the times of commit and write-back.
+    pub engine: EngineOptions,
+    /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
+    /// be in the volume.
+    pub eviction: Option<EvictionWorkload>,
+    /// Decides everything that chance decides.
+    pub seed: u64,
+}
+
+/// What is done about a drive whose cache is not to be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// The cache is switched off.
+    Off,
+    /// It is on, and nothing is flushed: fast, and a power cut loses what it holds.
+    Unsafe,
+    /// It is on, the drive ignores flushes, and every barrier is an eviction by these writes.
+    Discreet(EvictionWorkload),
+}
+
+impl StageOptions {
+    /// What the Okeanos paper measured on: two Cheetahs, ext3 with 4 KiB blocks, 128 MiB of journal on a disk of its own,
+    /// write-back every 5 s of what is older than 30 s. Of the 3 GiB of memory there the cache may have 2.
+    pub fn of_paper(data: DataMode) -> StageOptions {
+        let cheetah = DiskChoice {
+            model: "cheetah-15k5-300".into(),
+            drives: 1,
+            chunk: 64 << 10,
+            options: emulated::Options::default(),
+        };
+        StageOptions {
+            home: cheetah.clone(),
+            journal: Some(cheetah),
+            layout: Layout::Ext3Paper,
+            block_size: 4096,
+            journal_size: 128 << 20,
+            engine: EngineOptions {
+                data,
+                barrier: BarrierKind::None,
+                commit: Duration::from_secs(5),
+                writeback: Duration::from_secs(5),
+                expire: Duration::from_secs(30),
+                cache_bytes: 2 << 30,
+                ..EngineOptions::default()
+            },
+            eviction: None,
+            seed: 1,
+        }
+    }
+
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside; the kernel's barriers were off.
+    /// Of the 1 GiB of memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
+    pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
+        let of_paper = StageOptions::of_paper(data);
+        let (cache, ignores_flush, barrier, eviction) = match caching {
+            Caching::Off => (CacheMode::Off, false, BarrierKind::None, None),
+            Caching::Unsafe => (CacheMode::On, false, BarrierKind::None, None),
+            Caching::Discreet(workload) => (CacheMode::On, true, BarrierKind::Flush, Some(workload)),
+        };
+        let lies = Lies { ignores_flush, ..Lies::default() };
+        StageOptions {
+            home: DiskChoice {
+                model: "hitachi-7k80".into(),
+                options: emulated::Options { cache, lies, size: None },
+                ..of_paper.home
+            },
+            journal: None,
+            engine: EngineOptions { barrier, cache_bytes: (1 << 30) / 3 * 2, ..of_paper.engine },
+            eviction,
+            ..of_paper
+        }
+    }
+}
+
+impl DiskChoice {
+    pub(super) fn find_model(&self) -> Result<Model, StageError> {
+        let name = self.model.clone();
+        let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
+            Some((_, text)) => text.to_owned(),
+            None => match std::fs::read_to_string(&name) {
+                Ok(text) => text,
+                Err(error) => return Err(StageError::NoModel { name, error }),
+            },
+        };
+        Model::parse(&text).map_err(|error| StageError::Model { name, error })
+    }
+    /// Bytes of one drive.
+    fn drive_size(&self, model: &Model) -> u64 {
+        self.options.size.unwrap_or(model.size.get())
+    }
+    /// Bytes of all.
+    pub(super) fn size(&self, model: &Model) -> u64 {
+        match self.drives {
+            0 | 1 => self.drive_size(model),
+            drives => self.drive_size(model) / self.chunk * self.chunk * u64::from(drives),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes them.
+
+use super::{Layout, StageError, StageOptions};
+use disks::{Image, MemoryDisk};
+use e2fsprogs::{Images, Journal, Request};
+use eviction::{EvictionWorkload, FlushZone, Pattern};
+use ext4::{OpenParts, Volume, VolumeOptions};
+use format::flush_zone::FlushZoneSuperblock;
+use runtime::VirtualWorld;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Volumes that are remembered.
+const MADE_MAX: usize = 2;
+
+thread_local! {
+    /// The last volumes that were made, and what was asked for: mke2fs takes seconds for one as large as the papers'.
+    static MADE: RefCell<VecDeque<(String, Images)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageError> {
+    let mebibytes = format!("size={}", options.journal_size >> 20);
+    let mut mke2fs: Vec<&str> = match options.layout {
+        Layout::Ext3Paper => vec!["-t", "ext3", "-I", "128"],
+        Layout::Ext4 => vec!["-t", "ext4"],
+    };
+    let journal = match &options.journal {
+        Some(_) => Journal::Outside { size: options.journal_size },
+        None => {
+            mke2fs.extend(["-J", &mebibytes]);
+            Journal::Inside
+        }
+    };
+    let block_size = options.block_size.into();
+    let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
+    let name = format!("{request:?} {:?}", options.eviction);
+    let known =
+        |made: &VecDeque<(String, Images)>| made.iter().find(|it| it.0 == name).map(|it| it.1.clone());
+    if let Some(images) = MADE.with_borrow(known) {
+        return Ok(images);
+    }
+    let mut images = e2fsprogs::make(request)?;
+    if let Some(workload) = options.eviction {
+        images.home = with_flush_zone(images.home, workload)?;
+    }
+    MADE.with_borrow_mut(|made| {
+        made.push_front((name, images.clone()));
+        made.truncate(MADE_MAX);
+    });
+    Ok(images)
+}
+
+/// In no time of the stage's world.
+fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext4::Error> {
+    let world = VirtualWorld::new(0);
+    let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
+    let zone = FlushZoneSuperblock {
+        uuid: [0; 16],
+        inode: 0,
+        sequential: workload.pattern == Pattern::Sequential,
+        writes: workload.writes,
+        bytes: workload.bytes,
+        trials: 0,
+        drive_size: 0,
+        model: String::new(),
+        length: 0,
+    };
+    let parts = OpenParts {
+        world: Rc::new(world.clone()),
+        home: Rc::new(disk.clone()),
+        journal: None,
+        options: VolumeOptions::default(),
+    };
+    let made = world.run(async move {
+        let volume = Volume::open(parts).await?;
+        let block = volume.block_size().bytes() as u32;
+        volume.make_flush_zone(zone, FlushZone::size(&workload, block), workload.write_size(block)).await?;
+        volume.close().await
+    });
+    world.end();
+    made.map(|()| disk.image())
+}
