@@ -37,10 +37,8 @@ impl Drive {
 
 /// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
 fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
-    let text =
-        std::fs::read_to_string(profile).map_err(|error| CliError::system(profile.display(), error))?;
     let profile_name = profile.display();
-    let profile = Profile::parse(&text).map_err(|error| CliError::new(format!("{profile_name}: {error}")))?;
+    let profile = find_profile(profile)?;
     let mismatch = match Drive::of(path) {
         Some(drive) => profile.mismatch(&drive.model, drive.size),
         None => Some(format!("the model of {} is not known", path.display())),
@@ -66,7 +64,17 @@ fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperb
     Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
 }
 
-/// The zones that mkfs is to make: profile files of the home disk and of the journal's disk.
+/// A shipped profile by name, or a profile file by path.
+fn find_profile(profile: &Path) -> Result<Profile, CliError> {
+    if let Some((_, shipped)) = Profile::shipped().find(|(name, _)| profile == Path::new(name)) {
+        return Ok(shipped);
+    }
+    let text =
+        std::fs::read_to_string(profile).map_err(|error| CliError::system(profile.display(), error))?;
+    Profile::parse(&text).map_err(|error| CliError::new(format!("{}: {error}", profile.display())))
+}
+
+/// The zones that mkfs is to make: profiles of the home disk and of the journal's disk.
 pub struct ZonePlan {
     home: Option<(FlushZoneSuperblock, u64)>,
     journal: Option<(FlushZoneSuperblock, u64)>,

@@ -295,7 +295,7 @@ fn found_text(found: &Found) -> String {
         );
     };
     format!(
-        "{}: {} evict, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
+        "{}: what evicts: {}, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
          Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
         found.drive,
         profile.workload,

@@ -31,7 +31,7 @@ pub struct MkfsArguments {
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
     /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o barrier=coerce): the
-    /// profile that okeanos fingerprint wrote for it
+    /// profile that okeanos fingerprint wrote for it, or the name of one of an emulated drive (hitachi-7k80)
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// The same on the journal's own device; as --flush-zone if not given

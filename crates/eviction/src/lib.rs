@@ -11,6 +11,7 @@ pub mod fingerprint;
 mod flush_test;
 mod flush_zone;
 mod profile;
+mod shipped;
 mod workload;
 
 pub use coerced_disk::{CoercedDisk, CoercionStatistics};

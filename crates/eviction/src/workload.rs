@@ -58,7 +58,11 @@ impl EvictionWorkload {
 
 impl fmt::Display for EvictionWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EvictionWorkload { pattern, writes, bytes } = self;
-        write!(f, "{writes} {} writes, {:.2} MB in all", pattern.name(), *bytes as f64 / 1e6)
+        let megabytes = self.bytes as f64 / 1e6;
+        match self.writes {
+            // In any order.
+            1 => write!(f, "1 write of {megabytes:.2} MB"),
+            writes => write!(f, "{writes} {} writes, {megabytes:.2} MB in all", self.pattern.name()),
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use device::{Disk, World};
 use emulated::{EmulatedDisk, Lies, Model, Options};
-use eviction::Pattern;
 use eviction::fingerprint::{self, Fingerprint, FingerprintError, Grid, fingerprint};
+use eviction::{EvictionWorkload, Pattern, Profile};
 use runtime::VirtualWorld;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -20,12 +20,26 @@ fn options(size: u64) -> fingerprint::Options {
     }
 }
 
+fn model(name: &str) -> Model {
+    let (_, text) = emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
+    Model::parse(text).unwrap()
+}
+
 /// Goes on from `state` until the end or until so many trials.
-fn take(model: &str, state: Fingerprint, trials: u64) -> (Fingerprint, Result<(), FingerprintError>) {
+fn take(name: &str, state: Fingerprint, trials: u64) -> (Fingerprint, Result<(), FingerprintError>) {
+    let options = options(model(name).size.get());
+    take_with(name, &options, state, trials)
+}
+
+fn take_with(
+    name: &str,
+    options: &fingerprint::Options,
+    state: Fingerprint,
+    trials: u64,
+) -> (Fingerprint, Result<(), FingerprintError>) {
     let world = VirtualWorld::new(state.cells.iter().map(|cell| u64::from(cell.trials())).sum());
-    let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
-    let model = Model::parse(text).unwrap();
-    let options = options(model.size.get());
+    let model = model(name);
+    let options = options.clone();
     let lies = Lies { ignores_flush: true, ..Lies::default() };
     let drive = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
     let of_run = world.clone();
@@ -80,4 +94,19 @@ fn a_run_that_was_stopped_goes_on() {
 fn a_disk_whose_cache_does_not_show_is_told_so() {
     let (_, result) = take("cloud-volume", Fingerprint::default(), u64::MAX);
     assert!(matches!(result, Err(FingerprintError::NoDifference { .. })), "{result:?}");
+}
+
+/// On the part of the grid around it, so that it takes seconds.
+#[test]
+fn the_shipped_profile_of_the_hitachi_is_found_again() {
+    let (name, shipped) = Profile::shipped().find(|(name, _)| *name == "hitachi-7k80").unwrap();
+    let EvictionWorkload { writes, bytes, .. } = shipped.workload;
+    let bytes_around = vec![bytes / 2, bytes * 9 / 10, bytes, bytes * 3 / 2];
+    let grid = Grid { writes: vec![writes, 128], bytes: bytes_around, ..Grid::of_paper() };
+    let options = fingerprint::Options::adaptive(grid, 0..model(name).size.get());
+    let (state, result) = take_with(name, &options, Fingerprint::default(), u64::MAX);
+    result.unwrap();
+    let found = state.profile(name, model(name).size.get()).unwrap();
+    assert_eq!((found.workload, found.trials, found.size), (shipped.workload, shipped.trials, shipped.size));
+    assert!((found.milliseconds / shipped.milliseconds - 1.0).abs() < 0.2, "{found:?}");
 }

@@ -89,7 +89,11 @@ impl EmulatedDisk {
         let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
         let cache = self.0.model.cache.as_ref().filter(|cache| {
             let is_long = cache.bypass_above.is_some_and(|above| bytes > above.get().into());
-            asks_for_cache && self.0.caching.get() && !is_long && !(continues && cache.sequential_bypass)
+            asks_for_cache
+                && self.0.caching.get()
+                && !is_long
+                && !(continues && cache.sequential_bypass)
+                && !cache.bypass_by_chance.is_some_and(|some| some.takes(bytes, || self.0.world.random()))
         });
         match cache {
             Some(cache) if bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write => {

@@ -155,10 +155,28 @@ pub struct CacheModel {
     pub sequential_bypass: bool,
     /// So does one of more bytes than this.
     pub bypass_above: Option<NonZeroU32>,
+    /// So do others by chance.
+    pub bypass_by_chance: Option<BypassByChance>,
     /// Idle time after which cached writes go to the medium.
     pub destage_delay_ms: NotNegative,
     /// Share of the write segments, or of their bytes, above which they go there beside other requests.
     pub destage_above: Share,
+}
+
+/// Some writes go around the cache for no reason that the host sees.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BypassByChance {
+    /// Of those of more bytes than this…
+    pub above: u32,
+    /// …so many.
+    pub share: Share,
+}
+
+impl BypassByChance {
+    pub(crate) fn takes(self, bytes: u64, chance: impl Fn() -> u64) -> bool {
+        bytes > self.above.into() && (chance() as f64) < self.share.get() * 2f64.powi(64)
+    }
 }
 
 impl CacheModel {

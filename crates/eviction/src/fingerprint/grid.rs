@@ -10,17 +10,19 @@ pub struct Grid {
     pub bytes: Vec<u64>,
 }
 
-/// 1 to 2560 writes, 1 to 128 MB, as the paper's Table II spans them.
+/// 1 to 2560 writes, 1 to 128 MB, as the paper's Table II spans them, with all numbers of its Table IV.
 const WRITES: [u32; 14] = [1, 16, 64, 128, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2304, 2560];
-const TENTHS_OF_MB: [u64; 20] =
-    [10, 15, 20, 25, 30, 40, 60, 80, 110, 140, 170, 190, 240, 310, 370, 490, 640, 800, 1000, 1280];
+const HUNDREDTHS_OF_MB: [u64; 20] = [
+    100, 150, 200, 238, 300, 400, 600, 800, 1100, 1400, 1700, 1900, 2400, 3100, 3700, 4900, 6400, 8000,
+    10000, 12800,
+];
 
 impl Grid {
     pub fn of_paper() -> Grid {
         Grid {
             patterns: vec![Pattern::Sequential, Pattern::Random],
             writes: WRITES.to_vec(),
-            bytes: TENTHS_OF_MB.map(|tenths| tenths * 100_000).to_vec(),
+            bytes: HUNDREDTHS_OF_MB.map(|hundredths| hundredths * 10_000).to_vec(),
         }
     }
 

@@ -39,7 +39,7 @@ impl Ruler {
     pub fn across(axis: &Axis, values: &[f64]) -> Ruler {
         let mut ruler = match &axis.scale {
             Scale::Logarithmic => Ruler::logarithmic(axis, values),
-            Scale::Linear => Ruler::linear(values, false),
+            Scale::Linear | Scale::Shades { .. } => Ruler::linear(values, false),
             Scale::Names(names) => {
                 let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect();
                 return Ruler { kind: Kind::Names, low: -0.5, high: names.len() as f64 - 0.5, ticks };

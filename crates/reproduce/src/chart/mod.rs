@@ -5,6 +5,7 @@
 mod axis;
 mod bars;
 mod lines;
+mod shades;
 mod style;
 mod text;
 
@@ -46,6 +47,9 @@ impl Plot {
 }
 
 pub(crate) fn svg(picture: &Picture) -> String {
+    if let Some(fields) = shades::svg(picture) {
+        return fields;
+    }
     let slots = Slots::of(&picture.series);
     let plot = plan(picture);
     let points = match picture.x.scale {

@@ -1,0 +1,31 @@
+use crate::Profile;
+
+macro_rules! profiles {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../profiles/", $name, ".toml")))),*]
+    };
+}
+
+/// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made them.
+const SHIPPED: [(&str, &str); 1] = profiles!["hitachi-7k80"];
+
+impl Profile {
+    /// The profiles that come with the program, by the name of the emulated drive.
+    pub fn shipped() -> impl Iterator<Item = (&'static str, Profile)> {
+        SHIPPED.into_iter().map(|(name, text)| (name, Profile::parse(text).expect("tests parse them all")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_profile_is_as_the_tool_wrote_it_of_the_drive_of_its_name() {
+        for (name, text) in SHIPPED {
+            let profile = Profile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((profile.model.as_str(), profile.trials), (name, 50));
+            assert_eq!(profile.format(), text, "{name}");
+        }
+    }
+}
