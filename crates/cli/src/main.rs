@@ -25,6 +25,7 @@ mod mount_table;
 mod mount_users;
 mod open_disk;
 mod output;
+mod powercut;
 mod programs;
 mod progress;
 mod quantity;
@@ -67,6 +68,7 @@ enum Command {
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
     Fingerprint(fingerprint::FingerprintArguments),
+    Powercut(powercut::PowercutArguments),
     Sim(sim::SimArguments),
     Reproduce(reproduce::ReproduceArguments),
     #[command(hide = true)]
@@ -97,6 +99,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Fingerprint(arguments) => fingerprint::run(arguments),
+        Command::Powercut(arguments) => powercut::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Man(arguments) => man::run(arguments),

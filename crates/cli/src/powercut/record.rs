@@ -1,0 +1,99 @@
+//! What a block of the file under test holds: which write of which run put it there, and a checksum over all of it.
+
+use format::ext4::checksum::crc32c;
+use runtime::SplitMix;
+
+pub const SIZE_MIN: usize = 512;
+pub const SIZE_MAX: usize = 1 << 20;
+
+const MAGIC: &[u8; 16] = b"okeanos powercut";
+const CHECKSUM: usize = 4;
+
+/// One write: number `number` (from 0) of run `run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    pub run: u64,
+    pub number: u64,
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    Record(Record),
+    /// Begins as a record and is none.
+    Torn,
+    /// Nothing of ours.
+    Other,
+}
+
+/// Where write `number` goes: all `places` in turn (a power of two), no two neighbours after each other.
+pub fn place(number: u64, places: u64) -> u64 {
+    debug_assert!(places.is_power_of_two());
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15 >> places.leading_zeros() | 1) & (places - 1)
+}
+
+impl Record {
+    /// `size` bytes, every sector of them different from what any other write puts there.
+    pub fn bytes(&self, size: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size + 8);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.run.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        let dice = SplitMix::new(self.run ^ self.number.rotate_left(32));
+        while bytes.len() < size {
+            bytes.extend_from_slice(&dice.next().to_le_bytes());
+        }
+        bytes.truncate(size - CHECKSUM);
+        let checksum = crc32c(!0, &bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Blocks of at least [`SIZE_MIN`] bytes.
+    pub fn read(block: &[u8]) -> Held {
+        let (body, checksum) = block.split_at(block.len() - CHECKSUM);
+        if !body.starts_with(MAGIC) {
+            return Held::Other;
+        }
+        if crc32c(!0, body).to_le_bytes() != checksum {
+            return Held::Torn;
+        }
+        let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
+        Held::Record(Record { run: number(16), number: number(24) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const RECORD: Record = Record { run: 77, number: 1 << 40 };
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_torn_at_any_sector_it_is_none() {
+        for size in [512, 4096] {
+            let bytes = RECORD.bytes(size);
+            assert_eq!(bytes.len(), size);
+            assert_eq!(Record::read(&bytes), Held::Record(RECORD));
+            let other = Record { number: 5, ..RECORD }.bytes(size);
+            for sector in (512..size).step_by(512) {
+                let torn = [&bytes[..sector], &other[sector..]].concat();
+                assert_eq!(Record::read(&torn), Held::Torn);
+            }
+        }
+        assert_eq!(Record::read(&[0; 512]), Held::Other);
+    }
+
+    #[test]
+    fn every_place_has_its_turn() {
+        for places in [1, 2, 64, 1 << 14] {
+            let seen: BTreeSet<u64> = (0..places).map(|number| place(number, places)).collect();
+            assert_eq!(seen.len() as u64, places);
+            assert!(seen.iter().all(|place| *place < places));
+            assert_eq!(place(3, places), place(3 + places, places));
+        }
+        let places = 1 << 14;
+        assert!((0..places).all(|number| place(number, places).abs_diff(place(number + 1, places)) > 1));
+    }
+}
