@@ -49,6 +49,10 @@ fn figure_14_gives_the_same_twice() {
     same_twice("14");
 }
 #[test]
-fn discreet_figure_1_gives_the_same_twice() {
-    same_twice("discreet-figure-1");
+fn discreet_figures_of_drives_give_the_same_twice() {
+    for name in
+        ["discreet-figure-1", "discreet-table-1", "discreet-table-2", "discreet-table-3", "discreet-table-4"]
+    {
+        same_twice(name);
+    }
 }

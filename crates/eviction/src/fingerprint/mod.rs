@@ -6,8 +6,9 @@
 //! place them, in a [`FlushZone`](crate::FlushZone).
 //!
 //! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree, all in the
-//! cheapest cell that has always evicted.
+//! cheapest cell that has always evicted and in that with more data.
 
+mod choice;
 mod grid;
 mod picture;
 mod prober;

@@ -1,5 +1,6 @@
 //! The trials.
 
+use super::choice::best;
 use super::{Cell, Fingerprint, Options, Threshold};
 use crate::{FlushZone, ZoneError};
 use device::{Buffer, DeviceError, Disk, Durability, World};
@@ -238,17 +239,17 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Of the cells that have always evicted the cheapest gets all trials; if one fails, the next. Then the simplest of those
-    /// that cost as little.
+    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with more data; if one fails, the
+    /// next. Then the simplest of those that cost as little.
     async fn choose(
         &mut self,
         state: &mut Fingerprint,
         watch: &mut Watch<'_>,
     ) -> Result<(), FingerprintError> {
-        let trials = self.options.trials;
+        let (trials, columns) = (self.options.trials, self.options.grid.bytes.len());
         loop {
             let threshold = self.threshold(state)?;
-            let Some(index) = best(&state.cells, threshold, trials) else {
+            let Some(index) = best(&state.cells, columns, threshold, trials) else {
                 state.chosen = None;
                 return Ok(());
             };
@@ -289,51 +290,5 @@ impl Prober<'_> {
         cell.milliseconds += took.as_secs_f64() * 1e3;
         cell.read_us.push(read);
         Ok(())
-    }
-}
-
-/// Costs nearer than this share are alike: means of some dozen positionings tell no more.
-const ALIKE: f64 = 0.1;
-
-/// The cell to choose, or to try before one can: the cheapest of those that have always evicted and, once it has had all
-/// trials, the one with the fewest writes and the least data among those as cheap.
-fn best(cells: &[Cell], threshold: Threshold, trials: u32) -> Option<usize> {
-    let cost = |index: &usize| cells[*index].mean_milliseconds();
-    let always: Vec<usize> = (0..cells.len())
-        .filter(|index| {
-            cells[*index].trials() > 0 && cells[*index].evicted(threshold) == cells[*index].trials()
-        })
-        .collect();
-    let cheapest = always.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)))?;
-    if cells[cheapest].trials() < trials {
-        return Some(cheapest);
-    }
-    let alike = always.into_iter().filter(|index| cost(index) <= cost(&cheapest) * (1.0 + ALIKE));
-    alike.min_by_key(|index| (cells[*index].workload.writes, cells[*index].workload.bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{EvictionWorkload, Pattern};
-
-    /// Ten trials each: writes, evicted, milliseconds of one.
-    fn cells(known: &[(u32, u32, f64)]) -> Vec<Cell> {
-        let cell = |&(writes, evicted, cost): &(u32, u32, f64)| Cell {
-            workload: EvictionWorkload { pattern: Pattern::Random, writes, bytes: 1_000_000 },
-            read_us: (0..10).map(|trial| if trial < evicted { 9000.0 } else { 100.0 }).collect(),
-            milliseconds: cost * 10.0,
-        };
-        known.iter().map(cell).collect()
-    }
-
-    #[test]
-    fn the_cheapest_that_always_evicted_is_best_and_fewer_writes_decide_what_costs_alike() {
-        let best = |known, trials| best(&cells(known), Threshold(1000.0), trials);
-        assert_eq!(best(&[(1, 9, 10.0), (16, 10, 30.0), (64, 10, 20.0)], 10), Some(2));
-        assert_eq!(best(&[(1, 10, 31.0), (16, 10, 29.0), (64, 10, 30.0)], 10), Some(0));
-        // First the cheapest must prove itself.
-        assert_eq!(best(&[(1, 10, 31.0), (16, 10, 29.0)], 50), Some(1));
-        assert_eq!(best(&[(1, 9, 31.0)], 10), None);
     }
 }

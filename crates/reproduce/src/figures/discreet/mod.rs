@@ -1,13 +1,17 @@
 //! The Discreet paper (Rajimwale et al., DSN 2011): drives whose flush is not to be trusted.
 
 mod figure_1;
+mod fingerprints;
+mod table_1;
+mod table_2;
+mod table_4;
 
 use crate::Figure;
 use emulated::Model;
 
 /// In the order of the paper.
 pub fn all() -> Vec<Figure> {
-    vec![figure_1::figure()]
+    vec![figure_1::figure(), table_1::figure(), table_2::table_2(), table_2::table_3(), table_4::figure()]
 }
 
 /// A drive that comes with the program.

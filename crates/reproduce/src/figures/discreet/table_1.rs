@@ -1,0 +1,65 @@
+//! Table I: the drives.
+
+use super::super::shared::{axis, claim, of_paper, ours, picture};
+use super::fingerprints::{DRIVES, Drive};
+use crate::Context;
+use crate::figure::{Figure, FigureError, Results, Scale};
+use emulated::Model;
+
+pub fn figure() -> Figure {
+    Figure {
+        name: "discreet-table-1",
+        title: "The nine drives, as emulated",
+        source: "Discreet (DSN 2011), Table I",
+        about: "Capacity, cache and speed of the emulated drives that stand for the paper's nine SATA drives; nothing is run.",
+        minutes: 1,
+        real_time: false,
+        run,
+    }
+}
+
+fn run(_: &Context) -> Result<Results, FigureError> {
+    let models: Vec<Model> = DRIVES.iter().map(|drive| super::model(drive.model)).collect();
+    let line = |value: &dyn Fn(&Model) -> f64| numbered(models.iter().map(value));
+    let theirs = |value: fn(&Drive) -> f64| numbered(DRIVES.iter().map(value));
+    let capacity = line(&|model| model.size.get() as f64 / 1e9);
+    let cache = line(&|model| model.cache.as_ref().map_or(0.0, |cache| cache.size.get() as f64 / 1e6));
+    let speed = line(&|model| model.mechanics.as_ref().map_or(0.0, |mechanics| mechanics.rpm.get()));
+    let (capacity_paper, cache_paper) = (theirs(|drive| drive.capacity_gb), theirs(|drive| drive.cache_mb));
+
+    let alike = |what: &str,
+                 ours: &[(f64, f64)],
+                 paper: &[(f64, f64)],
+                 range: std::ops::RangeInclusive<f64>| {
+        let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
+        let (least, most) =
+            (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
+        let says = format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
+        claim(&says, "1", format!("{least:.2} to {most:.2}"), range.contains(&least) && range.contains(&most))
+    };
+    let claims = vec![
+        alike("capacity", &capacity, &capacity_paper, 0.95..=1.05),
+        alike("cache", &cache, &cache_paper, 0.85..=1.05),
+    ];
+    let bars = |title: &str, label: &str, series| picture(title, names(), axis(label, Scale::Linear), series);
+    let pictures = vec![
+        bars("Capacity", "10⁹ bytes", vec![ours("drive", capacity), of_paper("drive", capacity_paper)]),
+        bars("Cache", "10⁶ bytes", vec![ours("drive", cache), of_paper("drive", cache_paper)]),
+        bars("Speed, which the paper does not state", "revolutions per minute", vec![ours("drive", speed)]),
+    ];
+    let notes = vec![
+        "Which numbers of each drive are facts and which were chosen is told in its file, crates/emulated/models/NAME.toml; of the \
+         caches only the size is public, the rest was derived from what the paper found out about each drive (Tables II and IV)."
+            .to_string(),
+    ];
+    Ok(Results { pictures, claims, notes })
+}
+
+pub fn names() -> crate::Axis {
+    axis("drive", Scale::Names(DRIVES.iter().map(|drive| drive.model.to_string()).collect()))
+}
+
+/// Points over [`names`].
+pub fn numbered(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
+    values.enumerate().map(|(index, value)| (index as f64, value)).collect()
+}

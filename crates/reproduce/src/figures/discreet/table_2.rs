@@ -1,0 +1,213 @@
+//! Tables II and III: what evicts, and what it costs, as pictures.
+
+use super::super::shared::{axis, claim, of_paper, ours, picture};
+use super::fingerprints::{HITACHI, SAMSUNG, SEAGATE, Taken, take_all};
+use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::{Claim, Context, Picture};
+use eviction::Pattern;
+use eviction::fingerprint::Cell;
+
+pub fn table_2() -> Figure {
+    Figure {
+        name: "discreet-table-2",
+        title: "Eviction fingerprints of nine drives",
+        source: "Discreet (DSN 2011), Table II",
+        about: "On each emulated drive, which ignores flushes: how often sequential and random workloads of 1 to 2560 writes and 1 to \
+                128 MB push a sector out of its cache, told by how long reading it takes (okeanos fingerprint).",
+        minutes: 6,
+        real_time: false,
+        run: run_2,
+    }
+}
+
+pub fn table_3() -> Figure {
+    Figure {
+        name: "discreet-table-3",
+        title: "Performance fingerprints of nine drives",
+        source: "Discreet (DSN 2011), Table III",
+        about: "What the workloads of Table II take: white up to 10 ms, black from 500 ms on, as in the paper.",
+        minutes: 6,
+        real_time: false,
+        run: run_3,
+    }
+}
+
+fn run_2(context: &Context) -> Result<Results, FigureError> {
+    let all = take_all(context)?;
+    let evicted = |taken: &Taken, cell: &Cell| cell.probability(taken.threshold);
+    let shades = Scale::Shades { white: 0.0, black: 1.0, logarithmic: false };
+    let pictures = vec![fields(&all, "Evicted (black: in every trial)", shades, evicted)];
+    let of = |model: &str| all.iter().find(|taken| taken.drive.model == model).expect("one of the nine");
+    let (hitachi, larger) = (of("hitachi-7k80"), of("hitachi-32"));
+    let above = |bound: f64| move |cell: &Cell| cell.workload.bytes as f64 / 1e6 > bound;
+    let mut claims = vec![
+        most(
+            hitachi,
+            Pattern::Sequential,
+            "of less than 2.3 MB rarely evict",
+            "little chance",
+            0.2,
+            |cell| !above(2.3)(cell),
+        ),
+        least(
+            hitachi,
+            Pattern::Sequential,
+            "of more than 2.3 MB nearly always evict",
+            "nearly 100 %",
+            0.95,
+            above(2.3),
+        ),
+        {
+            let times = edge(larger) / edge(hitachi);
+            claim(
+                "the amount from which on sequential writes evict is 3 to 6 times as large on the Hitachi with four times the cache",
+                "4 (11 / 2.38 MB in Table IV)",
+                format!("{times:.2}"),
+                (3.0..=6.0).contains(&times),
+            )
+        },
+    ];
+    for seagate in all.iter().filter(|taken| taken.drive.maker == SEAGATE) {
+        let ineffectual = "hardly ever evict, whatever their number and amount";
+        claims.push(most(seagate, Pattern::Sequential, ineffectual, "completely ineffectual", 0.1, |_| true));
+    }
+    claims.push(irregular(&all));
+    Ok(Results { pictures, claims, notes: notes() })
+}
+
+fn run_3(context: &Context) -> Result<Results, FigureError> {
+    let all = take_all(context)?;
+    let shades = Scale::Shades { white: 10.0, black: 500.0, logarithmic: true };
+    let cost = |_: &Taken, cell: &Cell| cell.mean_milliseconds();
+    let pictures = vec![fields(&all, "Milliseconds of a workload (white: 10, black: 500)", shades, cost)];
+    let ratios: Vec<(f64, &str)> =
+        all.iter().map(|taken| (random_over_sequential(taken), taken.drive.model)).collect();
+    let least = ratios.iter().min_by(|one, other| one.0.total_cmp(&other.0)).expect("nine");
+    let claims = vec![claim(
+        "on every drive random workloads of 128 writes or more take at least 1.25 times as long as sequential ones, in the median",
+        "significantly more expensive",
+        format!("at least {:.2} ({})", least.0, least.1),
+        least.0 >= 1.25,
+    )];
+    Ok(Results { pictures, claims, notes: notes() })
+}
+
+/// A field for each drive and pattern; the chosen workloads, ours and the paper's, are marked among the random ones, or
+/// where ours is.
+fn fields(all: &[Taken], title: &str, shades: Scale, value: impl Fn(&Taken, &Cell) -> f64) -> Picture {
+    let mut series = Vec::new();
+    for taken in all {
+        for &pattern in &taken.grid.patterns {
+            let field = format!("{}, {}", taken.drive.model, pattern.name());
+            for &bytes in &taken.grid.bytes {
+                let row = taken.cells(pattern).filter(|(cell, _)| cell.workload.bytes == bytes);
+                let points = row.map(|(cell, _)| (column(taken, cell.workload.writes), value(taken, cell)));
+                series.push(ours(&format!("{field}: {}", bytes as f64 / 1e6), points.collect()));
+            }
+            let chosen = format!("{field}: chosen");
+            if let Some((workload, _)) = taken.chosen().filter(|(workload, _)| workload.pattern == pattern) {
+                let at = (column(taken, workload.writes), workload.bytes as f64 / 1e6);
+                series.push(ours(&chosen, vec![at]));
+            }
+            // One write has no order; the paper calls the others random.
+            if pattern == Pattern::Random || taken.drive.writes == 1 {
+                let at = (column(taken, taken.drive.writes), taken.drive.megabytes);
+                series.push(of_paper(&chosen, vec![at]));
+            }
+        }
+    }
+    let writes = all.first().map_or(&[][..], |taken| &taken.grid.writes);
+    let x = axis("number of writes", Scale::Names(writes.iter().map(u32::to_string).collect()));
+    picture(title, x, axis("upwards: MB in all", shades), series)
+}
+
+/// Beyond the last if the grid does not have it: no point there is drawn.
+fn column(taken: &Taken, writes: u32) -> f64 {
+    taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len()) as f64
+}
+
+/// No such workload evicts in more than `bound` of its trials.
+fn most(
+    taken: &Taken,
+    pattern: Pattern,
+    says: &str,
+    paper: &str,
+    bound: f64,
+    of: impl Fn(&Cell) -> bool,
+) -> Claim {
+    let cells = taken.cells(pattern).filter(|(cell, _)| of(cell));
+    let (trials, evicted) = cells.fold((0, 0.0), |(trials, evicted), (cell, share)| {
+        (trials + cell.trials(), evicted + share * f64::from(cell.trials()))
+    });
+    let share = evicted / f64::from(trials.max(1));
+    let says =
+        format!("{}: {} writes {says} (in at most {bound} of the trials)", taken.drive.model, pattern.name());
+    claim(&says, paper, format!("{evicted} of {trials}"), share <= bound)
+}
+
+fn least(
+    taken: &Taken,
+    pattern: Pattern,
+    says: &str,
+    paper: &str,
+    bound: f64,
+    of: impl Fn(&Cell) -> bool,
+) -> Claim {
+    let cells = taken.cells(pattern).filter(|(cell, _)| of(cell));
+    let share = cells.map(|(_, share)| share).fold(1.0, f64::min);
+    let says = format!(
+        "{}: {} writes {says} (every workload in at least {bound} of its trials)",
+        taken.drive.model,
+        pattern.name()
+    );
+    claim(&says, paper, format!("{share:.2}"), share >= bound)
+}
+
+/// Megabytes from which on a single write always evicts.
+fn edge(taken: &Taken) -> f64 {
+    let single = taken.cells(Pattern::Sequential).filter(|(cell, _)| cell.workload.writes == 1);
+    let never = single.filter(|(_, share)| *share < 1.0).map(|(cell, _)| cell.workload.bytes).max();
+    let next = taken.grid.bytes.iter().find(|bytes| never.is_none_or(|never| **bytes > never));
+    next.map_or(f64::NAN, |bytes| *bytes as f64 / 1e6)
+}
+
+/// Cells of two minds are a band along a sharp edge, and many without one.
+fn irregular(all: &[Taken]) -> Claim {
+    let undecided = |maker: &str| {
+        let cells = all
+            .iter()
+            .filter(|taken| taken.drive.maker == maker)
+            .flat_map(|taken| taken.cells(Pattern::Random));
+        let shares: Vec<f64> = cells.map(|(_, share)| share).collect();
+        shares.iter().filter(|share| **share > 0.0 && **share < 1.0).count() as f64 / shares.len() as f64
+    };
+    let (samsung, hitachi) = (undecided(SAMSUNG), undecided(HITACHI));
+    claim(
+        "random workloads that evict in some trials and not in others are at least 5 times as frequent on the Samsungs as on the Hitachis",
+        "much more irregular, against distinct transition points",
+        format!("{:.0} % against {:.0} %", 100.0 * samsung, 100.0 * hitachi),
+        samsung >= 5.0 * hitachi,
+    )
+}
+
+fn random_over_sequential(taken: &Taken) -> f64 {
+    let cost = |pattern: Pattern| {
+        let cells = taken.cells(pattern).filter(|(cell, _)| cell.workload.writes >= 128);
+        cells.map(|(cell, _)| cell.mean_milliseconds())
+    };
+    let mut ratios: Vec<f64> = cost(Pattern::Random)
+        .zip(cost(Pattern::Sequential))
+        .map(|(random, sequential)| random / sequential)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        "Trials are spent where they tell most: 2 in every cell, 8 where cells differ from their neighbours, 50 in the cheapest that \
+         always evicted. The paper made 50 in every cell."
+            .to_string(),
+        "The paper's grid is known by its ends and by the numbers of Table IV, all of which ours has.".to_string(),
+    ]
+}
