@@ -33,16 +33,25 @@ impl Drive {
         let sectors: u64 = read("size")?.trim().parse().ok()?;
         Some(Drive { model, size: sectors.checked_mul(512)? }).filter(|drive| !drive.model.is_empty())
     }
+
+    /// Why what was found out about the drive `model` of `size` bytes does not hold for `drive`; `None` if it does.
+    fn mismatch(drive: Option<&Drive>, model: &str, size: u64) -> Option<String> {
+        let Some(drive) = drive else {
+            return Some(format!("the profile is of {model:?}, and this drive does not tell its model"));
+        };
+        if drive.model != model {
+            return Some(format!("the profile is of {model:?}, the drive is {:?}", drive.model));
+        }
+        (drive.size != size)
+            .then(|| format!("the profile is of a drive of {size} bytes, this one has {}", drive.size))
+    }
 }
 
 /// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
 fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
     let profile_name = profile.display();
     let profile = find_profile(profile)?;
-    let mismatch = match Drive::of(path) {
-        Some(drive) => profile.mismatch(&drive.model, drive.size),
-        None => Some(format!("the model of {} is not known", path.display())),
-    };
+    let mismatch = Drive::mismatch(Drive::of(path).as_ref(), &profile.model, profile.size);
     if let (Some(why), false) = (&mismatch, force) {
         return Err(CliError::new(format!("{profile_name} may not fit: {why}")).with_remedy(
             "Make a profile of this very drive (okeanos fingerprint), or take this one with --force-profile.",
@@ -158,19 +167,29 @@ pub async fn coerce(
         found => found.map_err(failed)?,
     };
     let mut coerced = Vec::new();
-    let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| match zone {
-        Some(zone) => {
-            let wrapped = wrap(&parts.world, disk, path, zone)?;
-            *disk = Rc::new(wrapped.clone());
-            coerced.push(wrapped);
-            Ok(())
+    let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| {
+        let unfit = zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
+        match (zone, unfit) {
+            (Some(zone), None) => {
+                let wrapped = wrap(&parts.world, disk, path, zone)?;
+                *disk = Rc::new(wrapped.clone());
+                coerced.push(wrapped);
+                Ok(())
+            }
+            // As with barrier=flush.
+            _ if wanted == Wanted::IfThere => Ok(()),
+            (None, _) => Err(CliError::new(format!(
+                "{} has no flush zone, which barrier=coerce writes to",
+                path.display()
+            ))
+            .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
+            (Some(_), Some(why)) => {
+                Err(CliError::new(format!("the flush zone of {} may not fit: {why}", path.display()))
+                    .with_remedy(
+                        "Mount it with barrier=flush, or make the volume anew with a profile of this drive.",
+                    ))
+            }
         }
-        None if wanted == Wanted::IfThere => Ok(()),
-        None => Err(CliError::new(format!(
-            "{} has no flush zone, which barrier=coerce writes to",
-            path.display()
-        ))
-        .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
     };
     wrap(&mut parts.home, home_path, home)?;
     if let (Some(disk), Some(path)) = (&mut parts.journal, journal_path) {
@@ -179,24 +198,33 @@ pub async fn coerce(
     Ok((parts, coerced))
 }
 
+/// Why a zone was made for another drive than this. A profile that was forced is for any.
+fn foreign(zone: &FlushZoneSuperblock, drive: Option<&Drive>) -> Option<String> {
+    if zone.drive_size == 0 { None } else { Drive::mismatch(drive, &zone.model, zone.drive_size) }
+}
+
 fn wrap(
     world: &Rc<dyn device::World>,
     disk: &Rc<dyn Disk>,
     path: &Path,
     zone: FoundFlushZone,
 ) -> Result<CoercedDisk, CliError> {
-    let FlushZoneSuperblock { drive_size, model, .. } = &zone.superblock;
-    if *drive_size != 0
-        && Drive::of(path).is_some_and(|drive| drive.size != *drive_size || drive.model != *model)
-    {
-        let name = path.display();
-        return Err(CliError::new(format!("{name}: its flush zone was made for another drive, {model:?}"))
-            .with_remedy(
-                "Mount it with barrier=flush, or make the volume anew with a profile of this drive.",
-            ));
-    }
     let sector = disk.geometry().logical_sector;
     let zone = FlushZone::new(workload_of(&zone.superblock), &zone.extents, sector)
         .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
     Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_out_about_another_drive_is_refused() {
+        let drive = Drive { model: "Disk 7".into(), size: 1 << 40 };
+        assert_eq!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 40), None);
+        assert!(Drive::mismatch(Some(&drive), "Disk 8", 1 << 40).unwrap().contains("\"Disk 8\""));
+        assert!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 39).unwrap().contains("bytes"));
+        assert!(Drive::mismatch(None, "Disk 7", 1 << 40).unwrap().contains("does not tell"));
+    }
 }

@@ -2,7 +2,9 @@
 
 mod rig;
 
+use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneSuperblock};
 use rig::Rig;
+use std::os::unix::fs::FileExt;
 
 const PROFILE: &str = r#"cat >profile <<END
 model = "A drive"
@@ -94,4 +96,33 @@ fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
     assert!(said.contains("no flush zone"), "{said}");
     rig.check("");
+}
+
+/// Rewrites the zone of `image` as if it had been made on this drive.
+fn claim_drive(rig: &Rig, model: &str, size: u64) {
+    let block = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let at = block.trim().parse::<u64>().unwrap() * 4096;
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
+    let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
+    file.read_exact_at(&mut bytes, at).unwrap();
+    let zone = FlushZoneSuperblock::parse(&bytes).unwrap();
+    let zone = FlushZoneSuperblock { model: model.into(), drive_size: size, ..zone };
+    file.write_all_at(&zone.serialize(), at).unwrap();
+}
+
+/// An image tells no model, so it is another drive than any that has one.
+#[test]
+fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
+    rig.run("$O mount -o barrier=coerce image $M; $O umount $M");
+    claim_drive(&rig, "A drive", 64 << 20);
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("A drive") && said.contains("barrier=flush"), "{said}");
+    rig.run(&format!(
+        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image; $O recover image"
+    ));
+    rig.check("");
+    rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }

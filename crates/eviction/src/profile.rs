@@ -71,15 +71,6 @@ impl Profile {
     pub fn loss_bound(&self) -> f64 {
         1.0 - 0.05f64.powf(1.0 / f64::from(self.trials))
     }
-
-    /// Why this profile is not for that drive.
-    pub fn mismatch(&self, model: &str, size: u64) -> Option<String> {
-        if self.model != model {
-            return Some(format!("the profile is of {:?}, the drive is {model:?}", self.model));
-        }
-        (self.size != size)
-            .then(|| format!("the profile is of a drive of {} bytes, this one has {size}", self.size))
-    }
 }
 
 #[cfg(test)]
@@ -109,12 +100,5 @@ mod tests {
     #[test]
     fn fifty_trials_bound_the_loss_at_six_percent() {
         assert!((profile().loss_bound() - 0.058).abs() < 0.001);
-    }
-
-    #[test]
-    fn a_profile_of_another_drive_is_refused() {
-        assert_eq!(profile().mismatch("Disk \"7\"", 1 << 40), None);
-        assert!(profile().mismatch("Disk \"8\"", 1 << 40).unwrap().contains("Disk \\\"8\\\""));
-        assert!(profile().mismatch("Disk \"7\"", 1 << 39).is_some());
     }
 }
