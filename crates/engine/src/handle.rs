@@ -14,6 +14,8 @@ use units::{BlockRange, HomeBlock, TransactionId};
 
 /// File data that one handle may always write, in bytes, if a transaction can be that large.
 const DATA_PER_HANDLE: usize = 1 << 20;
+/// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
+const DATA_BLOCKS_ALWAYS: u32 = 2;
 
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
 pub struct Handle {
@@ -29,7 +31,17 @@ impl Engine {
     /// Joins the running transaction. Waits while it is being locked or the log is short of space.
     /// Call it after taking inode locks, never while holding another handle.
     pub async fn start(self: &Rc<Self>, credits: Credits) -> Result<Handle, EngineError> {
-        let data_credits = self.data_blocks_per_handle();
+        self.start_writing(credits, DATA_BLOCKS_ALWAYS).await
+    }
+
+    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data, at most
+    /// [`Engine::data_blocks_per_handle`].
+    pub async fn start_writing(
+        self: &Rc<Self>,
+        credits: Credits,
+        blocks: u32,
+    ) -> Result<Handle, EngineError> {
+        let data_credits = self.data_blocks_per_handle().min(blocks);
         let needed = credits.0.saturating_add(data_credits);
         if let Some(limit) = self.transaction_limit()
             && needed > limit / 4 * 3

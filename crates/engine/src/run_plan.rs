@@ -9,7 +9,7 @@ use crate::options::{BarrierKind, LogArea};
 use crate::stats::Counters;
 use device::{Buffer, Disk, Durability, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
-use runtime::join_all;
+use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -224,14 +224,7 @@ impl Runner {
             let single = ordered && !flush[disk_of(write.place) as usize];
             pending.push(self.write(write, if single { Durability::Durable } else { Durability::Cached }));
         }
-        if pending.len() == 1 {
-            self.note(pending.remove(0).await)?;
-        } else {
-            while !pending.is_empty() {
-                let wave = pending.drain(..pending.len().min(WRITES_IN_FLIGHT_MAX)).collect();
-                self.note(join_all(wave).await.into_iter().collect())?;
-            }
-        }
+        self.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await.map(drop))?;
         match flush {
             [false, false] => Ok(()),
             [true, false] => self.flush(Place::Home).await,

@@ -5,6 +5,8 @@ mod common;
 use common::{Layout, Rig, Script, Setup, run_on, run_until, verify};
 use engine::{Base, Contents, Credits, EngineError, EngineParts, FileUpdate};
 use journal::DataMode;
+use runtime::{Either, race};
+use std::time::Duration;
 use units::{BlockRange, HomeBlock, InodeNumber};
 
 /// So many transactions that a log of 1024 blocks is written several times over.
@@ -15,7 +17,7 @@ fn a_log_that_wraps_many_times_keeps_every_promise() {
     for mode in DataMode::ALL {
         let mut setup = Setup::new(mode, Layout::Internal, 1024);
         // Nothing goes home but for want of log space.
-        setup.options.expire = std::time::Duration::from_secs(3600);
+        setup.options.expire = Duration::from_secs(3600);
         let (rig, history, ended) = run_until(&setup, LONG, None);
         assert!(ended);
         verify(&setup, 0, rig.crash(1), &history.borrow()).unwrap();
@@ -82,6 +84,29 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
             engine.shutdown().await.unwrap();
             let bytes = engine.read_data(HomeBlock(3999), 1).await.unwrap();
             assert_eq!(bytes[0][4..10], [common::STALE, 1, 2, 3, 4, common::STALE]);
+        })
+        .unwrap();
+    }
+}
+
+/// Room for what they may write, not for the most that a handle can: else a few that wait for reads keep all others out.
+#[test]
+fn handles_that_write_little_do_not_keep_one_another_out() {
+    for mode in [DataMode::Journal, DataMode::Wasteless, DataMode::Selective] {
+        let setup = Setup::new(mode, Layout::Separate, 4096);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let mut handles = Vec::new();
+            for number in 0..20 {
+                let start = engine.start_writing(Credits(2), 1 + number % 3);
+                let late = engine.world().sleep_until(engine.world().now().plus(Duration::from_secs(1)));
+                match race(Box::pin(start), late).await {
+                    Either::Left(handle) => handles.push(handle.unwrap()),
+                    Either::Right(()) => panic!("{mode}: {number} handles fill a transaction"),
+                }
+            }
         })
         .unwrap();
     }

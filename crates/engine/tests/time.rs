@@ -158,12 +158,13 @@ fn blocks_that_expire_between_two_ticks_go_home_together() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(5), seconds(12));
         let parts = rig.parts.clone();
+        let homes = [20, 21, 30, 31];
         let (arrived, mut tasks): (Vec<_>, Vec<_>) =
-            (20..24).map(|home| watch(&rig, home, seconds(40))).unzip();
+            homes.into_iter().map(|home| watch(&rig, home, seconds(40))).unzip();
         rig.run(async move {
             let engine = Rig::open(parts).await;
             tasks.push(Box::pin(async move {
-                for home in 20..24 {
+                for home in homes {
                     let transaction = write_data(&engine, home, b"data").await;
                     engine.commit(transaction).await.unwrap();
                     sleep(&engine, seconds(2)).await;
@@ -178,6 +179,33 @@ fn blocks_that_expire_between_two_ticks_go_home_together() {
         // Written at 0, 2, 4 and 6 seconds, due at 12, 14, 16 and 18.
         let arrived: Vec<_> = arrived.iter().map(|at| at.get().unwrap().as_secs()).collect();
         assert_eq!(arrived, [15, 15, 20, 20], "{mode}");
+    }
+}
+
+#[test]
+fn what_lies_beside_an_expired_block_goes_home_with_it_unless_it_is_being_changed() {
+    for mode in DataMode::ALL {
+        let mut rig = fresh(mode, seconds(5), seconds(12));
+        rig.parts.options.commit = seconds(60);
+        let parts = rig.parts.clone();
+        // To the third tick, at which only 21 is due.
+        let (arrived, mut tasks): (Vec<_>, Vec<_>) =
+            (19..=24).map(|home| watch(&rig, home, seconds(16))).unzip();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            tasks.push(Box::pin(async move {
+                for (home, pause) in [(21, 4), (20, 4), (22, 2), (23, 2), (19, 0)] {
+                    let transaction = write_metadata(&engine, home, b"new").await;
+                    engine.commit(transaction).await.unwrap();
+                    sleep(&engine, seconds(pause)).await;
+                }
+                write_metadata(&engine, 22, b"not yet committed").await;
+            }));
+            runtime::join_all(tasks).await;
+        })
+        .unwrap();
+        let arrived: Vec<_> = arrived.iter().map(|at| at.get().map(|at| at.as_secs())).collect();
+        assert_eq!(arrived, [Some(15), Some(15), Some(15), None, None, None], "{mode}");
     }
 }
 

@@ -104,6 +104,41 @@ pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>
     results.into_iter().map(|result| result.expect("all futures are done")).collect()
 }
 
+/// As [`join_all`] for work that can fail: in their order, at most `limit` under way at once. After an error none
+/// begins any more, and those under way are waited for. Values come as they were ready.
+pub async fn join_window<'a, T, E>(
+    futures: impl IntoIterator<Item = Pin<Box<dyn Future<Output = Result<T, E>> + 'a>>>,
+    limit: usize,
+) -> Result<Vec<T>, E> {
+    let mut waiting = futures.into_iter();
+    let (mut running, mut values, mut failure) = (Vec::new(), Vec::new(), None);
+    poll_fn(|context| {
+        loop {
+            let room = if failure.is_none() { limit.saturating_sub(running.len()) } else { 0 };
+            running.extend(waiting.by_ref().take(room));
+            let before = running.len();
+            running.retain_mut(|future| match future.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(value)) => {
+                    values.push(value);
+                    false
+                }
+                Poll::Ready(Err(error)) => {
+                    failure.get_or_insert(error);
+                    false
+                }
+            });
+            match running.len() {
+                0 if failure.is_some() || before == 0 => return Poll::Ready(()),
+                after if after == before => return Poll::Pending,
+                _ => {}
+            }
+        }
+    })
+    .await;
+    failure.map_or(Ok(values), Err)
+}
+
 /// Which of two futures was first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
@@ -186,6 +221,28 @@ mod tests {
         assert_eq!(results, [30, 10, 20]);
         assert_eq!(world.now(), Instant(30));
         assert_eq!(world.run(join_all::<()>(Vec::new())), []);
+    }
+    /// Each takes `times[n]` and ends with an error at 0.
+    fn window(times: &[u64]) -> (VirtualWorld, Result<Vec<u64>, usize>) {
+        let world = VirtualWorld::new(1);
+        let sleep = |world: VirtualWorld, number: usize, time: u64| -> LocalFuture<Result<u64, usize>> {
+            Box::pin(async move {
+                world.sleep_until(world.now().plus(std::time::Duration::from_nanos(time))).await;
+                if time == 0 { Err(number) } else { Ok(time) }
+            })
+        };
+        let futures: Vec<_> =
+            times.iter().enumerate().map(|(at, time)| sleep(world.clone(), at, *time)).collect();
+        let result = world.run(join_window(futures, 2));
+        (world, result)
+    }
+    #[test]
+    fn a_window_moves_on_as_soon_as_one_has_ended_and_an_error_closes_it() {
+        let (world, result) = window(&[100, 30, 30, 30]);
+        assert_eq!((world.now(), result), (Instant(100), Ok(vec![30, 30, 30, 100])));
+        let (world, result) = window(&[100, 0, 500, 0]);
+        assert_eq!((world.now(), result), (Instant(100), Err(1)));
+        assert_eq!(window(&[]).1, Ok(vec![]));
     }
     #[test]
     fn a_race_ends_with_the_first() {

@@ -13,7 +13,8 @@ mod timers;
 mod virtual_world;
 
 pub use channel::{
-    Either, Receiver, Sender, complete_anyway, join_all, oneshot, race, spawn_with_result, yield_now,
+    Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race, spawn_with_result,
+    yield_now,
 };
 pub use random::SplitMix;
 pub use real_world::RealWorld;

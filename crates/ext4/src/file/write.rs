@@ -91,7 +91,8 @@ impl Volume {
         bytes: &[u8],
     ) -> Result<(usize, TransactionId)> {
         let inode = request.inode;
-        let mut handle = self.engine().start(self.credits_write(request, at, bytes.len())).await?;
+        let credits = self.credits_write(request, at, bytes.len());
+        let mut handle = self.engine().start_writing(credits, self.data_blocks(at, bytes.len())).await?;
         let mut count = 0;
         let result = self.write_blocks(&mut handle, request, at, bytes, &mut count).await;
         if count > 0 {
@@ -212,6 +213,13 @@ impl Volume {
             0 => BLOCKS_UNLOGGED,
             blocks => blocks.saturating_sub(1).max(1),
         }
+    }
+
+    /// Blocks of file data that one handle of the write changes, with the one whose zeros may come behind the old end.
+    fn data_blocks(&self, at: u64, length: usize) -> u32 {
+        let shift = self.block_size().shift();
+        let touched = ((at + length as u64 - 1) >> shift) - (at >> shift) + 1;
+        touched.min(self.blocks_per_handle().into()) as u32 + 1
     }
 
     /// The inode alone when the write's first blocks are known to be mapped, else one change of the mapping;
