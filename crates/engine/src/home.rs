@@ -112,6 +112,7 @@ impl Engine {
             if !self.write_home(blocks).await?.progress()? {
                 break;
             }
+            self.advance_tail().await?;
         }
         self.advance_tail().await
     }
@@ -140,6 +141,7 @@ impl Engine {
                 self.request_commit(self.running_id());
                 break;
             }
+            self.relieve_log().await?;
         }
         Ok(())
     }
@@ -153,6 +155,8 @@ impl Engine {
             }
             // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks).await?;
+            // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
+            self.relieve_log().await?;
         }
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Layout, Rig, Script, Setup, run_on, run_until, verify};
-use engine::{Base, Contents, Credits, EngineError, EngineParts, FileUpdate};
+use engine::{Base, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate};
 use journal::DataMode;
 use runtime::{Either, race};
 use std::time::Duration;
@@ -110,6 +110,52 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
         })
         .unwrap();
     }
+}
+
+/// Ten seconds of old data go home, 2048 blocks at a time, while one writer needs the whole log several times.
+#[test]
+fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
+    const OLD: u64 = 8000;
+    let mut setup = Setup::new(DataMode::Writeback, Layout::Separate, 1024);
+    setup.home_blocks = 2 * OLD + 100;
+    setup.options =
+        EngineOptions { data: setup.mode, expire: Duration::from_secs(5), ..EngineOptions::default() };
+    let rig = Rig::new(&setup, 1, setup.images());
+    let each = Duration::from_millis(20);
+    rig.disks[0].set_latency(disks::Latency { least: each, spread: Duration::ZERO });
+    let parts = rig.parts.clone();
+    let longest = rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let block = engine.metadata(HomeBlock(1)).await.unwrap();
+        for number in 0..OLD {
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            let update = FileUpdate {
+                inode: InodeNumber(1),
+                // No two are neighbours.
+                home: HomeBlock(100 + 2 * number),
+                range: BlockRange::new(0, 1024),
+                bytes: &[7; 1024],
+                base: Base::Zero,
+                request: 1024,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+            handle.stop();
+        }
+        let (world, mut longest) = (engine.world().clone(), Duration::ZERO);
+        let end = world.now().plus(Duration::from_secs(20));
+        while world.now() < end {
+            let asked = world.now();
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.change(&block, BlockRange::new(0, 8), |bytes| bytes[0] = bytes[0].wrapping_add(1));
+            engine.commit(handle.stop()).await.unwrap();
+            longest = longest.max(world.now().since(asked));
+        }
+        assert_eq!(engine.statistics().cache.dirty_blocks, 1);
+        longest
+    });
+    let longest = longest.unwrap();
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
 }
 
 #[test]
