@@ -46,7 +46,7 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
             total.add(report);
         }
     }
-    println!("{total:?}");
+    println!("{:?}: {total:?}", liar.profile);
     assert_eq!(total.lost, 0);
 }
 
@@ -63,7 +63,7 @@ fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
         total.add(run(Case::random(setup, mode, 2, 3, 14), &liar, &fresh).unwrap());
     }
     let lost = liar::lost_targets(Replacement::Random, &profile, 10_000);
-    println!("bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
+    println!("{profile:?}: bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
     assert!(lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(), "{lost} sectors of 10,000: {profile:?}");
     assert!(total.lost > 0 && total.lost < total.cuts, "{total:?}");
 }
