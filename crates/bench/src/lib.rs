@@ -6,6 +6,7 @@
 mod compare;
 mod demo;
 mod dice;
+mod file_replay;
 pub mod file_trace;
 pub mod filebench;
 mod files;
@@ -31,6 +32,7 @@ mod virtual_files;
 
 pub use compare::{CompareOptions, Comparison, Contender, compare};
 pub use demo::{DemoOptions, DemoRow, demo};
+pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
 pub use file_trace::{FileOperation, FileRecord, FileTrace};
 pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, run_filebench};
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};

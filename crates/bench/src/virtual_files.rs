@@ -2,7 +2,7 @@
 
 use crate::files::{Actor, Files, SyncKind};
 use device::World;
-use ext4::{Caller, Error, Inode, Piece, Volume, WriteFlags};
+use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::io;
 use std::rc::Rc;
@@ -16,6 +16,7 @@ use units::{InodeNumber, Instant};
 pub struct VirtualFiles {
     world: VirtualWorld,
     volume: Rc<Volume>,
+    directory: InodeNumber,
 }
 
 /// Dropped without [`Files::close`], it counts as open until the volume is closed.
@@ -24,7 +25,6 @@ pub struct VirtualFile {
     sync: SyncKind,
 }
 
-const ROOT: InodeNumber = InodeNumber(2);
 /// How often actors are watched.
 const WATCH: Duration = Duration::from_millis(250);
 /// A regular file for everyone to read.
@@ -32,13 +32,14 @@ const FILE_MODE: u16 = 0o100_644;
 const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
-    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>) -> VirtualFiles {
-        VirtualFiles { world, volume }
+    /// Paths begin at `directory`.
+    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>, directory: InodeNumber) -> VirtualFiles {
+        VirtualFiles { world, volume, directory }
     }
 
     /// Symbolic links are not followed.
     async fn find(&self, path: &str) -> Result<Rc<Inode>, Error> {
-        let mut inode = self.volume.inode(ROOT).await?;
+        let mut inode = self.volume.inode(self.directory).await?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             inode = self.volume.lookup(&inode, name.as_bytes()).await?;
         }
@@ -50,6 +51,39 @@ impl VirtualFiles {
         let path = path.trim_end_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.find(parent).await?, name.as_bytes()))
+    }
+
+    pub(crate) async fn truncate(&self, path: &str, size: u64) -> io::Result<()> {
+        let inode = self.find(path).await.map_err(system)?;
+        self.volume.truncate(&inode, size).await.map(drop).map_err(system)
+    }
+    /// Sets the times to now.
+    pub(crate) async fn touch(&self, path: &str) -> io::Result<()> {
+        let inode = self.find(path).await.map_err(system)?;
+        let modified = Some(SetTime::Now);
+        let change = SetAttributes { modified, ..SetAttributes::default() };
+        self.volume.setattr(&inode, &Caller::ROOT, change).await.map(drop).map_err(system)
+    }
+    pub(crate) async fn rename(&self, path: &str, to: &str) -> io::Result<()> {
+        let (from, name) = self.find_parent(path).await.map_err(system)?;
+        let (parent, new_name) = self.find_parent(to).await.map_err(system)?;
+        let places = ((&from, name), (&parent, new_name));
+        let renamed = self.volume.rename(places.0, places.1, &Caller::ROOT, RenameMode::Replace).await;
+        renamed.map(drop).map_err(system)
+    }
+    pub(crate) async fn link(&self, path: &str, to: &str) -> io::Result<()> {
+        let inode = self.find(path).await.map_err(system)?;
+        let (parent, name) = self.find_parent(to).await.map_err(system)?;
+        self.volume.link(&inode, &parent, name, &Caller::ROOT).await.map(drop).map_err(system)
+    }
+    pub(crate) async fn symlink(&self, path: &str, target: &str) -> io::Result<()> {
+        let (parent, name) = self.find_parent(path).await.map_err(system)?;
+        let made = self.volume.symlink(&parent, name, &Caller::ROOT, target.as_bytes()).await;
+        made.map(drop).map_err(system)
+    }
+    pub(crate) async fn remove_directory(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.find_parent(path).await.map_err(system)?;
+        self.volume.rmdir(&parent, name).await.map(drop).map_err(system)
     }
 
     fn opened(&self, inode: Rc<Inode>, sync: SyncKind) -> VirtualFile {

@@ -56,3 +56,13 @@ fn discreet_figures_of_drives_give_the_same_twice() {
         same_twice(name);
     }
 }
+#[test]
+fn discreet_table_5_and_figures_5_to_8_give_the_same_twice() {
+    ["table-5", "figure-5", "figure-6", "figure-7", "figure-8"]
+        .into_iter()
+        .for_each(|figure| same_twice(&format!("discreet-{figure}")));
+}
+#[test]
+fn streams_on_a_drive_that_ignores_flushes_give_the_same_twice() {
+    same_twice("discreet-streams");
+}

@@ -12,9 +12,12 @@ use ext4::{OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::future::Future;
 use std::rc::Rc;
+use units::InodeNumber;
 
 pub use drives::Traffic;
 pub use options::{Caching, DiskChoice, Layout, StageOptions};
+
+const ROOT: InodeNumber = InodeNumber(2);
 
 /// An open volume on emulated disks.
 pub struct Stage {
@@ -26,6 +29,8 @@ pub struct Stage {
     coerced: Option<CoercedDisk>,
     /// `None` only while it is mounted anew.
     volume: Option<Rc<Volume>>,
+    /// Where workloads run.
+    directory: InodeNumber,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +43,7 @@ pub enum StageError {
     Make(#[from] std::io::Error),
     #[error("{0}")]
     Volume(#[from] ext4::Error),
-    #[error("a stage has a flush zone beside a journal in the volume only")]
+    #[error("a stage has a flush zone or a directory of its own only with the journal in the volume")]
     JournalOutside,
     #[error("{0}")]
     FlushZone(#[from] eviction::ZoneError),
@@ -56,7 +61,7 @@ impl Stage {
     /// As [`Stage::build`], beside another stage: both have one clock, and that of the first decides about chance. The
     /// first that is dropped ends what goes on in both.
     pub fn build_in(world: VirtualWorld, options: &StageOptions) -> Result<Stage, StageError> {
-        if options.eviction.is_some() && options.journal.is_some() {
+        if options.journal.is_some() && (options.eviction.is_some() || options.directory) {
             return Err(StageError::JournalOutside);
         }
         let home_model = options.home.find_model()?;
@@ -67,7 +72,15 @@ impl Stage {
             (Some(choice), Some(model), Some(image)) => Some(Drives::new(&world, choice, model, image)),
             _ => None,
         };
-        let mut stage = Stage { world, options: options.clone(), home, journal, coerced: None, volume: None };
+        let mut stage = Stage {
+            world,
+            options: options.clone(),
+            home,
+            journal,
+            coerced: None,
+            volume: None,
+            directory: ROOT,
+        };
         stage.mount()?;
         stage.restart_counting();
         Ok(stage)
@@ -91,7 +104,15 @@ impl Stage {
             parts.home = Rc::new(coerced.clone());
             self.coerced = Some(coerced);
         }
-        self.volume = Some(self.world.run(Volume::open(parts))?);
+        let volume = self.world.run(Volume::open(parts))?;
+        self.volume = Some(volume.clone());
+        if self.options.directory {
+            let find = async move {
+                let root = volume.inode(ROOT).await?;
+                volume.lookup(&root, volumes::DIRECTORY.as_bytes()).await
+            };
+            self.directory = self.world.run(find)?.number;
+        }
         Ok(())
     }
 
@@ -110,7 +131,7 @@ impl Stage {
         self.world.run(workload(self.files()))
     }
     pub fn files(&self) -> VirtualFiles {
-        VirtualFiles::new(self.world.clone(), self.volume().clone())
+        VirtualFiles::new(self.world.clone(), self.volume().clone(), self.directory)
     }
 
     /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:

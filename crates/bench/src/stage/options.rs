@@ -42,6 +42,9 @@ pub struct StageOptions {
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
     pub eviction: Option<EvictionWorkload>,
+    /// Workloads run in a directory of their own, whose place on the disk the seed alone decides, instead of in the root. Only with the
+    /// journal in the volume.
+    pub directory: bool,
     /// Decides everything that chance decides.
     pub seed: u64,
 }
@@ -83,6 +86,7 @@ impl StageOptions {
                 ..EngineOptions::default()
             },
             eviction: None,
+            directory: false,
             seed: 1,
         }
     }
@@ -106,6 +110,7 @@ impl StageOptions {
             journal: None,
             engine: EngineOptions { barrier, cache_bytes: (1 << 30) / 3 * 2, ..of_paper.engine },
             eviction,
+            directory: true,
             ..of_paper
         }
     }

@@ -4,12 +4,13 @@ use super::{Layout, StageError, StageOptions};
 use disks::{Image, MemoryDisk};
 use e2fsprogs::{Images, Journal, Request};
 use eviction::{EvictionWorkload, FlushZone, Pattern};
-use ext4::{OpenParts, Volume, VolumeOptions};
+use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use format::flush_zone::FlushZoneSuperblock;
 use runtime::VirtualWorld;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use units::InodeNumber;
 
 /// Volumes that are remembered.
 const MADE_MAX: usize = 2;
@@ -34,7 +35,8 @@ pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     };
     let block_size = options.block_size.into();
     let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
-    let name = format!("{request:?} {:?}", options.eviction);
+    let directory_seed = options.directory.then_some(options.seed);
+    let name = format!("{request:?} {:?} {directory_seed:?}", options.eviction);
     let known =
         |made: &VecDeque<(String, Images)>| made.iter().find(|it| it.0 == name).map(|it| it.1.clone());
     if let Some(images) = MADE.with_borrow(known) {
@@ -44,6 +46,9 @@ pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     if let Some(workload) = options.eviction {
         images.home = with_flush_zone(images.home, workload)?;
     }
+    if let Some(seed) = directory_seed {
+        images.home = with_directory(images.home, seed)?;
+    }
     MADE.with_borrow_mut(|made| {
         made.push_front((name, images.clone()));
         made.truncate(MADE_MAX);
@@ -51,10 +56,7 @@ pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     Ok(images)
 }
 
-/// In no time of the stage's world.
 fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext4::Error> {
-    let world = VirtualWorld::new(0);
-    let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
     let zone = FlushZoneSuperblock {
         uuid: [0; 16],
         inode: 0,
@@ -66,6 +68,31 @@ fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext
         model: String::new(),
         length: 0,
     };
+    changed(home, 0, async move |volume| {
+        let block = volume.block_size().bytes() as u32;
+        let (room, write) = (FlushZone::size(&workload, block), workload.write_size(block));
+        volume.make_flush_zone(zone, room, write).await
+    })
+}
+
+/// The name of a stage's directory of its own.
+pub(super) const DIRECTORY: &str = "work";
+
+fn with_directory(home: Image, seed: u64) -> Result<Image, ext4::Error> {
+    changed(home, seed, async move |volume| {
+        let root = volume.inode(InodeNumber(2)).await?;
+        volume.mkdir(&root, DIRECTORY.as_bytes(), &Caller::ROOT, 0o755).await.map(drop)
+    })
+}
+
+/// The volume after a change, in no time of the stage's world.
+fn changed(
+    home: Image,
+    seed: u64,
+    change: impl AsyncFnOnce(Rc<Volume>) -> Result<(), ext4::Error> + 'static,
+) -> Result<Image, ext4::Error> {
+    let world = VirtualWorld::new(seed);
+    let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk.clone()),
@@ -74,8 +101,7 @@ fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext
     };
     let made = world.run(async move {
         let volume = Volume::open(parts).await?;
-        let block = volume.block_size().bytes() as u32;
-        volume.make_flush_zone(zone, FlushZone::size(&workload, block), workload.write_size(block)).await?;
+        change(volume.clone()).await?;
         volume.close().await
     });
     world.end();

@@ -1,0 +1,119 @@
+//! Figure 6: Postmark.
+
+use super::super::shared::{NO_KERNEL, at_least, axis, claim, ours, picture};
+use super::variants::{CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs};
+use crate::{Context, Figure, FigureError, Results, Scale};
+use bench::{PostmarkOptions, SyncKind, postmark};
+use eviction::CoercionStatistics;
+
+pub const FIGURE_6: Figure = Figure {
+    name: "discreet-figure-6",
+    title: "Postmark on a drive that is not trusted",
+    source: "Discreet (DSN 2011), Figure 6",
+    about: "Postmark, files of 4 KiB to 4 MiB, read to append and create to delete 5 to 5, nothing synced; files, memory and \
+            transactions are an eighth of the paper's 1,000 files, 1 GiB and 1,000 to 8,000 transactions; ordered and data journaling on an \
+            emulated Hitachi with its cache off, discreet with either eviction, and unsafe.",
+    minutes: 8,
+    real_time: false,
+    run,
+};
+
+/// Of the paper's numbers of files and transactions and of its memory.
+const SHARE: u64 = 8;
+
+struct Cell {
+    variant: Variant,
+    /// The paper's.
+    transactions: u64,
+}
+
+fn run(context: &Context) -> Result<Results, FigureError> {
+    let counts: &[u64] = if context.quick { &[100] } else { &[1000, 2000, 4000, 8000] };
+    let with_counts = |variant| counts.iter().map(move |&transactions| Cell { variant, transactions });
+    let cells: Vec<Cell> = all().into_iter().flat_map(with_counts).collect();
+    let played = context.play(&cells, |cell| play(context, cell))?;
+    let seconds = |mode: usize, caching: usize, count: usize| {
+        played[(mode * CACHINGS.len() + caching) * counts.len() + count].0
+    };
+    let mut series = Vec::new();
+    for (at, variant) in all().iter().enumerate() {
+        let line = counts
+            .iter()
+            .enumerate()
+            .map(|(count, &it)| (it as f64, seconds(at / CACHINGS.len(), at % CACHINGS.len(), count)));
+        series.push(ours(&variant.name(), line.collect()));
+    }
+    // The least and the largest ratio over all numbers of transactions.
+    let ratios = |a: (usize, usize), b: (usize, usize)| {
+        let all = (0..counts.len()).map(|count| seconds(a.0, a.1, count) / seconds(b.0, b.1, count));
+        all.fold((f64::INFINITY, 0.0f64), |range, it| (range.0.min(it), range.1.max(it)))
+    };
+    let within = |says: &str, paper: &str, (least, most): (f64, f64), bounds: (f64, f64)| {
+        let holds = least >= bounds.0 && most <= bounds.1;
+        claim(says, paper, format!("{least:.2} to {most:.2}"), holds)
+    };
+    let mut claims = vec![
+        within(
+            "ordered: discreet (128 writes) takes as long as with the cache off, within a factor of 1.2",
+            "similar",
+            ratios((0, WITH_COSTLY), (0, OFF)),
+            (1.0 / 1.2, 1.2),
+        ),
+        within(
+            "ordered: discreet (128 writes) takes 1.1 to 1.5 times as long as unsafe",
+            "1.25",
+            ratios((0, WITH_COSTLY), (0, UNSAFE)),
+            (1.1, 1.5),
+        ),
+        within(
+            "data: with the cache off it takes at least 1.03 times as long as discreet (128 writes)",
+            "1.1",
+            ratios((1, OFF), (1, WITH_COSTLY)),
+            (1.03, f64::INFINITY),
+        ),
+    ];
+    let (least, _) = (0..CACHINGS.len())
+        .map(|caching| ratios((1, caching), (0, caching)))
+        .fold((f64::INFINITY, 0.0f64), |range, it| (range.0.min(it.0), range.1.max(it.1)));
+    claims.push(at_least(
+        "in every variant data journaling takes longer than ordered",
+        "across all variants",
+        (least, 1.0),
+        1.0,
+    ));
+    let evictions = cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
+    let notes = vec![
+        "Requests have 64 KiB, and each is read by itself: this engine reads nothing ahead, a kernel would. The time is that of \
+         the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. With the cache on \
+         the drive's own write-back gets in their way; with it off the writes wait in the host, at most 16 of them in the drive. So \
+         the cache costs here more than it gives, and evictions come on top."
+            .into(),
+        costs(evictions),
+        PLACE.into(),
+        PLANS.into(),
+        RIG.into(),
+        NO_KERNEL.into(),
+    ];
+    let x = axis("transactions of the paper (here an eighth)", Scale::Logarithmic);
+    let y = axis("seconds", Scale::Logarithmic);
+    Ok(Results { pictures: vec![picture("Postmark", x, y, series)], claims, notes })
+}
+
+/// Seconds of the transactions.
+fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), FigureError> {
+    let workload = PostmarkOptions {
+        files: if context.quick { 20 } else { 1000 / SHARE },
+        threads: 1,
+        transactions: cell.transactions / SHARE,
+        read_bias: 5,
+        create_bias: 5,
+        size_min: 4 << 10,
+        size_max: 4 << 20,
+        request: 64 << 10,
+        sync: SyncKind::None,
+        seed: context.seed,
+    };
+    let stage = cell.variant.stage(context, |options| options.engine.cache_bytes /= SHARE)?;
+    let report = stage.run(move |files| async move { postmark(&files, &workload, |_| ()).await })?;
+    Ok((report.seconds, stage.coercion()))
+}

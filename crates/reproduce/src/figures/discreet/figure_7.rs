@@ -1,0 +1,187 @@
+//! Figures 7 and 8: Filebench's varmail, by how much is appended before a sync.
+
+use super::super::shared::{NO_KERNEL, at_least, at_most, axis, claim, name, ours, picture};
+use super::figure_5::megabits;
+use super::variants::{
+    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all, bars, costs,
+};
+use crate::{Context, Figure, FigureError, Results, Scale};
+use bench::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
+use eviction::CoercionStatistics;
+use std::sync::Mutex;
+use std::time::Duration;
+
+const ABOUT: &str = "Filebench's varmail, 1 thread, 500 files of 16 KiB, appends of up to 16 KiB to 8 MiB before each fsync, for 20 s; ordered and data \
+journaling on an emulated Hitachi with its cache off, discreet with either eviction, and unsafe. Figures 7 and 8 share these runs.";
+
+pub const FIGURE_7: Figure = Figure {
+    name: "discreet-figure-7",
+    title: "Varmail on a drive that is not trusted: 16 KiB and 8 MiB for each fsync",
+    source: "Discreet (DSN 2011), Figure 7",
+    about: ABOUT,
+    minutes: 3,
+    real_time: false,
+    run: figure_7,
+};
+
+pub const FIGURE_8: Figure = Figure {
+    name: "discreet-figure-8",
+    title: "Varmail on a drive that is not trusted: the time of an fsync",
+    source: "Discreet (DSN 2011), Figure 8",
+    about: ABOUT,
+    minutes: 3,
+    real_time: false,
+    run: figure_8,
+};
+
+const SMALL: u64 = 16 << 10;
+const LARGE: u64 = 8 << 20;
+
+#[derive(Clone, PartialEq)]
+struct Cell {
+    variant: Variant,
+    append: u64,
+    seed: u64,
+    quick: bool,
+}
+
+#[derive(Clone)]
+struct Played {
+    megabits: f64,
+    sync_ms: f64,
+    coercion: CoercionStatistics,
+}
+
+static PLAYED: Mutex<Vec<(Cell, Played)>> = Mutex::new(Vec::new());
+
+/// By variant, then by size.
+fn play_all(context: &Context, sizes: &[u64]) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
+    let (seed, quick) = (context.seed, context.quick);
+    let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, seed, quick });
+    let cells: Vec<Cell> = all().into_iter().flat_map(of).collect();
+    let known = |cell: &Cell| {
+        let played = PLAYED.lock().expect("nobody panics while holding it");
+        played.iter().find(|(it, _)| it == cell && !quick).map(|(_, played)| played.clone())
+    };
+    let played = context.play(&cells, |cell| match known(cell) {
+        Some(played) => Ok(played),
+        None => {
+            let played = play(context, cell)?;
+            PLAYED.lock().expect("nobody panics while holding it").push((cell.clone(), played.clone()));
+            Ok(played)
+        }
+    })?;
+    Ok((cells, played))
+}
+
+fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
+    let seconds = if context.quick { 3 } else { 20 };
+    let workload = FilebenchOptions {
+        threads: 1,
+        files: 500,
+        file_size: 16 << 10,
+        append_size: cell.append,
+        limit: Limit::Time(Duration::from_secs(seconds)),
+        seed: context.seed,
+        ..FilebenchOptions::of(Personality::Varmail)
+    };
+    let stage = cell.variant.stage(context, |_| ())?;
+    let report: FilebenchReport =
+        stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
+    Ok(Played { megabits: megabits(&report), sync_ms: report.sync_mean_ms, coercion: stage.coercion() })
+}
+
+fn figure_7(context: &Context) -> Result<Results, FigureError> {
+    let sizes = [SMALL, if context.quick { LARGE / 8 } else { LARGE }];
+    let (cells, played) = play_all(context, &sizes)?;
+    let rate = |mode: usize, caching: usize, size: usize| {
+        played[(mode * CACHINGS.len() + caching) * sizes.len() + size].megabits
+    };
+    let (mut pictures, mut claims) = (Vec::new(), Vec::new());
+    for (size, title) in ["16 KiB before each fsync", "8 MiB before each fsync"].iter().enumerate() {
+        let rates: Vec<f64> = (0..all().len()).map(|at| played[at * sizes.len() + size].megabits).collect();
+        pictures.push(bars(title, "read and written (Mbit/s)", &rates, None));
+    }
+    for (mode, data) in MODES.iter().enumerate() {
+        let data = name(*data);
+        claims.push(at_most(
+            &format!("{data}, 16 KiB: the faster discreet variant is slower than the cache switched off"),
+            "very poorly",
+            (rate(mode, WITH_COSTLY, 0).max(rate(mode, WITH_EFFICIENT, 0)), rate(mode, OFF, 0)),
+            1.0,
+        ));
+        claims.push(at_least(
+            &format!("{data}, 8 MiB: discreet (1 write) is ahead of the cache switched off"),
+            "better throughput",
+            (rate(mode, WITH_EFFICIENT, 1), rate(mode, OFF, 1)),
+            1.0,
+        ));
+    }
+    claims.push(at_least(
+        "ordered, 8 MiB: discreet with 1 write is at least 1.5 times as fast as with 128",
+        "nearly 2",
+        (rate(0, WITH_EFFICIENT, 1), rate(0, WITH_COSTLY, 1)),
+        1.5,
+    ));
+    let gain = |caching: usize| rate(0, caching, 1) / rate(0, caching, 0);
+    claims.push(claim(
+        "ordered: from 16 KiB to 8 MiB every variant gains, and the discreet ones most",
+        "they improve the most",
+        [OFF, WITH_COSTLY, WITH_EFFICIENT, UNSAFE].map(|it| format!("{:.1}", gain(it))).join(", "),
+        gain(WITH_COSTLY).min(gain(WITH_EFFICIENT)) > gain(OFF).max(gain(UNSAFE))
+            && gain(OFF).min(gain(UNSAFE)) > 1.0,
+    ));
+    Ok(Results { pictures, claims, notes: notes(&cells, &played) })
+}
+
+fn figure_8(context: &Context) -> Result<Results, FigureError> {
+    let sizes: &[u64] = match context.quick {
+        true => &[SMALL, LARGE / 8],
+        false => &[SMALL, 64 << 10, 256 << 10, 1 << 20, 4 << 20, LARGE],
+    };
+    let (cells, played) = play_all(context, sizes)?;
+    let time = |mode: usize, caching: usize, size: usize| {
+        played[(mode * CACHINGS.len() + caching) * sizes.len() + size].sync_ms
+    };
+    let last = sizes.len() - 1;
+    let mut series = Vec::new();
+    for (at, variant) in all().iter().enumerate() {
+        let line =
+            sizes.iter().enumerate().map(|(size, &it)| (it as f64, played[at * sizes.len() + size].sync_ms));
+        series.push(ours(&variant.name(), line.collect()));
+    }
+    let mut claims = Vec::new();
+    for (mode, data) in MODES.iter().enumerate() {
+        let data = name(*data);
+        let growth = |caching: usize| time(mode, caching, last) / time(mode, caching, 0);
+        claims.push(claim(
+            &format!(
+                "{data}: the time of an fsync grows more slowly in the discreet variants than in the others"
+            ),
+            "more slowly",
+            [OFF, WITH_COSTLY, WITH_EFFICIENT, UNSAFE].map(|it| format!("{:.1}", growth(it))).join(", "),
+            growth(WITH_COSTLY).max(growth(WITH_EFFICIENT)) < growth(OFF).min(growth(UNSAFE)),
+        ));
+        claims.push(at_least(
+            &format!("{data}, 16 KiB: an fsync with 128 writes takes at least twice as long as with 1"),
+            "3.4 (170 / 50 ms an eviction)",
+            (time(mode, WITH_COSTLY, 0), time(mode, WITH_EFFICIENT, 0)),
+            2.0,
+        ));
+    }
+    let x = axis("largest append before an fsync (bytes)", Scale::Logarithmic);
+    let y = axis("mean time of an fsync (ms)", Scale::Logarithmic);
+    Ok(Results { pictures: vec![picture("Varmail", x, y, series)], claims, notes: notes(&cells, &played) })
+}
+
+fn notes(cells: &[Cell], played: &[Played]) -> Vec<String> {
+    let evictions = cells.iter().zip(played).map(|(cell, played)| (&cell.variant, played.coercion));
+    vec![
+        "An append has one byte to so many, as Filebench's own has: half on average.".into(),
+        costs(evictions),
+        PLACE.into(),
+        PLANS.into(),
+        RIG.into(),
+        NO_KERNEL.into(),
+    ]
+}
