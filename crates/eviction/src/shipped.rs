@@ -7,7 +7,17 @@ macro_rules! profiles {
 }
 
 /// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made them.
-const SHIPPED: [(&str, &str); 1] = profiles!["hitachi-7k80"];
+const SHIPPED: [(&str, &str); 9] = profiles![
+    "hitachi-7k80",
+    "hitachi-32",
+    "samsung-8",
+    "samsung-16",
+    "western-digital-16",
+    "western-digital-64",
+    "seagate-8",
+    "barracuda-7200.11",
+    "seagate-32",
+];
 
 impl Profile {
     /// The profiles that come with the program, by the name of the emulated drive.

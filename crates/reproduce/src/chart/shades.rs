@@ -116,7 +116,7 @@ fn draw(field: &Field, columns: &[String], left: f64, top: f64, darkness: &impl 
         }
         text += "\n";
     }
-    let mut free = top;
+    let mut free = f64::MIN;
     for (column, name) in columns.iter().enumerate() {
         if x(column as f64) >= free {
             let (x, y) = (x(column as f64) + SQUARE - 0.5, bottom + 5.0);

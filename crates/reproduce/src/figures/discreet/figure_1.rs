@@ -76,6 +76,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         "The paper's sizes, and how much it wrote, are not in its text. Writes follow one another without a pause, so the cache \
          is full most of the time and its time is that of the medium, which may choose among what it holds."
             .to_string(),
+        "At 512 KiB the cache holds four writes, which is little to choose among, and nearly half of a write's time is its transfer: \
+         the cache saves a sixth."
+            .to_string(),
     ];
     Ok(Results {
         pictures: vec![picture("One write after another, Hitachi 7K80", x, y, series)],

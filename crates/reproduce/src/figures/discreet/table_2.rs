@@ -7,6 +7,10 @@ use crate::{Claim, Context, Picture};
 use eviction::Pattern;
 use eviction::fingerprint::Cell;
 
+const SECTOR: u32 = 512;
+/// The paper's "significantly more expensive".
+const SIGNIFICANT: f64 = 1.25;
+
 pub fn table_2() -> Figure {
     Figure {
         name: "discreet-table-2",
@@ -39,7 +43,7 @@ fn run_2(context: &Context) -> Result<Results, FigureError> {
     let pictures = vec![fields(&all, "Evicted (black: in every trial)", shades, evicted)];
     let of = |model: &str| all.iter().find(|taken| taken.drive.model == model).expect("one of the nine");
     let (hitachi, larger) = (of("hitachi-7k80"), of("hitachi-32"));
-    let above = |bound: f64| move |cell: &Cell| cell.workload.bytes as f64 / 1e6 > bound;
+    let above = |bound: f64| move |cell: &Cell| written(cell) / 1e6 > bound;
     let mut claims = vec![
         most(
             hitachi,
@@ -80,16 +84,26 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
     let shades = Scale::Shades { white: 10.0, black: 500.0, logarithmic: true };
     let cost = |_: &Taken, cell: &Cell| cell.mean_milliseconds();
     let pictures = vec![fields(&all, "Milliseconds of a workload (white: 10, black: 500)", shades, cost)];
-    let ratios: Vec<(f64, &str)> =
-        all.iter().map(|taken| (random_over_sequential(taken), taken.drive.model)).collect();
-    let least = ratios.iter().min_by(|one, other| one.0.total_cmp(&other.0)).expect("nine");
-    let claims = vec![claim(
-        "on every drive random workloads of 128 writes or more take at least 1.25 times as long as sequential ones, in the median",
-        "significantly more expensive",
-        format!("at least {:.2} ({})", least.0, least.1),
-        least.0 >= 1.25,
-    )];
-    Ok(Results { pictures, claims, notes: notes() })
+    let ratios: Vec<(&str, f64)> =
+        all.iter().map(|taken| (taken.drive.model, random_over_sequential(taken))).collect();
+    let cheap: Vec<String> = ratios
+        .iter()
+        .filter(|(_, ratio)| *ratio < SIGNIFICANT)
+        .map(|(model, ratio)| format!("{model}: {ratio:.2}"))
+        .collect();
+    let says = format!(
+        "on every drive random workloads of 128 writes or more take at least {SIGNIFICANT} times as long as sequential ones, in the median"
+    );
+    let ours = format!("{} of {}; not {}", ratios.len() - cheap.len(), ratios.len(), cheap.join(", "));
+    let claims = vec![claim(&says, "significantly more expensive", ours, cheap.is_empty())];
+    let mut notes = notes();
+    notes.push(
+        "Where a model sends sequential writes around the cache (Samsung, Seagate, western-digital-16) each of them waits for the \
+         medium before the next comes, and so for a revolution, and random ones do not. The real drives must have a buffer for streams \
+         that pushes nothing else out; it is not modelled."
+            .to_string(),
+    );
+    Ok(Results { pictures, claims, notes })
 }
 
 /// A field for each drive and pattern; the chosen workloads, ours and the paper's, are marked among the random ones, or
@@ -124,6 +138,11 @@ fn fields(all: &[Taken], title: &str, shades: Scale, value: impl Fn(&Taken, &Cel
 /// Beyond the last if the grid does not have it: no point there is drawn.
 fn column(taken: &Taken, writes: u32) -> f64 {
     taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len()) as f64
+}
+
+/// Bytes, in whole sectors: of many short writes more than was asked for.
+fn written(cell: &Cell) -> f64 {
+    (cell.workload.write_size(SECTOR) * u64::from(cell.workload.writes)) as f64
 }
 
 /// No such workload evicts in more than `bound` of its trials.
