@@ -15,7 +15,7 @@ pub const FIGURE_5: Figure = Figure {
     source: "Discreet (DSN 2011), Figure 5",
     about: "Filebench's webserver, 16 threads, 500 files of 16 KiB on average, appends of 1 B to 16 KiB to one log, for 30 s; \
             ordered and data journaling on an emulated Hitachi with its cache off, discreet with either eviction, and unsafe.",
-    minutes: 3,
+    minutes: 10,
     real_time: false,
     run,
 };
