@@ -1,6 +1,7 @@
 //! The emulated drives of a stage.
 
 use super::DiskChoice;
+use super::elevator::Elevator;
 use device::Disk;
 use disks::{Image, Raid0};
 use emulated::{CrashImage, EmulatedDisk, Model};
@@ -45,8 +46,14 @@ impl Drives {
         let member =
             |image| EmulatedDisk::after_crash(Rc::new(world.clone()), model.clone(), choice.options, image);
         let members: Vec<EmulatedDisk> = images.into_iter().map(member).collect();
-        let mut disks: Vec<Rc<dyn Disk>> =
-            members.iter().map(|member| Rc::new(member.clone()) as Rc<dyn Disk>).collect();
+        let of_host = |member: &EmulatedDisk| -> Rc<dyn Disk> {
+            let drive = Rc::new(member.clone());
+            match choice.elevator {
+                Some(longest) => Rc::new(Elevator::new(Rc::new(world.clone()), drive, longest)),
+                None => drive,
+            }
+        };
+        let mut disks: Vec<Rc<dyn Disk>> = members.iter().map(of_host).collect();
         let disk = match disks.len() {
             1 => disks.remove(0),
             _ => Rc::new(Raid0::new(disks, choice.chunk)) as Rc<dyn Disk>,

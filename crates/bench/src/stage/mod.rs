@@ -1,6 +1,7 @@
 //! Emulated disks with a volume on them, in virtual time: where a workload is played as the papers played theirs.
 
 mod drives;
+mod elevator;
 mod options;
 mod volumes;
 

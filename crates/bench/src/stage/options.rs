@@ -16,7 +16,14 @@ pub struct DiskChoice {
     /// Bytes of a RAID-0's chunk.
     pub chunk: u64,
     pub options: emulated::Options,
+    /// Bytes. If given, the host sorts what waits and gives a drive one request at a time, none longer than this, as kernels did
+    /// without command queueing. If not, a drive gets all requests as they come.
+    pub elevator: Option<u64>,
 }
+
+/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
+/// be neighbours, and later the block layer's limit was 1,024 sectors.
+const LONGEST_REQUEST: u64 = 512 << 10;
 
 /// How the volume is made, by the real mke2fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -69,6 +76,7 @@ impl StageOptions {
             drives: 1,
             chunk: 64 << 10,
             options: emulated::Options::default(),
+            elevator: None,
         };
         StageOptions {
             home: cheetah.clone(),
@@ -91,7 +99,8 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside; the kernel's barriers were off.
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux without command queueing; the
+    /// kernel's barriers were off.
     /// Of the 1 GiB of memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
         let of_paper = StageOptions::of_paper(data);
@@ -105,6 +114,7 @@ impl StageOptions {
             home: DiskChoice {
                 model: "hitachi-7k80".into(),
                 options: emulated::Options { cache, lies, size: None },
+                elevator: Some(LONGEST_REQUEST),
                 ..of_paper.home
             },
             journal: None,

@@ -84,9 +84,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let evictions = cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
     let notes = vec![
         "Requests have 64 KiB, and each is read by itself: this engine reads nothing ahead, a kernel would. The time is that of \
-         the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. With the cache on \
-         the drive's own write-back gets in their way; with it off the writes wait in the host, at most 16 of them in the drive. So \
-         the cache costs here more than it gives, and evictions come on top."
+         the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. An eviction \
+         sends its writes one after another, and in front of each a read of Postmark has its turn: 128 writes wait for up to 128 reads, \
+         the one write for five, as it goes in five requests."
             .into(),
         costs(evictions),
         PLACE.into(),

@@ -100,10 +100,11 @@ pub fn costs<'a>(played: impl Iterator<Item = (&'a Variant, CoercionStatistics)>
     )
 }
 
-/// What differs from the paper's rig in all of these.
-pub const RIG: &str = "The emulated drive takes 32 requests at once and picks the nearest, and one write of this engine has up to \
-4 MiB: without its cache it streams nearly as fast as with it. Kernels of the paper's time gave such drives one request of at most \
-512 KiB at a time, each of which then waits a turn of the platter for the next.";
+/// The host of all of these.
+pub const RIG: &str = "The host does as the paper's did: it sorts what waits, reads before writes, and gives the drive one request at a \
+time, of at most 512 KiB. libata had no command queueing before Linux 2.6.18, and 128 segments of a page; later the block layer's \
+limit was 1,024 sectors. Whether 2.6.23 (figures 6 to 8) queued commands in the paper's machine depends on the controller, which the \
+paper does not name.";
 /// The plans of ours and of the paper.
 pub const PLANS: &str = "The paper evicts four times for a transaction of ordered journaling and three times for one of data \
 journaling, one of which is for the checkpoint; its varmail has a transaction checksum that saves one. Ours evicts twice before \
