@@ -14,7 +14,7 @@ pub fn figure_7a() -> Figure {
         source: "Okeanos (TOS 2013), Figure 7a",
         about: "100 to 6,000 threads append 125 B once a second to a file each, O_SYNC, for 5 minutes of virtual time on two \
                 Cheetahs. Wasteless and data journaling also on today's ext4 layout. 7a, 7c and 8a share these runs.",
-        minutes: 8,
+        minutes: 12,
         real_time: false,
         run: run_7a,
     }
@@ -27,7 +27,7 @@ pub fn figure_7b() -> Figure {
         source: "Okeanos (TOS 2013), Figure 7b",
         about: "1 to 100 threads append 125,000 B once a second to a file each, O_SYNC, for a minute of virtual time on two \
                 Cheetahs. 7b and 8b share these runs.",
-        minutes: 2,
+        minutes: 1,
         real_time: false,
         run: run_7b,
     }
@@ -39,7 +39,7 @@ pub fn figure_7c() -> Figure {
         title: "Home traffic of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 7c",
         about: "The runs of 7a: what is written to the drive of the file system.",
-        minutes: 8,
+        minutes: 12,
         real_time: false,
         run: run_7c,
     }

@@ -21,7 +21,7 @@ pub fn figure_8a() -> Figure {
         title: "Write latency of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 8a",
         about: "The runs of 7a: the mean time of an append.",
-        minutes: 8,
+        minutes: 12,
         real_time: false,
         run: run_8a,
     }
@@ -33,7 +33,7 @@ pub fn figure_8b() -> Figure {
         title: "Write latency of 1 Mbps streams",
         source: "Okeanos (TOS 2013), Figure 8b",
         about: "The runs of 7b: the mean time of an append.",
-        minutes: 2,
+        minutes: 1,
         real_time: false,
         run: run_8b,
     }

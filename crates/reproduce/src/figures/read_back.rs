@@ -18,7 +18,7 @@ pub const FIGURE_8C: Figure = Figure {
     about: "10 to 100 files are written at the same time at 1 Mbit/s each, one synchronous write a second for a minute; then, \
             with cold caches, one thread reads them one after the other in requests of 4 KiB. Five modes, and an emulated \
             log-structured placement as a stand-in for NILFS.",
-    minutes: 6,
+    minutes: 1,
     real_time: false,
     run: figure_8c,
 };
