@@ -78,8 +78,12 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     if let Some((_, shipped)) = Profile::shipped().find(|(name, _)| profile == Path::new(name)) {
         return Ok(shipped);
     }
-    let text =
-        std::fs::read_to_string(profile).map_err(|error| CliError::system(profile.display(), error))?;
+    let text = std::fs::read_to_string(profile).map_err(|error| match profile.to_str() {
+        Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
+            "{name} has no profile: nothing that a fingerprint tries evicts from it at once and always"
+        )),
+        _ => CliError::system(profile.display(), error),
+    })?;
     Profile::parse(&text).map_err(|error| CliError::new(format!("{}: {error}", profile.display())))
 }
 

@@ -24,15 +24,17 @@ use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  okeanos fingerprint --model hitachi-7k80              an emulated drive, in virtual time
+  okeanos fingerprint --model hitachi-7k80 --ignore-flush
+                                                        an emulated drive, in virtual time
   okeanos fingerprint --flush-test --destroy /dev/sdb   does this drive lie about flushes?
   okeanos fingerprint --destroy /dev/sdb                the whole drive may be overwritten
   okeanos fingerprint --destroy --range 10G+4G /dev/sdb that part of it alone
   okeanos fingerprint scratch-file                      inside a file, of 2 GiB or more
 
 Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
-that is slow, the workload had pushed it out of the cache. A whole fingerprint takes about half an hour on a
-real drive; stop it with Ctrl-C, and the same command goes on where it was.
+that is slow, the workload had pushed it out of the cache. What is recommended must also have done so at once:
+with 63 other sectors waiting in the cache, all over the drive, and no second of rest (--as-paper does without). A whole
+fingerprint takes about half an hour on a real drive; stop it with Ctrl-C, and the same command goes on where it was.
 
 In the directory of --out: eviction.svg and performance.svg (dark: evicted, costly), cells.csv,
 fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
@@ -65,6 +67,9 @@ pub struct FingerprintArguments {
     /// So many trials in every cell of the grid, instead of where they tell most: many hours on a real drive
     #[arg(long)]
     full: bool,
+    /// Recommend what evicts on a drive at rest, a second later; what evicts at once is not tried
+    #[arg(long)]
+    as_paper: bool,
     /// Decides everything that chance decides, on an emulated drive
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -101,9 +106,31 @@ struct Found {
     trials: u64,
     threshold_us: Option<f64>,
     profile: Option<Profile>,
+    /// What the paper's method chose, if that is something else.
+    of_paper: Option<OfPaper>,
     /// With 95 % confidence an eviction fails at most this often.
     loss_bound: Option<f64>,
     files: PathBuf,
+}
+
+/// Another choice, and why it is not ours.
+#[derive(Serialize)]
+struct OfPaper {
+    profile: Profile,
+    trials_at_once: u32,
+    evicted_at_once: u32,
+}
+
+impl OfPaper {
+    fn of(state: &Fingerprint, subject: &Subject) -> Option<OfPaper> {
+        let workload = state.of_paper.filter(|_| state.of_paper != state.chosen)?;
+        let (cell, threshold) = (state.cell(&workload)?, state.threshold()?);
+        Some(OfPaper {
+            profile: state.profile_of(&workload, &subject.name, subject.size)?,
+            trials_at_once: cell.trials_at_once(),
+            evicted_at_once: cell.evicted_at_once(threshold),
+        })
+    }
 }
 
 pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
@@ -188,7 +215,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     std::fs::create_dir_all(out).map_err(|error| CliError::system(out.display(), error))?;
     let grid = Grid::of_paper();
     let mut options = prints::Options::adaptive(grid.clone(), subject.range.clone());
-    options.trials = arguments.trials;
+    (options.trials, options.at_once) = (arguments.trials, !arguments.as_paper);
     if arguments.full {
         (options.trials_min, options.trials_at_borders) = (arguments.trials, arguments.trials);
     }
@@ -205,6 +232,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
                 Phase::Grid => "every workload",
                 Phase::Borders => "where workloads differ",
                 Phase::Choice => "the cheapest that evicts",
+                Phase::AtOnce => "the cheapest that evicts at once",
             };
             let left = format_duration(at.remaining);
             progress.show(format!("{phase}: trial {} of {}, about {left} left", at.done, at.of));
@@ -242,10 +270,11 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     Ok(Found {
         drive: subject.name.clone(),
         size: subject.size,
-        trials: state.cells.iter().map(|cell| u64::from(cell.trials())).sum(),
+        trials: state.cells.iter().map(|cell| u64::from(cell.trials() + cell.trials_at_once())).sum(),
         threshold_us: state.threshold().map(|threshold| threshold.0),
         loss_bound: profile.as_ref().map(Profile::loss_bound),
         profile,
+        of_paper: OfPaper::of(&state, subject),
         files: out.clone(),
     })
 }
@@ -287,17 +316,25 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn found_text(found: &Found) -> String {
-    let files = found.files.display();
+    let (drive, files) = (&found.drive, found.files.display());
+    let of_paper = found.of_paper.as_ref().map_or(String::new(), |paper| {
+        let OfPaper { profile, trials_at_once, evicted_at_once } = paper;
+        format!(
+            "The paper's method chose {}, in {:.1} ms: on a busy drive, looked at as soon as it was answered, it evicted \
+             {evicted_at_once} times of {trials_at_once}.\n",
+            profile.workload, profile.milliseconds,
+        )
+    });
     let (Some(profile), Some(bound)) = (&found.profile, found.loss_bound) else {
         return format!(
-            "{}: no workload of the grid evicted the target in every trial ({} trials in all).\nSee {files}/eviction.svg.\n",
-            found.drive, found.trials
+            "{drive}: no workload of the grid evicted in every trial, at once as well as later ({} trials in all).\n{of_paper}\
+             See {files}/eviction.svg and {files}/cells.csv.\n",
+            found.trials
         );
     };
     format!(
-        "{}: what evicts: {}, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
-         Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
-        found.drive,
+        "{drive}: what evicts: {}, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
+         {of_paper}Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
         profile.workload,
         profile.milliseconds,
         profile.trials,

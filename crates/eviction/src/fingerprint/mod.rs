@@ -7,12 +7,16 @@
 //!
 //! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree, all in the
 //! cheapest cell that has always evicted and in that with more data.
+//!
+//! That is the paper's method. A drive that had one small write to do and a second of rest tells nothing of one that is busy when the
+//! power fails, so what is recommended has also evicted in as many trials "at once".
 
 mod choice;
 mod grid;
 mod picture;
 mod prober;
 mod threshold;
+mod trial;
 
 pub use grid::Grid;
 pub use prober::{FingerprintError, Phase, Progress, fingerprint};
@@ -35,12 +39,14 @@ pub struct Options {
     pub trials_at_borders: u32,
     /// Between the workload and the read of the target.
     pub pause: Duration,
+    /// Whether the chosen workload must also evict at once, on a busy drive; if not, it is the paper's choice.
+    pub at_once: bool,
     /// Bytes of the disk that may be written, targets and workloads anywhere among them.
     pub range: Range<u64>,
 }
 
 impl Options {
-    /// The paper's trials, spent where they tell most.
+    /// The paper's trials, spent where they tell most, and as many at once.
     pub fn adaptive(grid: Grid, range: Range<u64>) -> Options {
         Options {
             grid,
@@ -48,6 +54,7 @@ impl Options {
             trials_min: 2,
             trials_at_borders: 8,
             pause: Duration::from_secs(1),
+            at_once: true,
             range,
         }
     }
@@ -61,6 +68,10 @@ pub struct Fingerprint {
     pub uncached_us: Vec<f64>,
     /// In the order of the grid's workloads.
     pub cells: Vec<Cell>,
+    /// What the paper's method chooses.
+    #[serde(default)]
+    pub of_paper: Option<EvictionWorkload>,
+    /// What is recommended.
     pub chosen: Option<EvictionWorkload>,
 }
 
@@ -70,7 +81,10 @@ pub struct Cell {
     pub workload: EvictionWorkload,
     /// Microseconds of the read of the target, trial by trial.
     pub read_us: Vec<f64>,
-    /// Milliseconds that the workload's writes took, of all trials together.
+    /// Of trials at once: of the target that was read fastest.
+    #[serde(default)]
+    pub at_once_us: Vec<f64>,
+    /// Milliseconds that the workload's writes took, of all trials of the paper's kind together.
     pub milliseconds: f64,
 }
 
@@ -80,6 +94,12 @@ impl Cell {
     }
     pub fn evicted(&self, threshold: Threshold) -> u32 {
         self.read_us.iter().filter(|time| threshold.is_slow(**time)).count() as u32
+    }
+    pub fn trials_at_once(&self) -> u32 {
+        self.at_once_us.len() as u32
+    }
+    pub fn evicted_at_once(&self, threshold: Threshold) -> u32 {
+        self.at_once_us.iter().filter(|time| threshold.is_slow(**time)).count() as u32
     }
     pub fn probability(&self, threshold: Threshold) -> f64 {
         f64::from(self.evicted(threshold)) / f64::from(self.trials().max(1))
@@ -109,7 +129,11 @@ impl Fingerprint {
 
     /// The profile of the chosen workload.
     pub fn profile(&self, model: &str, size: u64) -> Option<Profile> {
-        let cell = self.cell(&self.chosen?)?;
+        self.profile_of(&self.chosen?, model, size)
+    }
+    /// The profile of any.
+    pub fn profile_of(&self, workload: &EvictionWorkload, model: &str, size: u64) -> Option<Profile> {
+        let cell = self.cell(workload)?;
         Some(Profile {
             model: model.to_owned(),
             size,

@@ -1,7 +1,7 @@
 //! Fingerprints as pictures, in the paper's layout: writes to the right, data upwards, sequential beside random; dark is evicted,
 //! or costly.
 
-use super::{Cell, Fingerprint, Grid};
+use super::{Cell, Fingerprint, Grid, Threshold};
 use crate::EvictionWorkload;
 use std::fmt::Write;
 
@@ -37,15 +37,21 @@ impl Fingerprint {
         self.draw(grid, &what, darkness)
     }
 
-    /// Pattern, writes, bytes, trials, evicted, mean milliseconds; one line a cell.
+    /// Pattern, writes, bytes, trials, evicted, mean milliseconds, and trials at once; one line a cell.
     pub fn csv(&self) -> String {
-        let mut text = "pattern,writes,bytes,trials,evicted,mean_ms\n".to_string();
+        let mut text = "pattern,writes,bytes,trials,evicted,mean_ms,at_once,evicted_at_once\n".to_string();
         let threshold = self.threshold();
         for cell in &self.cells {
             let EvictionWorkload { pattern, writes, bytes } = cell.workload;
-            let evicted = threshold.map_or(String::new(), |threshold| cell.evicted(threshold).to_string());
-            let (trials, cost) = (cell.trials(), cell.mean_milliseconds());
-            let _ = writeln!(text, "{},{writes},{bytes},{trials},{evicted},{cost:.3}", pattern.name());
+            let told = |count: &dyn Fn(Threshold) -> u32| {
+                threshold.map_or(String::new(), |threshold| count(threshold).to_string())
+            };
+            let evicted = told(&|threshold| cell.evicted(threshold));
+            let at_once = told(&|threshold| cell.evicted_at_once(threshold));
+            let (trials, tried, cost) = (cell.trials(), cell.trials_at_once(), cell.mean_milliseconds());
+            let pattern = pattern.name();
+            let _ =
+                writeln!(text, "{pattern},{writes},{bytes},{trials},{evicted},{cost:.3},{tried},{at_once}");
         }
         text
     }

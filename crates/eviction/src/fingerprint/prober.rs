@@ -1,11 +1,11 @@
-//! The trials.
+//! The phases of a fingerprint.
 
-use super::choice::best;
+use super::choice::{Wanted, best};
 use super::{Cell, Fingerprint, Options, Threshold};
-use crate::{FlushZone, ZoneError};
-use device::{Buffer, DeviceError, Disk, Durability, World};
+use crate::{EvictionWorkload, FlushZone, ZoneError};
+use device::{Buffer, DeviceError, Disk, World};
 use std::collections::HashSet;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub enum Phase {
     Borders,
     /// The cheapest that has always evicted.
     Choice,
+    /// The cheapest that has always evicted at once, too.
+    AtOnce,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +74,8 @@ pub async fn fingerprint(
         return Err(FingerprintError::RangeTooSmall { available, needed });
     }
     if state.cells.is_empty() {
-        let fresh = |workload| Cell { workload, read_us: Vec::new(), milliseconds: 0.0 };
+        let fresh =
+            |workload| Cell { workload, read_us: Vec::new(), at_once_us: Vec::new(), milliseconds: 0.0 };
         state.cells = workloads.iter().copied().map(fresh).collect();
     } else if !state.cells.iter().map(|cell| cell.workload).eq(workloads) {
         return Err(FingerprintError::OtherGrid);
@@ -86,13 +89,13 @@ pub async fn fingerprint(
 
 type Watch<'a> = dyn FnMut(&Fingerprint, Progress) -> ControlFlow<()> + 'a;
 
-struct Prober<'a> {
-    world: &'a Rc<dyn World>,
-    disk: &'a Rc<dyn Disk>,
-    options: &'a Options,
+pub(super) struct Prober<'a> {
+    pub(super) world: &'a Rc<dyn World>,
+    pub(super) disk: &'a Rc<dyn Disk>,
+    pub(super) options: &'a Options,
     /// Targets of before may still be in the cache.
-    used: HashSet<u64>,
-    sector: u64,
+    pub(super) used: HashSet<u64>,
+    pub(super) sector: u64,
 }
 
 /// Tells `watch` of each trial of a phase.
@@ -124,36 +127,6 @@ impl Reporter {
 impl Prober<'_> {
     fn reporter(&self, phase: Phase, of: u64) -> Reporter {
         Reporter { phase, of, done: 0, begun: self.world.now() }
-    }
-
-    /// A random place for `length` bytes.
-    fn place(&self, length: u64) -> u64 {
-        let range = &self.options.range;
-        let sectors = (range.end - range.start - length) / self.sector;
-        range.start + self.world.random() % sectors * self.sector
-    }
-
-    /// A sector outside `zone` that was no target before.
-    fn fresh_target(&mut self, zone: &Range<u64>) -> u64 {
-        let sectors = (self.options.range.end - self.options.range.start) / self.sector;
-        loop {
-            let at = self.place(self.sector);
-            // When much of a small range has been used, some must be used again.
-            if !zone.contains(&at) && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4) {
-                return at;
-            }
-        }
-    }
-
-    async fn write(&self, at: u64, content: &Rc<Buffer>) -> Result<(), DeviceError> {
-        self.disk.write(at, vec![content.clone()], Durability::Cached).await
-    }
-
-    /// Microseconds.
-    async fn timed_read(&self, at: u64) -> Result<f64, DeviceError> {
-        let begun = self.world.now();
-        self.disk.read(at, self.sector as usize).await?;
-        Ok(self.world.now().since(begun).as_secs_f64() * 1e6)
     }
 
     /// Reads that the cache must answer, and reads that it cannot.
@@ -239,56 +212,51 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with more data; if one fails, the
-    /// next. Then the simplest of those that cost as little.
+    /// What the paper would choose, and then what also evicts at once.
     async fn choose(
         &mut self,
         state: &mut Fingerprint,
         watch: &mut Watch<'_>,
     ) -> Result<(), FingerprintError> {
-        let (trials, columns) = (self.options.trials, self.options.grid.bytes.len());
+        let trials = self.options.trials;
+        state.of_paper = self.prove_best(state, Wanted { trials, at_once: 0 }, watch).await?;
+        state.chosen = match self.options.at_once {
+            true => self.prove_best(state, Wanted { trials, at_once: trials }, watch).await?,
+            false => state.of_paper,
+        };
+        Ok(())
+    }
+
+    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with more data; if one fails, the
+    /// next. Then the simplest of those that cost as little.
+    async fn prove_best(
+        &mut self,
+        state: &mut Fingerprint,
+        wanted: Wanted,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<EvictionWorkload>, FingerprintError> {
+        let columns = self.options.grid.bytes.len();
+        let phase = if wanted.at_once == 0 { Phase::Choice } else { Phase::AtOnce };
         loop {
             let threshold = self.threshold(state)?;
-            let Some(index) = best(&state.cells, columns, threshold, trials) else {
-                state.chosen = None;
-                return Ok(());
-            };
-            if state.cells[index].trials() >= trials {
-                state.chosen = Some(state.cells[index].workload);
-                return Ok(());
+            let Some(index) = best(&state.cells, columns, threshold, wanted) else { return Ok(None) };
+            let missing = wanted.missing(&state.cells[index]);
+            if missing == 0 {
+                return Ok(Some(state.cells[index].workload));
             }
-            let missing = u64::from(trials - state.cells[index].trials());
-            let mut reporter = self.reporter(Phase::Choice, missing);
-            while state.cells[index].trials() < trials {
-                self.trial(&mut state.cells[index]).await?;
+            let mut reporter = self.reporter(phase, missing);
+            while wanted.missing(&state.cells[index]) > 0 {
+                // Most that fail do so at once, and soon.
+                let cell = &mut state.cells[index];
+                match cell.trials_at_once() < wanted.at_once {
+                    true => self.trial_at_once(cell).await?,
+                    false => self.trial(cell).await?,
+                }
                 reporter.trial(&**self.world, state, watch)?;
-                if state.cells[index].evicted(threshold) < state.cells[index].trials() {
+                if !wanted.has_always_evicted(&state.cells[index], threshold) {
                     break;
                 }
             }
         }
-    }
-
-    async fn trial(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
-        let sector = self.sector as u32;
-        let size = FlushZone::size(&cell.workload, sector);
-        // Elsewhere each time: what the cache still holds of the trial before would make its writes cheap.
-        let start = self.place(size);
-        let extent = start..start + size;
-        let zone = FlushZone::new(cell.workload, std::slice::from_ref(&extent), sector)?;
-        let target = self.fresh_target(&extent);
-        self.write(target, &Rc::new(Buffer::zeroed(self.sector as usize))).await?;
-        let content = Rc::new(Buffer::zeroed(zone.write_size() as usize));
-        let begun = self.world.now();
-        for at in zone.writes(u64::from(cell.trials()), &mut || self.world.random()) {
-            self.write(at, &content).await?;
-        }
-        self.disk.flush().await?;
-        let took = self.world.now().since(begun);
-        self.world.sleep_until(self.world.now().plus(self.options.pause)).await;
-        let read = self.timed_read(target).await?;
-        cell.milliseconds += took.as_secs_f64() * 1e3;
-        cell.read_us.push(read);
-        Ok(())
     }
 }

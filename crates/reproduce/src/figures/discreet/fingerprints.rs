@@ -72,7 +72,7 @@ impl Taken {
     }
 }
 
-/// As `okeanos fingerprint --model NAME --ignore-flush` takes them. Three tables show the same ones: whoever asks for several in
+/// As `okeanos fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables show the same ones: whoever asks for several in
 /// one command waits for them once.
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
@@ -91,6 +91,7 @@ fn take(drive: Drive, context: &Context) -> Result<Taken, FigureError> {
     let model = super::model(drive.model);
     let size = model.size.get();
     let mut options = fingerprint::Options::adaptive(Grid::of_paper(), 0..size);
+    options.at_once = false;
     if context.quick {
         options.grid.writes = vec![1, 128];
         options.grid.bytes = vec![1_000_000, 11_000_000];

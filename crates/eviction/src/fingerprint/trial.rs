@@ -1,0 +1,105 @@
+//! The trials of a workload.
+//!
+//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one "at once": many targets all over
+//! the range wait in the cache together, and are read as soon as the workload is answered. They are evicted only
+//! if the workload alone has pushed them out, not the rest that the drive had afterwards, and although the drive could
+//! please itself by writing what was nearer first.
+
+use super::Cell;
+use super::prober::{FingerprintError, Prober};
+use crate::FlushZone;
+use device::{Buffer, DeviceError, Durability};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Targets of a trial at once.
+const WAITING: u64 = 64;
+
+impl Prober<'_> {
+    pub(super) async fn trial(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
+        let (zone, extent) = self.zone(cell)?;
+        let target = self.fresh_target(&extent);
+        self.write(target, &self.zeroed(self.sector)).await?;
+        let begun = self.world.now();
+        self.evict(&zone, cell.trials()).await?;
+        let took = self.world.now().since(begun);
+        self.world.sleep_until(self.world.now().plus(self.options.pause)).await;
+        let read = self.timed_read(target).await?;
+        cell.milliseconds += took.as_secs_f64() * 1e3;
+        cell.read_us.push(read);
+        Ok(())
+    }
+
+    /// Every other one begins on a drive at rest, the others right behind another eviction in the same zone.
+    pub(super) async fn trial_at_once(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
+        let (zone, extent) = self.zone(cell)?;
+        let number = cell.trials_at_once();
+        match number.is_multiple_of(2) {
+            true => self.world.sleep_until(self.world.now().plus(self.options.pause)).await,
+            false => self.evict(&zone, number - 1).await?,
+        }
+        let mut targets: Vec<u64> = (0..WAITING).map(|_| self.fresh_target(&extent)).collect();
+        let content = self.zeroed(self.sector);
+        for &target in &targets {
+            self.write(target, &content).await?;
+        }
+        self.evict(&zone, number).await?;
+        // Downwards, so that none was read ahead with another. One that was in the cache is one too many.
+        targets.sort_unstable_by(|one, other| other.cmp(one));
+        let mut fastest = f64::INFINITY;
+        for target in targets {
+            fastest = fastest.min(self.timed_read(target).await?);
+        }
+        cell.at_once_us.push(fastest);
+        Ok(())
+    }
+
+    /// Elsewhere each time: what the cache still holds of the trial before would make its writes cheap.
+    fn zone(&self, cell: &Cell) -> Result<(FlushZone, Range<u64>), FingerprintError> {
+        let sector = self.sector as u32;
+        let size = FlushZone::size(&cell.workload, sector);
+        let start = self.place(size);
+        let extent = start..start + size;
+        Ok((FlushZone::new(cell.workload, std::slice::from_ref(&extent), sector)?, extent))
+    }
+    async fn evict(&self, zone: &FlushZone, count: u32) -> Result<(), DeviceError> {
+        let content = self.zeroed(zone.write_size());
+        for at in zone.writes(count.into(), &mut || self.world.random()) {
+            self.write(at, &content).await?;
+        }
+        self.disk.flush().await
+    }
+    fn zeroed(&self, length: u64) -> Rc<Buffer> {
+        Rc::new(Buffer::zeroed(length as usize))
+    }
+
+    /// A random place for `length` bytes.
+    fn place(&self, length: u64) -> u64 {
+        let range = &self.options.range;
+        let sectors = (range.end - range.start - length) / self.sector;
+        range.start + self.world.random() % sectors * self.sector
+    }
+
+    /// A sector outside `zone` that was no target before.
+    pub(super) fn fresh_target(&mut self, zone: &Range<u64>) -> u64 {
+        let sectors = (self.options.range.end - self.options.range.start) / self.sector;
+        loop {
+            let at = self.place(self.sector);
+            // When much of a small range has been used, some must be used again.
+            if !zone.contains(&at) && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4) {
+                return at;
+            }
+        }
+    }
+
+    pub(super) async fn write(&self, at: u64, content: &Rc<Buffer>) -> Result<(), DeviceError> {
+        self.disk.write(at, vec![content.clone()], Durability::Cached).await
+    }
+
+    /// Microseconds.
+    pub(super) async fn timed_read(&self, at: u64) -> Result<f64, DeviceError> {
+        let begun = self.world.now();
+        self.disk.read(at, self.sector as usize).await?;
+        Ok(self.world.now().since(begun).as_secs_f64() * 1e6)
+    }
+}
