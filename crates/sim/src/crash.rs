@@ -57,6 +57,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         }
     });
     world.end();
+    disks.stop_watching();
     match outcome {
         Ok(outcomes) => Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes }),
         Err(error) => Err(Box::new(Failure {

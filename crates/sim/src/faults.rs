@@ -117,6 +117,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Fa
     let images =
         [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random].map(|policy| (policy, disks.crash(policy)));
     world.end();
+    disks.stop_watching();
     let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;
     let refused = refused(&outcome.outcomes);
     let histories = case.histories(&outcome.outcomes);

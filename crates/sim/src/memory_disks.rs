@@ -72,4 +72,8 @@ impl MemoryDisks {
             disk.on_change(move |disk, _, logged| hook(disk, logged));
         }
     }
+    /// Hooks hold the disks, so somebody must call this.
+    pub fn stop_watching(&self) {
+        self.all().for_each(MemoryDisk::stop_watching);
+    }
 }

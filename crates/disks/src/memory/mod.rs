@@ -202,6 +202,10 @@ impl MemoryDisk {
     pub fn on_change(&self, hook: impl Fn(&MemoryDisk, u64, &Logged) + 'static) {
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }
+    /// Ends [`MemoryDisk::on_change`]: a hook that holds this very disk would keep it for ever.
+    pub fn stop_watching(&self) {
+        *self.0.hook.borrow_mut() = None;
+    }
     /// Writes, flushes and discards started so far.
     pub fn changes(&self) -> u64 {
         self.0.changes.get()
