@@ -326,7 +326,7 @@ fn a_direct_write_is_seen_by_cached_readers_however_they_race() {
 #[test]
 fn owners_and_modes_follow_the_rules_of_the_kernel() {
     let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    volume.mount("allow_other");
     let shell = |user: u32, script: &str| {
         let mut command = std::process::Command::new("sh");
         command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
@@ -355,7 +355,7 @@ fn owners_and_modes_follow_the_rules_of_the_kernel() {
 fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
     for (kind, extents) in [("ext4", "e"), ("ext3", "-")] {
         let volume = Volume::new(&["-t", kind]);
-        volume.mount("data=wasteless");
+        volume.mount("data=wasteless,allow_other");
         let shell = |user: u32, script: &str| {
             let mut command = std::process::Command::new("sh");
             command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
