@@ -4,8 +4,8 @@ use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;
 use crate::output::print;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CONNECTIONS_MAX: usize = 16;
 /// A connection on which nothing comes is one whose machine has lost its power.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long, and how many bytes, one that is refused may go on to send.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+const LAST_MAX: u64 = 4 << 20;
 /// Bytes. At some 40 a line more than a hundred million of them.
 const LOG_MAX: u64 = 8 << 30;
 
@@ -49,21 +52,25 @@ pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
                 continue;
             };
             let listener = &listener;
-            scope.spawn(move || listener.welcome(stream));
+            // Counted in the order in which they come.
+            let open = listener.connections.fetch_add(1, Ordering::Relaxed);
+            scope.spawn(move || {
+                listener.welcome(stream, open < CONNECTIONS_MAX);
+                listener.connections.fetch_sub(1, Ordering::Relaxed);
+            });
         }
     });
     Ok(())
 }
 
 impl Listener {
-    fn welcome(&self, mut stream: TcpStream) {
-        if self.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            _ = writeln!(stream, "error {CONNECTIONS_MAX} connections are open already");
+    fn welcome(&self, stream: TcpStream, has_room: bool) {
+        if !has_room {
+            refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
             eprintln!("okeanos: a connection ends: {error}");
-            _ = writeln!(stream, "error {error}");
+            refuse(stream, &error.to_string());
         }
-        self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn serve(&self, stream: &TcpStream) -> Result<(), LineError> {
@@ -120,6 +127,14 @@ impl Listener {
         let lines = std::iter::from_fn(move || read_line(&mut reader).ok().flatten());
         Ok(lines.filter_map(|line| line.parse().ok()))
     }
+}
+
+/// The last answer. What has come meanwhile is read first: closing with bytes unread takes the answer back.
+fn refuse(mut stream: TcpStream, why: &str) {
+    _ = stream.set_read_timeout(Some(LAST_PATIENCE));
+    _ = writeln!(stream, "error {why}");
+    _ = stream.shutdown(Shutdown::Write);
+    _ = std::io::copy(&mut stream.take(LAST_MAX), &mut std::io::sink());
 }
 
 /// What one connection has told so far: writes come one after the other.
