@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::open_disk::open_disk;
 use device::Disk;
-use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern, Profile};
+use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
 use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};
 use format::flush_zone::FlushZoneSuperblock;
 use runtime::RealWorld;
@@ -58,18 +58,9 @@ fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperb
         ));
     }
     let Profile { model, size, workload, trials, .. } = profile;
+    let for_any = FlushZoneSuperblock { trials, ..workload.superblock() };
     let forced = mismatch.is_some();
-    let zone = FlushZoneSuperblock {
-        uuid: [0; 16],
-        inode: 0,
-        sequential: workload.pattern == Pattern::Sequential,
-        writes: workload.writes,
-        bytes: workload.bytes,
-        trials,
-        drive_size: if forced { 0 } else { size },
-        model: if forced { String::new() } else { model },
-        length: 0,
-    };
+    let zone = if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
     Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
 }
 
@@ -131,7 +122,7 @@ impl ZonePlan {
             let parts =
                 OpenParts { world: Rc::new(for_run), home: home_disk, journal: journal_disk, options };
             let volume = Volume::open(parts).await?;
-            let write = workload_of(&zone).write_size(BLOCK_MAX);
+            let write = EvictionWorkload::from(&zone).write_size(BLOCK_MAX);
             let made = volume.make_flush_zone(zone, room, write).await;
             made.and(volume.close().await)
         });
@@ -142,12 +133,6 @@ impl ZonePlan {
 
 /// The largest block of a volume.
 const BLOCK_MAX: u32 = 4096;
-
-/// What evictions of this zone write.
-pub fn workload_of(zone: &FlushZoneSuperblock) -> EvictionWorkload {
-    let pattern = if zone.sequential { Pattern::Sequential } else { Pattern::Random };
-    EvictionWorkload { pattern, writes: zone.writes, bytes: zone.bytes }
-}
 
 /// Whether the zones must be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,7 +199,7 @@ fn wrap(
     zone: FoundFlushZone,
 ) -> Result<CoercedDisk, CliError> {
     let sector = disk.geometry().logical_sector;
-    let zone = FlushZone::new(workload_of(&zone.superblock), &zone.extents, sector)
+    let zone = FlushZone::new(EvictionWorkload::from(&zone.superblock), &zone.extents, sector)
         .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
     Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
 }

@@ -76,13 +76,8 @@ impl DriveArguments {
     ) -> (Vec<EmulatedDisk>, Rc<dyn Disk>) {
         let drive = || EmulatedDisk::new(world.clone(), model.clone(), options);
         let drives: Vec<EmulatedDisk> = (0..self.drives).map(|_| drive()).collect();
-        let mut disks: Vec<Rc<dyn Disk>> =
-            drives.iter().map(|drive| Rc::new(drive.clone()) as Rc<dyn Disk>).collect();
-        let disk = match disks.len() {
-            1 => disks.remove(0),
-            _ => Rc::new(Raid0::new(disks, self.chunk)),
-        };
-        (drives, disk)
+        let disks = drives.iter().map(|drive| Rc::new(drive.clone()) as Rc<dyn Disk>).collect();
+        (drives, Raid0::of(disks, self.chunk))
     }
 }
 

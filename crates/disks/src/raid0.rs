@@ -50,6 +50,14 @@ impl Raid0 {
         Raid0 { name, disks, chunk, geometry }
     }
 
+    /// The disks as one: a RAID-0, or the only one itself.
+    pub fn of(mut disks: Vec<Rc<dyn Disk>>, chunk: u64) -> Rc<dyn Disk> {
+        match disks.len() {
+            1 => disks.remove(0),
+            _ => Rc::new(Raid0::new(disks, chunk)),
+        }
+    }
+
     fn check(&self, operation: Operation, at: u64, length: u64) -> Result<(), DeviceError> {
         check(&self.name, self.geometry, operation, at, length)
     }

@@ -1,3 +1,4 @@
+use format::flush_zone::FlushZoneSuperblock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -44,6 +45,20 @@ impl EvictionWorkload {
             .next_multiple_of(u64::from(sector))
             .max(u64::from(sector))
     }
+    /// The superblock of a zone for these writes, on whatever drive; the volume's part of it is still empty.
+    pub fn superblock(&self) -> FlushZoneSuperblock {
+        FlushZoneSuperblock {
+            uuid: [0; 16],
+            inode: 0,
+            sequential: self.pattern == Pattern::Sequential,
+            writes: self.writes,
+            bytes: self.bytes,
+            trials: 0,
+            drive_size: 0,
+            model: String::new(),
+            length: 0,
+        }
+    }
     /// Whether the numbers are such as a drive may need; the problem if not.
     pub fn check(&self) -> Result<(), String> {
         if self.writes == 0 || self.writes > WRITES_MAX {
@@ -53,6 +68,14 @@ impl EvictionWorkload {
             return Err(format!("{} bytes: 1 to {BYTES_MAX} are possible", self.bytes));
         }
         Ok(())
+    }
+}
+
+/// What evictions of this zone write.
+impl From<&FlushZoneSuperblock> for EvictionWorkload {
+    fn from(zone: &FlushZoneSuperblock) -> EvictionWorkload {
+        let pattern = if zone.sequential { Pattern::Sequential } else { Pattern::Random };
+        EvictionWorkload { pattern, writes: zone.writes, bytes: zone.bytes }
     }
 }
 

@@ -53,11 +53,7 @@ impl Drives {
                 None => drive,
             }
         };
-        let mut disks: Vec<Rc<dyn Disk>> = members.iter().map(of_host).collect();
-        let disk = match disks.len() {
-            1 => disks.remove(0),
-            _ => Rc::new(Raid0::new(disks, choice.chunk)) as Rc<dyn Disk>,
-        };
+        let disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
         Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() }
     }
 

@@ -3,9 +3,8 @@
 use super::{Layout, StageError, StageOptions};
 use disks::{Image, MemoryDisk};
 use e2fsprogs::{Images, Journal, Request};
-use eviction::{EvictionWorkload, FlushZone, Pattern};
+use eviction::{EvictionWorkload, FlushZone};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
-use format::flush_zone::FlushZoneSuperblock;
 use runtime::VirtualWorld;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -57,21 +56,10 @@ pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
 }
 
 fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext4::Error> {
-    let zone = FlushZoneSuperblock {
-        uuid: [0; 16],
-        inode: 0,
-        sequential: workload.pattern == Pattern::Sequential,
-        writes: workload.writes,
-        bytes: workload.bytes,
-        trials: 0,
-        drive_size: 0,
-        model: String::new(),
-        length: 0,
-    };
     changed(home, 0, async move |volume| {
         let block = volume.block_size().bytes() as u32;
         let (room, write) = (FlushZone::size(&workload, block), workload.write_size(block));
-        volume.make_flush_zone(zone, room, write).await
+        volume.make_flush_zone(workload.superblock(), room, write).await
     })
 }
 

@@ -1,5 +1,4 @@
 use super::reader::Reader;
-use crate::coerce::workload_of;
 use eviction::EvictionWorkload;
 use format::ext4::features::FEATURES;
 use format::ext4::superblock::state;
@@ -86,7 +85,7 @@ fn flush_zone(reader: &Reader) -> Option<FlushZoneStory> {
         inode: number.get(),
         first_block: first.get(),
         bytes: zone.length,
-        workload: workload_of(&zone),
+        workload: EvictionWorkload::from(&zone),
         trials: zone.trials,
         model: zone.model,
     })
