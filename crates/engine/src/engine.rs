@@ -214,8 +214,9 @@ impl Engine {
     }
 
     /// A write or flush failed: what is durable is unknown, so nothing is written any more, and everyone who
-    /// waits or ever will is told.
-    pub(crate) fn abort(&self, cause: &EngineError) {
+    /// waits or ever will is told. Also for whoever has changed blocks and cannot end what he began: nothing of the
+    /// running transaction will ever be committed.
+    pub fn abort(&self, cause: &EngineError) {
         if self.failure.borrow().is_some() {
             return;
         }

@@ -25,6 +25,7 @@ pub struct Handle {
     credits: u32,
     /// Logged data updates that it may still make without asking whether there is room.
     data_credits: u32,
+    changes: u64,
 }
 
 impl Engine {
@@ -50,7 +51,7 @@ impl Engine {
         }
         let admit = || self.admit(needed).transpose();
         self.gate.pass(admit).await?;
-        Ok(Handle { engine: self.clone(), transaction: self.running_id(), credits: credits.0, data_credits })
+        Ok(Handle { engine: self.clone(), transaction: self.running_id(), credits: credits.0, data_credits, changes: 0 })
     }
 
     /// How many blocks of file data one handle may always change. A longer write takes several handles.
@@ -179,10 +180,15 @@ impl Handle {
     pub fn transaction(&self) -> TransactionId {
         self.transaction
     }
+    /// How many changes it has made so far: whoever fails without one leaves nothing behind.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
 
     /// Changes a metadata block: `change` gets the whole block and writes only within `range`.
     /// (get_write_access, change and dirty_metadata of JBD2 in one, so that no order can be wrong.)
     pub fn change<T>(&mut self, block: &Block, range: BlockRange, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        self.changes += 1;
         let engine = &self.engine;
         assert!(!range.is_empty() && range.end as usize <= engine.block_size.bytes());
         let block = &block.0;
@@ -235,6 +241,7 @@ impl Handle {
             let after = sequence.after(decision, self.transaction);
             engine.sequences.borrow_mut().insert(update.home, after);
         }
+        self.changes += 1;
         self.note_data(&block, &update, decision);
         self.write_data(&block, &update, overwrites);
         Ok(())
@@ -298,6 +305,7 @@ impl Handle {
     /// The blocks `at .. at + count` are free from this transaction on: their content is worthless, must not
     /// be written home any more, and old log records of them must not be replayed (revoke).
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
+        self.changes += 1;
         let engine = &self.engine;
         let mut running = engine.running.borrow_mut();
         running.freed.push((at, count));

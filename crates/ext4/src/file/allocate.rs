@@ -38,6 +38,7 @@ impl Volume {
         if mode != RangeMode::PunchHole && !inode.has_flag(flags::EXTENTS) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
+        let _table = self.hold(&[inode]).await?;
         // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
         if caller.uid != 0 && self.may_have_privileges(inode) {
             let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr()).await?;

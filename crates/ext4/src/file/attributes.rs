@@ -2,6 +2,7 @@
 
 use super::{Attributes, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
 use crate::{Caller, Error, Inode, Result, Volume, errno};
+use engine::Handle;
 use format::ext4::inode::flags;
 use std::rc::Rc;
 
@@ -30,21 +31,33 @@ impl Volume {
     }
 
     async fn change_fields(&self, inode: &Inode, change: &SetAttributes) -> Result<()> {
+        let _table = self.hold(&[inode]).await?;
         // Capabilities and the access list are attributes.
         let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr() * 2).await?;
+        let before = self.before(&handle, inode);
+        let changed = self.change_fields_within(&mut handle, inode, change).await;
+        let changed = self.whole(&handle, before, changed);
+        handle.stop();
+        changed
+    }
+
+    async fn change_fields_within(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        change: &SetAttributes,
+    ) -> Result<()> {
         let owner_changes = change.uid.is_some() || change.gid.is_some();
         if !inode.is_directory() && (owner_changes || change.kill_privileges) {
             // Whoever gave the file away must not leave a program that runs as its new owner.
             clear_set_id_bits(inode);
-            self.clear_capabilities(&mut handle, inode).await?;
+            self.clear_capabilities(handle, inode).await?;
         }
         self.set_fields(inode, change);
         if change.mode.is_some() {
-            self.chmod_acl(&mut handle, inode).await?;
+            self.chmod_acl(handle, inode).await?;
         }
-        self.store(&mut handle, inode).await?;
-        handle.stop();
-        Ok(())
+        self.store(handle, inode).await
     }
 
     fn set_fields(&self, inode: &Inode, change: &SetAttributes) {

@@ -26,6 +26,7 @@ impl Volume {
         if size > self.file_size_max(inode) {
             return Err(Error::Refused(errno::EFBIG));
         }
+        let _table = self.hold(&[inode]).await?;
         // The first step of freeing + an orphan's coming and going + the attributes.
         let orphan = self.credits_orphan() + self.credits_orphan();
         let credits = self.credits_remove(inode) + orphan + self.credits_xattr();
@@ -99,6 +100,7 @@ impl Volume {
 
     async fn free_behind_end(&self, inode: &Inode) -> Result<TransactionId> {
         self.free_range(inode, self.first_block_behind_end(inode), None).await?;
+        let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
         self.orphan_remove(&mut handle, inode).await?;
         self.store(&mut handle, inode).await?;
@@ -112,6 +114,7 @@ impl Volume {
         from: FileBlock,
         to: Option<FileBlock>,
     ) -> Result<()> {
+        let _table = self.hold(&[inode]).await?;
         loop {
             let mut handle = self.engine().start(self.credits_remove(inode)).await?;
             let progress = self.remove_blocks(&mut handle, inode, from, to).await;

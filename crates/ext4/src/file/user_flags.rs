@@ -35,6 +35,7 @@ impl Volume {
         if after == before {
             return Ok(());
         }
+        let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_inode()).await?;
         inode.fields.borrow_mut().flags = after;
         self.note_change(inode);

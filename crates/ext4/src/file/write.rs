@@ -91,6 +91,7 @@ impl Volume {
         bytes: &[u8],
     ) -> Result<(usize, TransactionId)> {
         let inode = request.inode;
+        let _table = self.hold(&[inode]).await?;
         let credits = self.credits_write(request, at, bytes.len());
         let mut handle = self.engine().start_writing(credits, self.data_blocks(at, bytes.len())).await?;
         let mut count = 0;

@@ -125,6 +125,9 @@ impl Volume {
     /// Frees content, attributes and the inode itself, which is among the orphans.
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.truncate_all_locked(inode).await?;
+        let _table = self.hold(&[inode]).await?;
+        let group = self.superblock.borrow().group_of_inode(inode.number).0;
+        let _bits = self.inode_bitmap(group).await?;
         let credits = self.credits_drop_xattrs() + self.credits_orphan() + self.credits_free_inode();
         let mut handle = self.engine.start(credits).await?;
         self.drop_xattrs(&mut handle, inode).await?;

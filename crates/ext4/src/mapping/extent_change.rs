@@ -83,9 +83,10 @@ impl Volume {
         let begin = from.max(u64::from(extent.at.get()));
         let end = to.min(end_of(&extent));
         let pieces = split(&extent, begin, end, None);
+        let start = extent.home.plus(begin - u64::from(extent.at.get()));
+        let _bits = self.hold_bitmaps(start, end - begin).await?;
         self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
         self.count_blocks(inode, -((end - begin) as i64));
-        let start = extent.home.plus(begin - u64::from(extent.at.get()));
         self.free_content(handle, inode, Run { start, count: (end - begin) as u32 }).await?;
         Ok(end)
     }

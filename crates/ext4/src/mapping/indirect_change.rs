@@ -88,6 +88,7 @@ impl Volume {
         let Some(walk) = self.walk_pointers(inode, from).await? else {
             return Ok(Removal { run: None, emptied: Vec::new(), next: to });
         };
+        let _bits = self.hold_bitmaps(start, count.into()).await?;
         inode.mapping_cache.clear();
         let emptied = clear(handle, inode, &walk, count);
         Ok(Removal { run: Some(Run { start, count }), emptied, next })

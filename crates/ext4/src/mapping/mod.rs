@@ -129,12 +129,14 @@ impl Volume {
         let use_reserve = self.may_use_reserve(caller);
         let count = u64::from(mapping.count).min(room) as u32;
         let request = Request { inode, goal: None, count, at, purpose, use_reserve };
-        let run = match has_extents(inode)? {
+        let extents = has_extents(inode)?;
+        let before = self.before(handle, inode);
+        let run = match extents {
             true => self.insert_extent(handle, request, how == Allocate::Unwritten).await,
             false if how == Allocate::Unwritten => Err(Error::Refused(errno::EOPNOTSUPP)),
             false => self.insert_pointers(handle, request).await,
         };
-        let run = run.map_err(|error| self.note_damage(error))?;
+        let run = self.whole(handle, before, run).map_err(|error| self.note_damage(error))?;
         inode.last_data_change.set(handle.transaction());
         let state = match how {
             Allocate::Unwritten => MappingState::Unwritten(run.start),
@@ -153,8 +155,9 @@ impl Volume {
         at: FileBlock,
         count: u32,
     ) -> Result<u32> {
+        let before = self.before(handle, inode);
         let changed = self.set_extent_state(handle, inode, at, count, false).await;
-        changed.map_err(|error| self.note_damage(error))
+        self.whole(handle, before, changed).map_err(|error| self.note_damage(error))
     }
 
     /// The reverse: the blocks read as zeros from now on. Extents only.
@@ -165,8 +168,9 @@ impl Volume {
         at: FileBlock,
         count: u32,
     ) -> Result<u32> {
+        let before = self.before(handle, inode);
         let changed = self.set_extent_state(handle, inode, at, count, true).await;
-        changed.map_err(|error| self.note_damage(error))
+        self.whole(handle, before, changed).map_err(|error| self.note_damage(error))
     }
 
     /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks become
@@ -187,11 +191,12 @@ impl Volume {
             if !first && !handle.extend(self.credits_remove(inode)) {
                 return Ok(Progress::More);
             }
+            let before = self.before(handle, inode);
             let next = match extents {
                 true => self.remove_extent(handle, inode, FileBlock(from as u32), to).await,
                 false => self.remove_pointers(handle, inode, FileBlock(from as u32), to).await,
             };
-            let next = next.map_err(|error| self.note_damage(error))?;
+            let next = self.whole(handle, before, next).map_err(|error| self.note_damage(error))?;
             inode.last_data_change.set(handle.transaction());
             (from, first) = (next, false);
         }

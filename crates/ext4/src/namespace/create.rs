@@ -96,6 +96,7 @@ impl Volume {
         if making.mode & TYPE_MASK == DIRECTORY && !self.takes_subdirectory(parent) {
             return refused(errno::EMLINK);
         }
+        let _tables = self.hold(&[parent]).await?;
         for attempt in 0.. {
             let credits = directory.insert_credits() + self.make_credits(parent);
             let mut handle = self.engine().start(credits).await?;

@@ -42,6 +42,7 @@ impl Volume {
             LINKS_MAX.. => return refused(errno::EMLINK),
             _ => {}
         }
+        let _tables = self.hold(&[parent, inode]).await?;
         for attempt in 0.. {
             // Directory + both inodes + the orphans.
             let credits = directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
@@ -104,6 +105,7 @@ impl Volume {
         let (found, victim) = self.existing(&directory, parent, name).await?;
         let lock = victim.lock.write().await;
         self.check_victim(&victim, removal).await?;
+        let _tables = self.hold(&[parent, &victim]).await?;
         // The name's block + the parent + the victim.
         let credits = Credits(1) + self.credits_inode() + self.credits_unlink();
         let mut handle = self.engine().start(credits).await?;

@@ -11,7 +11,7 @@ use crate::directory::{Directory, Found};
 use crate::error::errno;
 use crate::inode_table::ROOT;
 use crate::{Caller, Error, Inode, NewInode, Result, Volume};
-use engine::{Credits, Handle};
+use engine::{Block, Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::inode::flags;
 use runtime::sync::WriteGuard;
@@ -117,6 +117,7 @@ impl Volume {
 
     async fn rename_locked(self: &Rc<Self>, moving: &Move<'_>) -> Result<units::TransactionId> {
         self.check_move(moving).await?;
+        let _held = self.hold_places(moving).await?;
         for attempt in 0.. {
             let mut handle = self.engine().start(self.rename_credits(moving)).await?;
             let mut abandoned = None;
@@ -231,7 +232,20 @@ impl Volume {
         self.settle(handle, moving).await
     }
 
-    /// Both entries, and the blocks that will be changed are in memory.
+    /// All inodes' table blocks, and of directories the first blocks, which hold `..`.
+    async fn hold_places(self: &Rc<Self>, moving: &Move<'_>) -> Result<Vec<Block>> {
+        let Move { from, to, source, target, .. } = moving;
+        let mut held = self.hold(&[from.parent, to.parent, source]).await?;
+        if let Some(target) = target {
+            held.extend(self.hold(&[target]).await?);
+        }
+        for directory in [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory()) {
+            held.push(Directory::of(self, directory)?.first_block().await?);
+        }
+        Ok(held)
+    }
+
+    /// Both entries, with the blocks that will be changed.
     async fn prepare(self: &Rc<Self>, moving: &Move<'_>) -> Result<(Found, Option<Found>)> {
         let vanished = || Error::corrupt_inode(moving.from.parent.number, "a name has vanished");
         let old = moving.from.directory.find(moving.from.name).await?.ok_or_else(vanished)?;

@@ -6,6 +6,7 @@ mod journal;
 mod open;
 mod space;
 mod superblock;
+mod whole;
 
 pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
 pub use journal::recover;

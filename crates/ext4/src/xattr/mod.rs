@@ -131,16 +131,15 @@ impl Volume {
         after: &Stored,
         mode: Option<u16>,
     ) -> Result<TransactionId> {
+        let _table = self.hold(&[inode]).await?;
         for attempt in 0.. {
             let mut handle = self.engine().start(self.credits_xattr()).await?;
-            let old_mode = inode.fields.borrow().mode;
+            let attributes = self.before(&handle, inode);
             if let Some(mode) = mode {
                 inode.fields.borrow_mut().mode = mode;
             }
             let stored = self.store_xattrs(&mut handle, inode, before, after).await;
-            if stored.is_err() {
-                inode.fields.borrow_mut().mode = old_mode;
-            }
+            let stored = self.whole(&handle, attributes, stored);
             let transaction = handle.stop();
             match stored {
                 Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}

@@ -1,0 +1,60 @@
+//! Operations that a failing device ends half-way: what they have changed must not stay half done.
+//!
+//! First of all they hold what they will change, so that a failing read ends them before they begin. What may still
+//! fail behind a change is put between [`Volume::before`] and [`Volume::whole`].
+
+use crate::{Error, Inode, Result, Volume};
+use crate::groups::Bits;
+use engine::{Block, EngineError, Handle};
+use units::{GroupNumber, HomeBlock};
+
+/// A handle, and an inode as it was in memory, before a part of an operation.
+pub(crate) struct Before<'a> {
+    changes: u64,
+    inode: &'a Inode,
+    fields: format::ext4::Inode,
+}
+
+impl Volume {
+    /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them cannot fail. Take
+    /// it before the handle is started.
+    pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<Vec<Block>> {
+        let mut blocks = Vec::with_capacity(inodes.len());
+        for inode in inodes {
+            blocks.push(self.engine.metadata(self.inode_place(inode.number).0).await?);
+        }
+        Ok(blocks)
+    }
+
+    /// As [`Volume::hold`]: freeing these blocks cannot fail for a read.
+    pub(crate) async fn hold_bitmaps(&self, start: HomeBlock, count: u64) -> Result<Vec<Bits>> {
+        let group_of = |at| self.superblock.borrow().group_of_block(at).0;
+        let mut held = Vec::new();
+        if self.block_is_usable(start, count) {
+            for group in group_of(start).get()..=group_of(start.plus(count - 1)).get() {
+                held.push(self.block_bitmap(GroupNumber(group)).await?);
+            }
+        }
+        Ok(held)
+    }
+
+    pub(crate) fn before<'a>(&self, handle: &Handle, inode: &'a Inode) -> Before<'a> {
+        Before { changes: handle.changes(), inode, fields: inode.fields.borrow().clone() }
+    }
+
+    /// Passes `result` on. After an error the inode in memory is as before, if no block was changed since. If some
+    /// were, and the device failed, the transaction must never be committed: the journal is aborted.
+    pub(crate) fn whole<T>(&self, handle: &Handle, before: Before<'_>, result: Result<T>) -> Result<T> {
+        let Err(error) = &result else { return result };
+        if handle.changes() == before.changes {
+            let mut fields = before.inode.fields.borrow_mut();
+            // Neighbours in the list of orphans change it without the inode's lock.
+            let deletion_time = fields.deletion_time;
+            *fields = before.fields;
+            fields.deletion_time = deletion_time;
+        } else if let Error::Engine(error @ EngineError::Device(_)) = error {
+            self.engine.abort(error);
+        }
+        result
+    }
+}
