@@ -67,6 +67,8 @@ impl Pace {
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Small enough that blocks are evicted all the time.
 pub const SMALL_CACHE: u64 = 128 << 10;
+/// As many blocks as the engine must have: nothing that is not held stays in memory.
+const LEAST_CACHE: u64 = 0;
 
 impl Case {
     /// A case of random scripts, without faults.
@@ -90,7 +92,7 @@ impl Case {
     /// A failing read needs a cache that does not hold everything. A failed write or flush may leave old content on
     /// the disk, so then only what is cached can be read: a cache that holds everything.
     pub fn with_fault(self, fault: FaultPlan) -> Case {
-        let cache_bytes = if fault.operation == Operation::Read { SMALL_CACHE } else { CACHE_BYTES };
+        let cache_bytes = if fault.operation == Operation::Read { LEAST_CACHE } else { CACHE_BYTES };
         Case { fault: Some(fault), cache_bytes, ..self }
     }
 

@@ -1,8 +1,9 @@
 //! A disk that fails a read, a write or a flush, or never returns from a flush: an error is never reported once and
 //! then forgotten, and nothing acknowledged is lost.
 
+use device::Operation;
 use engine::DataMode;
-use sim::faults::{FaultPlan, KINDS};
+use sim::faults::{FaultPlan, How, KINDS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, Report};
 
@@ -61,4 +62,27 @@ fn a_fault_is_written_as_it_is_read() {
         assert_eq!(plan.to_string().parse(), Ok(plan));
     }
     assert!("flush-once".parse::<FaultPlan>().is_err());
+}
+
+/// Found by the explorer: an unlink changed its directory, and could not read the table block of the file's inode.
+#[test]
+fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
+    let setup = setup::find("tight-1k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    for place in 0..60 {
+        let case = Case::random(setup, DataMode::Selective, 201, 3, 30);
+        let case = case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
+        sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Found by the explorer: a write that met a failing read behind its first blocks left these, and answered EIO.
+#[test]
+fn a_write_that_cannot_go_on_tells_how_far_it_came() {
+    let setup = setup::find("external-1k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let case = Case::random(setup, DataMode::Ordered, 500, 3, 30);
+    let case = case.with_fault("read-once@33".parse().unwrap());
+    let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.faults, 1, "{report:?}");
 }

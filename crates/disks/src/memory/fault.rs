@@ -8,6 +8,8 @@ pub struct Fault {
     pub operation: Operation,
     /// Bytes; operations that touch the range are concerned. A flush touches all.
     pub range: Range<u64>,
+    /// So many of them are passed over first.
+    pub after: u64,
     pub times: Times,
     pub effect: Effect,
 }
@@ -30,7 +32,7 @@ pub enum Effect {
 impl Fault {
     /// Every operation of this kind fails with EIO from now on.
     pub fn forever(operation: Operation) -> Fault {
-        Fault { operation, range: 0..u64::MAX, times: Times::Forever, effect: Effect::Fail(libc::EIO) }
+        Fault { operation, range: 0..u64::MAX, after: 0, times: Times::Forever, effect: Effect::Fail(libc::EIO) }
     }
     /// The next operation of this kind fails with EIO.
     pub fn once(operation: Operation) -> Fault {
@@ -44,7 +46,11 @@ impl Fault {
 
 /// What happens to an operation: the first fault that concerns it, used up if it was for once.
 pub(super) fn take(faults: &mut Vec<Fault>, logged: &Logged) -> Option<Effect> {
-    let index = faults.iter().position(|fault| fault.concerns(logged))?;
+    let index = faults.iter_mut().position(|fault| {
+        let comes = fault.concerns(logged) && fault.after == 0;
+        fault.after -= u64::from(fault.concerns(logged) && !comes);
+        comes
+    })?;
     Some(match faults[index].times {
         Times::Once => faults.remove(index).effect,
         Times::Forever => faults[index].effect,

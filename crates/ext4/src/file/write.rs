@@ -25,7 +25,7 @@ struct Request<'a> {
 }
 
 impl Volume {
-    /// `ENOSPC` and `EFBIG` only if nothing could be written.
+    /// An error only if nothing could be written: what a failure leaves of a write is told as a shorter one.
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -73,7 +73,8 @@ impl Volume {
                     }
                     attempt += 1;
                 }
-                Err(error) => return Err(error),
+                Err(error) if written.count == 0 => return Err(error),
+                Err(_) => break,
             }
         }
         if written.count == 0 && !bytes.is_empty() {
@@ -83,7 +84,7 @@ impl Volume {
         Ok(written)
     }
 
-    /// As much of the write as fits into one handle. How much; `ENOSPC` if nothing.
+    /// As much of the write as fits into one handle, or comes before an error. How much; the error if nothing.
     async fn write_handle(
         &self,
         request: &Request<'_>,
@@ -106,9 +107,8 @@ impl Volume {
         let transaction = handle.stop();
         stored?;
         match result {
-            Err(Error::Refused(errno::ENOSPC)) if count > 0 => Ok((count, transaction)),
-            Err(error) => Err(error),
-            Ok(()) => Ok((count, transaction)),
+            Err(error) if count == 0 => Err(error),
+            _ => Ok((count, transaction)),
         }
     }
 
