@@ -51,7 +51,13 @@ impl Engine {
         }
         let admit = || self.admit(needed).transpose();
         self.gate.pass(admit).await?;
-        Ok(Handle { engine: self.clone(), transaction: self.running_id(), credits: credits.0, data_credits, changes: 0 })
+        Ok(Handle {
+            engine: self.clone(),
+            transaction: self.running_id(),
+            credits: credits.0,
+            data_credits,
+            changes: 0,
+        })
     }
 
     /// How many blocks of file data one handle may always change. A longer write takes several handles.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Layout, Rig, Script, Setup, run_on, verify};
 use device::Operation;
-use disks::{Effect, Fault, Times};
+use disks::Fault;
 use engine::{Credits, EngineError};
 use journal::DataMode;
 use units::{BlockRange, HomeBlock};
@@ -74,12 +74,7 @@ fn a_failed_read_is_its_readers_alone() {
     let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
     rig.run(async move {
         let engine = Rig::open(parts).await;
-        let bad = Fault {
-            operation: Operation::Read,
-            range: 5 << 12..6 << 12,
-            times: Times::Once,
-            effect: Effect::Fail(5),
-        };
+        let bad = Fault { range: 5 << 12..6 << 12, ..Fault::once(Operation::Read) };
         disk.inject(bad);
         assert!(matches!(engine.metadata(HomeBlock(5)).await, Err(EngineError::Device(_))));
         let mut handle = engine.start(Credits(1)).await.unwrap();

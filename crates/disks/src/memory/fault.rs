@@ -32,7 +32,13 @@ pub enum Effect {
 impl Fault {
     /// Every operation of this kind fails with EIO from now on.
     pub fn forever(operation: Operation) -> Fault {
-        Fault { operation, range: 0..u64::MAX, after: 0, times: Times::Forever, effect: Effect::Fail(libc::EIO) }
+        Fault {
+            operation,
+            range: 0..u64::MAX,
+            after: 0,
+            times: Times::Forever,
+            effect: Effect::Fail(libc::EIO),
+        }
     }
     /// The next operation of this kind fails with EIO.
     pub fn once(operation: Operation) -> Fault {

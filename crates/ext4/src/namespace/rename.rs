@@ -239,7 +239,8 @@ impl Volume {
         if let Some(target) = target {
             held.extend(self.hold(&[target]).await?);
         }
-        for directory in [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory()) {
+        for directory in [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory())
+        {
             held.push(Directory::of(self, directory)?.first_block().await?);
         }
         Ok(held)

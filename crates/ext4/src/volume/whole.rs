@@ -3,8 +3,8 @@
 //! First of all they hold what they will change, so that a failing read ends them before they begin. What may still
 //! fail behind a change is put between [`Volume::before`] and [`Volume::whole`].
 
-use crate::{Error, Inode, Result, Volume};
 use crate::groups::Bits;
+use crate::{Error, Inode, Result, Volume};
 use engine::{Block, EngineError, Handle};
 use units::{GroupNumber, HomeBlock};
 
