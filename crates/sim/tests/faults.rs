@@ -86,3 +86,13 @@ fn a_write_that_cannot_go_on_tells_how_far_it_came() {
     let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.faults, 1, "{report:?}");
 }
+
+/// Found by the explorer: a hole that found no block for the split of its extent was refused, its edges zeroed.
+#[test]
+fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
+    let setup = setup::find("tight-external-4k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let case = Case::random(setup, DataMode::Journal, 701, 3, 30);
+    let case = case.with_fault("flush-once@17".parse().unwrap());
+    sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+}

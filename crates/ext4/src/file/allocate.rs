@@ -2,7 +2,7 @@
 
 use super::{RangeMode, check_changeable};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
-use engine::Handle;
+use engine::{Block, Handle};
 use format::ext4::inode::flags;
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
@@ -52,10 +52,11 @@ impl Volume {
             RangeMode::PunchHole => self.punch(inode, offset, to).await,
             RangeMode::Zero => {
                 let range = self.range(offset, to);
-                self.change_edges(inode, &range).await?;
+                let _edges = self.hold_edges(inode, &range).await?;
                 if range.first < range.end {
                     self.fill(inode, caller, range.first, range.end, true).await?;
                 }
+                self.change_edges(inode, &range).await?;
                 self.fill_around(inode, caller, &range).await?;
                 self.end_change(inode, to, keep_size).await
             }
@@ -73,13 +74,26 @@ impl Volume {
         let to = if to < size { to } else { size.next_multiple_of(self.block_size().bytes() as u64) };
         if from < to {
             let range = self.range(from, to);
-            self.change_edges(inode, &range).await?;
+            let _edges = self.hold_edges(inode, &range).await?;
+            // First what may find no room, for a split of the only extent: refused, it leaves the file as it was.
             if range.first < range.end {
                 let (first, end) = (FileBlock(range.first as u32), FileBlock(range.end as u32));
                 self.free_range(inode, first, Some(end)).await?;
             }
+            self.change_edges(inode, &range).await?;
         }
         self.end_change(inode, 0, true).await
+    }
+
+    /// The blocks that [`Volume::change_edges`] changes stay in memory as long as the answer lives.
+    async fn hold_edges(&self, inode: &Inode, range: &Range) -> Result<Vec<Block>> {
+        let mut held = Vec::new();
+        for edge in [range.from, range.to].into_iter().filter(|edge| self.place_of(*edge) != 0) {
+            if let MappingState::Written(home) = self.map(inode, self.block_of(edge), 1).await?.state {
+                held.push(self.engine().metadata(home).await?);
+            }
+        }
+        Ok(held)
     }
 
     /// Zeros what the range has of blocks that are not wholly in it.

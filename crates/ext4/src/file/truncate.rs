@@ -115,13 +115,18 @@ impl Volume {
         to: Option<FileBlock>,
     ) -> Result<()> {
         let _table = self.hold(&[inode]).await?;
+        let mut attempt = 0;
         loop {
             let mut handle = self.engine().start(self.credits_remove(inode)).await?;
             let progress = self.remove_blocks(&mut handle, inode, from, to).await;
             self.store(&mut handle, inode).await?;
             handle.stop();
-            if progress? == Progress::Done {
-                return Ok(());
+            match progress {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::More) => {}
+                // A hole in an extent may take a block of the tree.
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => attempt += 1,
+                Err(error) => return Err(error),
             }
         }
     }
