@@ -95,11 +95,18 @@ impl Served {
     }
 }
 
-/// Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of their own. What they
-/// complain of is told if they fail.
+/// Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of their own, and end with
+/// it if it is killed. Their mounts end with them, and then the loop devices. What they complain of is told if they fail.
 fn okeanos(options: &RealStageOptions) -> Command {
     let mut command = Command::new(&options.program);
     command.process_group(0).stderr(Stdio::piped());
+    // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
     command
 }
 

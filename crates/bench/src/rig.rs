@@ -85,12 +85,27 @@ pub(crate) fn wipe_image(path: &Path) -> Result<(), RigError> {
     wipe().map_err(RigError::at(path.display()))
 }
 
+const PLACES: &str = "okeanos-bench-";
+
+/// Removes the places of programs that were killed.
+fn remove_orphans(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PLACES)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            // What cannot be removed is not empty, so somebody's; or another program is at it, too.
+            let _ = remove_place(&entry.path());
+        }
+    }
+}
+
 /// A directory for images and a mount point, removed at the end.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
     pub fn new(parent: &Path) -> Result<Place, RigError> {
-        let path = parent.join(format!("okeanos-bench-{}", std::process::id()));
+        remove_orphans(parent);
+        let path = parent.join(format!("{PLACES}{}", std::process::id()));
         std::fs::create_dir_all(path.join("mount")).map_err(RigError::at(path.display()))?;
         Ok(Place(path.canonicalize().map_err(RigError::at(path.display()))?))
     }
@@ -129,15 +144,20 @@ fn remove_place(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// A loop device with direct I/O on a file.
+/// A loop device with direct I/O on a file. It is gone when nobody has it open, so also if this program is killed.
 pub(crate) struct LoopDevice {
     pub path: PathBuf,
+    _open: File,
 }
 
 impl LoopDevice {
     pub fn attach(image: &Path) -> Result<LoopDevice, RigError> {
         let shown = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
-        let device = LoopDevice { path: PathBuf::from(shown.trim()) };
+        let path = PathBuf::from(shown.trim());
+        let opened = File::options().read(true).write(true).open(&path);
+        // Of a device that is open, losetup notes that it shall be detached when it is closed.
+        run(Command::new("losetup").arg("-d").arg(&path))?;
+        let device = LoopDevice { _open: opened.map_err(RigError::at(path.display()))?, path };
         // What was last set for a loop device outlives it.
         device.set_flushes("write back")?;
         Ok(device)
@@ -182,9 +202,7 @@ fn traffic(text: &str) -> Option<Traffic> {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         // Whoever gets this device next must not lose data.
-        let restored = self.set_flushes("write back");
-        let detached = run(Command::new("losetup").arg("-d").arg(&self.path)).map(drop);
-        for error in [restored, detached].into_iter().filter_map(Result::err) {
+        if let Err(error) = self.set_flushes("write back") {
             eprintln!("{error}");
         }
     }
@@ -319,6 +337,38 @@ mod tests {
         fill_image(&path, 3 << 20).unwrap();
         let metadata = std::fs::metadata(&path).unwrap();
         assert!(metadata.len() == 3 << 20 && metadata.blocks() * 512 >= 3 << 20);
+    }
+
+    #[test]
+    fn what_a_killed_program_left_is_removed_and_what_a_running_one_has_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let left = parent.path().join(format!("{PLACES}{}", child.id()));
+        std::fs::create_dir_all(left.join("mount")).unwrap();
+        let running = parent.path().join(format!("{PLACES}1"));
+        std::fs::create_dir_all(running.join("mount")).unwrap();
+        let place = Place::new(parent.path()).unwrap();
+        assert!(!left.exists() && running.exists() && place.mount_point().exists());
+    }
+
+    #[test]
+    fn a_loop_device_is_gone_when_the_program_that_had_it_is() {
+        use std::os::fd::AsRawFd;
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(1 << 20).unwrap();
+        let attached = || run(Command::new("losetup").arg("-j").arg(image.path())).unwrap();
+        let device = LoopDevice::attach(image.path()).unwrap_or_else(|error| panic!("needs root: {error}"));
+        assert!(attached().contains(device.path.to_str().unwrap()));
+        // As the kernel closes it for a process that is killed.
+        // SAFETY: nothing else uses this descriptor, and the device is never dropped.
+        unsafe { libc::close(device._open.as_raw_fd()) };
+        std::mem::forget(device);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !attached().is_empty() {
+            assert!(Instant::now() < deadline, "{}", attached());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
