@@ -176,3 +176,63 @@ fn evictions_keep_what_a_lying_drive_would_lose() {
     let (lost, evictions) = lost_on("hitachi-7k80", DataMode::Wasteless, Caching::Discreet(of_paper));
     assert!(lost > 0 && evictions > 0, "{lost} lost after {evictions} evictions");
 }
+
+#[test]
+fn a_trace_tells_every_request_of_both_disks_and_changes_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let play = |prefix: Option<&str>| {
+        let mut options = options(DataMode::Ordered);
+        if let Some(prefix) = prefix {
+            options.trace_to(&directory.path().join(prefix));
+        }
+        let stage = Stage::build(&options).unwrap();
+        write(&stage, Limit::Count(8), SyncKind::OSync);
+        let traffic = (stage.journal_traffic(), stage.home_traffic());
+        stage.close_and_check().unwrap();
+        traffic
+    };
+    assert_eq!(play(None), play(Some("ordered")));
+    for (disk, size) in [("home", 256 << 20), ("journal", 300 << 30)] {
+        let path = directory.path().join(format!("ordered-{disk}.csv"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let trace = emulated::replay::Trace::parse(&text, size).unwrap();
+        let is_request = |line: &&str| line.contains("Read,") || line.contains("Write,");
+        let lines = text.lines().filter(is_request).count();
+        assert!(trace.requests.len() == lines && lines > 20, "{disk}: {lines}");
+    }
+}
+
+/// A commit waits for open handles, so none may be open while a block is read that is to be changed in part.
+#[test]
+fn who_changes_part_of_a_block_that_must_be_read_first_keeps_nobody_waiting() {
+    let mut options = options(DataMode::Journal);
+    options.engine.tick = Duration::ZERO;
+    let mut stage = Stage::build(&options).unwrap();
+    let make = |files: bench::VirtualFiles| async move {
+        for name in ["cold", "warm"] {
+            let mut file = files.create(name, SyncKind::OSync).await?;
+            files.append(&mut file, &[1; 64 << 10]).await?;
+            files.close(file).await;
+        }
+        std::io::Result::Ok(())
+    };
+    stage.run(make).unwrap();
+    stage.remount().unwrap();
+    let (of_cold, of_warm) = stage.run(|files| async move {
+        let cold = files.open("cold", SyncKind::OSync).await.unwrap();
+        let mut warm = files.open("warm", SyncKind::OSync).await.unwrap();
+        files.write_at(&mut warm, 5000, &[2; 100]).await.unwrap();
+        let change = |mut file, at| {
+            let files = files.clone();
+            Box::pin(async move {
+                let asked = files.now();
+                files.write_at(&mut file, at, &[3; 100]).await.unwrap();
+                files.now().since(asked)
+            })
+        };
+        let took = runtime::join_all(vec![change(cold, 20_000), change(warm, 5000)]).await;
+        (took[0], took[1])
+    });
+    assert!(of_warm * 2 < of_cold, "{of_warm:?}, while a block was read for {of_cold:?}");
+    stage.close_and_check().unwrap();
+}

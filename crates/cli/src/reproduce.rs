@@ -79,6 +79,10 @@ struct RunArguments {
     /// Shorter runs and fewer points, to see that everything works: shapes need not come out
     #[arg(long)]
     quick: bool,
+    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos disk replay` reads them: some
+    /// gigabytes for all figures; not of the kernel's and of Discreet's figures
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
 }
 
 pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
@@ -157,6 +161,11 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let mut failures = Vec::new();
     for figure in &figures {
         let begin = Instant::now();
+        let trace = arguments.trace.as_ref().map(|directory| directory.join(figure.name));
+        if let Some(directory) = &trace {
+            let cause = |error| CliError::new(format!("{}: {error}", directory.display()));
+            std::fs::create_dir_all(directory).map_err(cause)?;
+        }
         let progress = Progress::new();
         let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes);
         let context = Context {
@@ -168,7 +177,9 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
                 progress.show(format_args!("{label}: {done} of {all} parts"));
             }),
             interrupted: &INTERRUPTED,
+            trace,
         };
+
         let outcome = ::reproduce::run(figure, &options, &context);
         drop(context);
         match outcome {

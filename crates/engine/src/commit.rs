@@ -55,6 +55,7 @@ impl Engine {
     /// Makes the data of one file durable as well as `transaction`, its latest change: `fsync`. Modes that log
     /// data, or send it home before each commit, need no more than the commit; `writeback` sends it home now.
     pub async fn sync_file(&self, inode: InodeNumber, transaction: TransactionId) -> Result<(), EngineError> {
+        self.ticks.note_sync(inode, self.world.now());
         let lazy: Vec<_> = {
             let all = self.lazy.borrow();
             all.range((inode, HomeBlock(0))..=(inode, HomeBlock(u64::MAX))).copied().collect()
@@ -187,6 +188,9 @@ impl Engine {
 
     /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
     async fn hold(&self) {
+        while let Some(tick) = self.ticks.until(self.world.now()).filter(|_| !self.is_over()) {
+            self.world.sleep_until(tick).await;
+        }
         let waiting = self.running.borrow().completion.waiters();
         let away = self.away.get();
         if waiting == 0 || away == 0 {
@@ -229,6 +233,7 @@ impl Engine {
         let next = Running::new(running.transaction.id().next(), self.world.now(), self.block_size);
         let taken = std::mem::replace(&mut *running, next);
         drop(running);
+        self.ticks.begin_anew();
         let locked = taken.transaction.lock();
         *self.committing.borrow_mut() = Some((locked.id(), taken.completion.clone()));
         let (logged, home) = self.take_images(&locked);

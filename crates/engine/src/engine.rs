@@ -8,6 +8,7 @@ use crate::log::{ERRNO_IO, LogState, image_of, read_superblock};
 use crate::options::{EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
+use crate::ticks::Ticks;
 use device::{Buffer, Disk, World};
 use journal::{Address, Barrier, BlockKind, LogSpace, Plan, Policy, RunningTransaction, UpdateSequence};
 use runtime::sync::{Event, RwLock};
@@ -81,6 +82,7 @@ pub struct Engine {
     /// Writers answered by the last commit that have not come back yet, and when they were answered.
     pub(crate) away: Cell<usize>,
     pub(crate) answered: Cell<Instant>,
+    pub(crate) ticks: Ticks,
     pub(crate) gate: Gate,
 
     /// Blocks newer than home, oldest first; entries whose block has been home since are skipped when met.
@@ -145,6 +147,7 @@ impl Engine {
             commit_work: Event::default(),
             away: Cell::default(),
             answered: Cell::default(),
+            ticks: Ticks::new(options.tick, options.commit),
             gate: Gate::default(),
             dirty: RefCell::default(),
             dirty_count: Cell::default(),

@@ -72,6 +72,27 @@ impl Engine {
         }
     }
 
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
+    /// waits for open handles, and everyone else for the commit. The update is right without it, too.
+    pub async fn prepare_data(
+        &self,
+        home: HomeBlock,
+        range: BlockRange,
+        request: u64,
+    ) -> Result<(), EngineError> {
+        if range == self.block_size.whole() || self.options.data == journal::DataMode::Wasteless {
+            return Ok(());
+        }
+        self.check_range(home, 1)?;
+        let block = self.look_up(home, Temperature::Warm);
+        let sequence = self.sequence(&block);
+        let update = Update { range, block_size: self.block_size, request, sequential: false, sequence };
+        if self.policy.decide(&update) != Decision::LogBytes {
+            self.load(&block, CachedBlock::is_whole).await?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn running_id(&self) -> TransactionId {
         self.running.borrow().transaction.id()
     }
@@ -91,6 +112,7 @@ impl Engine {
         }
         let mut running = self.running.borrow_mut();
         running.transaction.open_handle(needed);
+        self.ticks.note_join(self.world.now());
         if running.since.is_none() {
             running.since = Some(self.world.now());
             drop(running);

@@ -23,6 +23,15 @@ const RUNS_IN_FLIGHT_MAX: usize = 16;
 /// Most blocks taken on at once: bounds the memory for bases and images.
 const BATCH_BLOCKS_MAX: usize = 2048;
 
+/// Whether dirty neighbours that are not due go along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Neighbours {
+    /// Room is needed: a disk spends far less on them now than on coming back.
+    GoAlong,
+    /// There is time, and they may grow or change again before it is theirs.
+    Stay,
+}
+
 /// Blocks to go home, one beside the other.
 type Run = Vec<Rc<CachedBlock>>;
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
@@ -109,7 +118,7 @@ impl Engine {
         }
         self.runner.counters.borrow_mut().checkpoints += 1;
         while let Some(blocks) = self.checkpoint_batch() {
-            if !self.write_home(blocks).await?.progress()? {
+            if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
             self.advance_tail().await?;
@@ -136,7 +145,7 @@ impl Engine {
         }
         while self.dirty_count.get() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
-            if blocks.is_empty() || !self.write_home(blocks).await?.progress()? {
+            if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
                 self.request_commit(self.running_id());
                 break;
@@ -154,7 +163,7 @@ impl Engine {
                 return Ok(());
             }
             // What could not be read stays dirty and is tried again when it is due again.
-            self.write_home(blocks).await?;
+            self.write_home(blocks, Neighbours::Stay).await?;
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
             self.relieve_log().await?;
         }
@@ -194,7 +203,7 @@ impl Engine {
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
         while self.dirty_count.get() > 0 {
             let blocks = self.dirty_blocks(|_| true);
-            if !self.write_home(blocks).await?.progress()? {
+            if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
         }
@@ -203,8 +212,12 @@ impl Engine {
 
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may
     /// go along. No barrier yet.
-    async fn write_home(&self, numbers: Vec<HomeBlock>) -> Result<Outcome, EngineError> {
-        let runs = self.runs_of(&numbers).into_iter();
+    async fn write_home(
+        &self,
+        numbers: Vec<HomeBlock>,
+        neighbours: Neighbours,
+    ) -> Result<Outcome, EngineError> {
+        let runs = self.runs_of(&numbers, neighbours).into_iter();
         let writes = runs.map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
         let outcomes = join_window(writes, RUNS_IN_FLIGHT_MAX).await?;
         self.gate.wake_first();
@@ -214,16 +227,16 @@ impl Engine {
         }))
     }
 
-    /// The blocks of `numbers` (sorted) in runs of neighbours. Dirty neighbours that are not due go along, unless they
-    /// need a read or are being changed: a disk spends far less on them now than on coming back.
-    fn runs_of(&self, numbers: &[HomeBlock]) -> Vec<Run> {
+    /// The blocks of `numbers` (sorted) in runs of neighbours. Those that go along need no read and are not being changed.
+    fn runs_of(&self, numbers: &[HomeBlock], neighbours: Neighbours) -> Vec<Run> {
         let cache = self.cache.borrow();
+        let along = neighbours == Neighbours::GoAlong;
         let goes = |at: HomeBlock| {
             let block = cache.peek(at)?;
             let is_due = || numbers.binary_search(&at).is_ok();
             let rests = || !block.running.get() && block.committing.borrow().is_none() && block.is_whole();
             let may_go = block.committed.borrow().is_some() || block.lazy.get().is_some();
-            (may_go && (is_due() || rests())).then(|| block.clone())
+            (may_go && (is_due() || along && rests())).then(|| block.clone())
         };
         let mut runs: Vec<Run> = Vec::new();
         // Behind the last run.

@@ -83,6 +83,10 @@ pub struct EngineOptions {
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
+    /// As jbd did until Linux 2.6.28: a commit that a synchronous writer asked for waits for the next tick of the host's
+    /// clock, and on as long as others join from tick to tick, unless that writer was the last to ask, too. Zero: no ticks,
+    /// and a commit begins as soon as the one before is done.
+    pub tick: Duration,
     /// How often write-back looks for old dirty blocks, and the age that makes them due.
     pub writeback: Duration,
     pub expire: Duration,
@@ -103,6 +107,7 @@ impl Default for EngineOptions {
             threshold: WriteThreshold(4096),
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
+            tick: Duration::ZERO,
             writeback: Duration::from_secs(5),
             expire: Duration::from_secs(30),
             cache_bytes: 256 << 20,

@@ -1,6 +1,8 @@
 //! What a running figure may use: a seed, processors, progress.
 
 use crate::FigureError;
+use std::cell::Cell;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,9 +17,21 @@ pub struct Context {
     pub progress: Box<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
     pub interrupted: &'static AtomicBool,
+    /// Directory for the requests of all disks, if they are to be kept.
+    pub trace: Option<PathBuf>,
+}
+
+thread_local! {
+    /// The number of the cell that this thread plays.
+    static CELL: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Context {
+    /// Where the traces of the cell's disks begin with, if there shall be any.
+    pub fn trace_prefix(&self, name: &str) -> Option<PathBuf> {
+        Some(self.trace.as_ref()?.join(format!("{:02}-{name}", CELL.get())))
+    }
+
     /// As [`Context::play`], one cell after the other: for real time, where they would disturb each other.
     pub fn one_by_one<C, R>(
         &self,
@@ -50,6 +64,7 @@ impl Context {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(cell) = cells.get(index) else { return };
+                        CELL.set(index);
                         let result = if self.interrupted.load(Ordering::Relaxed) {
                             Err(FigureError::Interrupted)
                         } else {

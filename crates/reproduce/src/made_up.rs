@@ -16,7 +16,14 @@ pub const FIGURE: Figure = Figure {
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 pub fn context(seed: u64) -> Context {
-    Context { seed, quick: false, jobs: 2, progress: Box::new(|_, _| ()), interrupted: &INTERRUPTED }
+    Context {
+        seed,
+        quick: false,
+        jobs: 2,
+        progress: Box::new(|_, _| ()),
+        interrupted: &INTERRUPTED,
+        trace: None,
+    }
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {

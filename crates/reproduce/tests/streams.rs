@@ -6,8 +6,14 @@ use std::sync::atomic::AtomicBool;
 static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn play(name: &str, jobs: usize) -> Results {
-    let context =
-        Context { seed: 7, quick: true, jobs, progress: Box::new(|_, _| ()), interrupted: &NOT_INTERRUPTED };
+    let context = Context {
+        seed: 7,
+        quick: true,
+        jobs,
+        progress: Box::new(|_, _| ()),
+        interrupted: &NOT_INTERRUPTED,
+        trace: None,
+    };
     (find(name).expect("a figure").run)(&context).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

@@ -5,7 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 fn quick() -> Context {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-    Context { seed: 1, quick: true, jobs: 2, progress: Box::new(|_, _| ()), interrupted: &INTERRUPTED }
+    Context {
+        seed: 1,
+        quick: true,
+        jobs: 2,
+        progress: Box::new(|_, _| ()),
+        interrupted: &INTERRUPTED,
+        trace: None,
+    }
 }
 
 fn same_twice(figure: &str) {

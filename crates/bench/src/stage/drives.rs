@@ -2,11 +2,13 @@
 
 use super::DiskChoice;
 use super::elevator::Elevator;
+use super::traced::Traced;
 use device::Disk;
 use disks::{Image, Raid0};
 use emulated::{CrashImage, EmulatedDisk, Model};
 use runtime::VirtualWorld;
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 
 /// What the host asked of the disks.
@@ -30,7 +32,7 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    pub fn new(world: &VirtualWorld, choice: &DiskChoice, model: Model, image: &Image) -> Drives {
+    pub fn new(world: &VirtualWorld, choice: &DiskChoice, model: Model, image: &Image) -> io::Result<Drives> {
         let images = match choice.drives {
             0 | 1 => vec![image.clone()],
             // A journal's disks are as large as the journal needs.
@@ -39,10 +41,16 @@ impl Drives {
                 Raid0::deal(image, drives as usize, share, choice.chunk)
             }
         };
-        Drives::of(world, choice, model, images.into_iter().map(CrashImage::whole).collect())
+        Drives::of(world, choice, model, images.into_iter().map(CrashImage::whole).collect(), false)
     }
 
-    fn of(world: &VirtualWorld, choice: &DiskChoice, model: Model, images: Vec<CrashImage>) -> Drives {
+    fn of(
+        world: &VirtualWorld,
+        choice: &DiskChoice,
+        model: Model,
+        images: Vec<CrashImage>,
+        again: bool,
+    ) -> io::Result<Drives> {
         let member =
             |image| EmulatedDisk::after_crash(Rc::new(world.clone()), model.clone(), choice.options, image);
         let members: Vec<EmulatedDisk> = images.into_iter().map(member).collect();
@@ -53,14 +61,17 @@ impl Drives {
                 None => drive,
             }
         };
-        let disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
-        Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() }
+        let mut disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
+        if let Some(path) = &choice.trace {
+            disk = Rc::new(Traced::new(Rc::new(world.clone()), disk, path, again)?);
+        }
+        Ok(Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() })
     }
 
     /// The same drives, after [`Drives::power_off`], with power again.
-    pub fn after_crash(&self, world: &VirtualWorld, choice: &DiskChoice) -> Drives {
+    pub fn after_crash(&self, world: &VirtualWorld, choice: &DiskChoice) -> io::Result<Drives> {
         let left = self.members.iter().map(EmulatedDisk::crash).collect();
-        Drives::of(world, choice, self.model.clone(), left)
+        Drives::of(world, choice, self.model.clone(), left, true)
     }
     pub fn power_off(&self) {
         self.members.iter().for_each(EmulatedDisk::power_off);

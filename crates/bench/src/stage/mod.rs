@@ -3,6 +3,7 @@
 mod drives;
 mod elevator;
 mod options;
+mod traced;
 mod volumes;
 
 use crate::VirtualFiles;
@@ -40,7 +41,7 @@ pub enum StageError {
     NoModel { name: String, error: std::io::Error },
     #[error("disk model {name}: {error}")]
     Model { name: String, error: emulated::ModelError },
-    #[error("cannot make the volume: {0}")]
+    #[error("cannot make the volume, or write a trace: {0}")]
     Make(#[from] std::io::Error),
     #[error("{0}")]
     Volume(#[from] ext4::Error),
@@ -68,9 +69,9 @@ impl Stage {
         let home_model = options.home.find_model()?;
         let journal_model = options.journal.as_ref().map(DiskChoice::find_model).transpose()?;
         let images = volumes::make(options, options.home.size(&home_model))?;
-        let home = Drives::new(&world, &options.home, home_model, &images.home);
+        let home = Drives::new(&world, &options.home, home_model, &images.home)?;
         let journal = match (&options.journal, journal_model, &images.journal) {
-            (Some(choice), Some(model), Some(image)) => Some(Drives::new(&world, choice, model, image)),
+            (Some(choice), Some(model), Some(image)) => Some(Drives::new(&world, choice, model, image)?),
             _ => None,
         };
         let mut stage = Stage {
@@ -174,9 +175,9 @@ impl Stage {
         self.drives().for_each(Drives::power_off);
         self.world.end();
         self.volume = None;
-        self.home = self.home.after_crash(&self.world, &self.options.home);
+        self.home = self.home.after_crash(&self.world, &self.options.home)?;
         let journal = self.journal.as_ref().zip(self.options.journal.as_ref());
-        self.journal = journal.map(|(drives, choice)| drives.after_crash(&self.world, choice));
+        self.journal = journal.map(|(drives, choice)| drives.after_crash(&self.world, choice)).transpose()?;
         self.mount()?;
         Ok(self.volume().open_report().recovery)
     }

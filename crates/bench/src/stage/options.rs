@@ -4,6 +4,7 @@ use super::StageError;
 use emulated::{CacheMode, Lies, Model};
 use engine::{BarrierKind, DataMode, EngineOptions};
 use eviction::EvictionWorkload;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A disk of the stage.
@@ -19,11 +20,16 @@ pub struct DiskChoice {
     /// Bytes. If given, the host sorts what waits and gives a drive one request at a time, none longer than this, as kernels did
     /// without command queueing. If not, a drive gets all requests as they come.
     pub elevator: Option<u64>,
+    /// Where its requests are written to, if anywhere.
+    pub trace: Option<PathBuf>,
 }
 
 /// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
 /// be neighbours, and later the block layer's limit was 1,024 sectors.
 const LONGEST_REQUEST: u64 = 512 << 10;
+
+/// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured otherwise. Its commits waited for it.
+const TICK: Duration = Duration::from_millis(4);
 
 /// How the volume is made, by the real mke2fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -69,7 +75,8 @@ pub enum Caching {
 
 impl StageOptions {
     /// What the Okeanos paper measured on: two Cheetahs, ext3 with 4 KiB blocks, 128 MiB of journal on a disk of its own,
-    /// write-back every 5 s of what is older than 30 s. Of the 3 GiB of memory there the cache may have 2.
+    /// write-back every 5 s of what is older than 30 s, and
+    /// commits that wait for ticks as Linux 2.6.18's did. Of the 3 GiB of memory there the cache may have 2.
     pub fn of_paper(data: DataMode) -> StageOptions {
         let cheetah = DiskChoice {
             model: "cheetah-15k5-300".into(),
@@ -77,6 +84,7 @@ impl StageOptions {
             chunk: 64 << 10,
             options: emulated::Options::default(),
             elevator: None,
+            trace: None,
         };
         StageOptions {
             home: cheetah.clone(),
@@ -88,6 +96,7 @@ impl StageOptions {
                 data,
                 barrier: BarrierKind::None,
                 commit: Duration::from_secs(5),
+                tick: TICK,
                 writeback: Duration::from_secs(5),
                 expire: Duration::from_secs(30),
                 cache_bytes: 2 << 30,
@@ -96,6 +105,15 @@ impl StageOptions {
             eviction: None,
             directory: false,
             seed: 1,
+        }
+    }
+
+    /// Has the requests of its disks written to `PREFIX-home.csv` and `PREFIX-journal.csv`.
+    pub fn trace_to(&mut self, prefix: &Path) {
+        let path = |disk: &str| PathBuf::from(format!("{}-{disk}.csv", prefix.display()));
+        self.home.trace = Some(path("home"));
+        if let Some(journal) = &mut self.journal {
+            journal.trace = Some(path("journal"));
         }
     }
 
@@ -118,7 +136,12 @@ impl StageOptions {
                 ..of_paper.home
             },
             journal: None,
-            engine: EngineOptions { barrier, cache_bytes: (1 << 30) / 3 * 2, ..of_paper.engine },
+            engine: EngineOptions {
+                barrier,
+                cache_bytes: (1 << 30) / 3 * 2,
+                tick: Duration::ZERO,
+                ..of_paper.engine
+            },
             eviction,
             directory: true,
             ..of_paper

@@ -64,13 +64,18 @@ fn cloud_physics(line: &str) -> Parsed {
     Ok(Some(Recorded { time, ..fields.request(is_write, at, length)? }))
 }
 
-/// MSR Cambridge: times in units of 100 ns.
+/// MSR Cambridge: times in units of 100 ns. Flushes and discards, which our own traces have, are passed over.
 fn cambridge(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ',');
     let begin: u64 = fields.number("Timestamp")?;
     fields.next("Hostname")?;
     fields.next("DiskNumber")?;
-    let is_write = fields.is_write("Type")?;
+    let is_write = match fields.next("Type")? {
+        "Read" => false,
+        "Write" => true,
+        "Flush" | "Discard" => return Ok(None),
+        text => return Err((fields.column, format!("Type is {text:?}, not Read or Write"))),
+    };
     let (at, length) = (fields.number("Offset")?, fields.number("Size")?);
     let response: u64 = fields.number("ResponseTime")?;
     let request = fields.request(is_write, at, length)?;

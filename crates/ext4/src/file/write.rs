@@ -8,6 +8,7 @@
 use super::{WriteFlags, Written, check_changeable};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Base, Credits, FileUpdate, Handle};
+use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
@@ -59,6 +60,7 @@ impl Volume {
         let kill_privileges = kill_privileges && self.may_have_privileges(inode);
         let request = Request { inode, caller, length: bytes.len() as u64, sequential, kill_privileges };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
+        self.prepare_ends(inode, offset, bytes.len() as u64).await;
         let mut attempt = 0;
         while written.count < bytes.len() {
             let at = offset + written.count as u64;
@@ -82,6 +84,29 @@ impl Volume {
         }
         inode.mapping_cache.write_end.set(offset + written.count as u64);
         Ok(written)
+    }
+
+    /// Brings what is needed of the blocks that the write changes in part into memory. What cannot be read the write will
+    /// meet where it comes to it.
+    async fn prepare_ends(&self, inode: &Inode, at: u64, length: u64) {
+        let size = self.block_size().bytes() as u64;
+        let end = at + length;
+        let first = at..end.min(at - at % size + size);
+        let last = first.end.max(end - end % size)..end;
+        let exists = inode.fields.borrow().size;
+        let is_part = |part: &Range<u64>| !part.is_empty() && part.end - part.start < size;
+        for part in [first, last].into_iter().filter(is_part) {
+            let block = self.block_of(part.start);
+            if part.start - part.start % size >= exists {
+                continue;
+            }
+            let found = self.map(inode, block, 1).await.map(|mapping| mapping.state);
+            if let Ok(MappingState::Written(home)) = found {
+                let start = self.place_of(part.start);
+                let range = BlockRange::new(start, start + (part.end - part.start) as u32);
+                let _ = self.engine().prepare_data(home, range, length).await;
+            }
+        }
     }
 
     /// As much of the write as fits into one handle, or comes before an error. How much; the error if nothing.

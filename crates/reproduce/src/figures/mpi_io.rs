@@ -62,6 +62,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
             size: Some(database.home.options.size.unwrap_or(32_000_000_000 / 4096 * 4096)),
             ..database.home.options
         },
+        trace: context.trace_prefix("database").map(|prefix| prefix.with_extension("csv")),
         ..database.home
     };
     let mut data = Stage::build(&options)?;

@@ -30,6 +30,9 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
         options.home.options.size = Some(2 << 30);
         options.journal_size = 16 << 20;
     }
+    if let Some(prefix) = context.trace_prefix(name(mode)) {
+        options.trace_to(&prefix);
+    }
     options
 }
 

@@ -1,0 +1,102 @@
+//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18, `journal_stop`): a synchronous
+//! handle sleeps until the next tick of the clock, and again as long as the transaction got more handles meanwhile; it does
+//! not sleep if the same process was the last to sync.
+//!
+//! Processes are not known here: the file that is synced stands for them.
+
+use std::cell::Cell;
+use std::time::Duration;
+use units::{InodeNumber, Instant};
+
+#[derive(Default)]
+pub(crate) struct Ticks {
+    /// Zero: nobody waits.
+    length: Duration,
+    /// Nobody waits longer.
+    longest: Duration,
+    last_synced: Cell<Option<InodeNumber>>,
+    /// When the first to wait for the running transaction asked for it.
+    asked: Cell<Option<Instant>>,
+    /// When the last handle joined it.
+    joined: Cell<Instant>,
+}
+
+impl Ticks {
+    pub fn new(length: Duration, longest: Duration) -> Ticks {
+        Ticks { length, longest, ..Ticks::default() }
+    }
+
+    pub fn note_sync(&self, inode: InodeNumber, now: Instant) {
+        // A sync joins with a handle of its own.
+        self.joined.set(now);
+        if self.last_synced.replace(Some(inode)) != Some(inode) && self.asked.get().is_none() {
+            self.asked.set(Some(now));
+        }
+    }
+    pub fn note_join(&self, now: Instant) {
+        self.joined.set(now);
+    }
+    /// Another transaction is running.
+    pub fn begin_anew(&self) {
+        self.asked.set(None);
+    }
+
+    /// When to look again; `None`: the transaction may be committed.
+    pub fn until(&self, now: Instant) -> Option<Instant> {
+        if self.length.is_zero() {
+            return None;
+        }
+        let (asked, joined) = (self.asked.get()?, self.joined.get());
+        let quiet = match joined > asked {
+            true => self.after(joined).plus(self.length),
+            false => self.after(asked),
+        };
+        let until = quiet.min(asked.plus(self.longest));
+        (now < until).then_some(until)
+    }
+
+    /// The first tick after a moment.
+    fn after(&self, moment: Instant) -> Instant {
+        let length = self.length.as_nanos() as u64;
+        Instant((moment.0 / length + 1) * length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 4_000_000;
+    fn ticks() -> Ticks {
+        Ticks::new(Duration::from_nanos(TICK), Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_writer_alone_waits_once_and_for_a_tick() {
+        let ticks = ticks();
+        ticks.note_sync(InodeNumber(7), Instant(TICK / 2));
+        assert_eq!(ticks.until(Instant(TICK / 2)), Some(Instant(TICK)));
+        assert_eq!(ticks.until(Instant(TICK)), None);
+        ticks.begin_anew();
+        ticks.note_sync(InodeNumber(7), Instant(TICK * 2));
+        assert_eq!(ticks.until(Instant(TICK * 2)), None);
+    }
+
+    #[test]
+    fn as_long_as_others_join_the_wait_goes_on() {
+        let ticks = ticks();
+        ticks.note_sync(InodeNumber(7), Instant(1));
+        ticks.note_join(Instant(TICK - 1));
+        assert_eq!(ticks.until(Instant(TICK - 1)), Some(Instant(2 * TICK)));
+        ticks.note_join(Instant(TICK + 1));
+        assert_eq!(ticks.until(Instant(2 * TICK)), Some(Instant(3 * TICK)));
+        assert_eq!(ticks.until(Instant(3 * TICK)), None);
+    }
+
+    #[test]
+    fn without_ticks_nobody_waits() {
+        let ticks = Ticks::default();
+        ticks.note_sync(InodeNumber(7), Instant(1));
+        assert_eq!(ticks.until(Instant(1)), None);
+    }
+}
