@@ -44,7 +44,7 @@ pub use mounted::{Mounted, MountedFile};
 pub use mpi_io::{DATABASE, MpiIoOptions, MpiIoReport, Network, mpi_io, run_mpi_io};
 pub use periodic::{PeriodicOptions, PeriodicReport, periodic, periodic_byte, periodic_file};
 pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
-pub use read_back::{ReadBackReport, read_back};
+pub use read_back::{ReadBackReport, read_back, run_read_back};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;
 pub use stage::{Caching, DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};

@@ -3,9 +3,10 @@
 //! The kernel reads ahead for a program that reads in order, also through a FUSE file system. In virtual time there is no
 //! kernel, so the reader does it: a read that is not in memory yet asks the file system for `read_ahead` bytes at once.
 
-use crate::files::{Files, SyncKind};
+use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, Latency};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -19,6 +20,13 @@ pub struct ReadBackReport {
     pub seconds: f64,
     pub read_mean_ms: f64,
     pub latency: Latency,
+}
+
+/// Reads all files that [`crate::run_streams`] left in a directory with this prefix, in requests of `request` bytes.
+pub fn run_read_back(directory: &Path, prefix: &str, request: usize) -> io::Result<ReadBackReport> {
+    let is_there = |number: &u32| directory.join(crate::streams::file_name(prefix, *number)).exists();
+    let count = (0..).take_while(is_there).count() as u32;
+    at_once(read_back(&DirectoryFiles::new(directory.to_owned()), prefix, count, (request, request)))
 }
 
 /// Reads the files that [`crate::streams`] wrote with this prefix, in requests of `request` bytes; `read_ahead` is a multiple

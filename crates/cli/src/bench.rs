@@ -6,6 +6,7 @@ mod done;
 mod filebench;
 mod mpi_io;
 mod postmark;
+mod read_back;
 mod replay;
 mod streams;
 mod stress;
@@ -29,6 +30,7 @@ enum What {
     Filebench(filebench::FilebenchArguments),
     Replay(replay::ReplayArguments),
     MpiIo(mpi_io::MpiIoArguments),
+    ReadBack(read_back::ReadBackArguments),
     Compare(compare::CompareArguments),
     Demo(demo::DemoArguments),
 }
@@ -42,6 +44,7 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::Filebench(arguments) => filebench::run(arguments),
         What::Replay(arguments) => replay::run(arguments),
         What::MpiIo(arguments) => mpi_io::run(arguments),
+        What::ReadBack(arguments) => read_back::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }

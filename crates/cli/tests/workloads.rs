@@ -67,3 +67,17 @@ fn processes_that_write_through_a_server_leave_a_file_each_and_its_database() {
     assert!(count(&told, "database_syncs") > 0, "{told}");
     assert!(files > 4 && bytes > 40_000, "{files} files of {bytes} bytes");
 }
+
+#[test]
+fn what_streams_wrote_is_read_back_whole() {
+    let rig = Rig::new();
+    let told = rig.run(
+        "$O mkfs image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
+         $O bench streams --writers 3 --size 5000 --count 4 $M/d >written
+         refuses $O bench read-back $M >said 2>&1; grep -q stream-00000 said
+         $O bench read-back --json $M/d
+         $O umount $M; settle image; clean image",
+    );
+    let told: Value = serde_json::from_str(&told).expect(&told);
+    assert_eq!((count(&told, "files"), count(&told, "bytes")), (3, 60_000), "{told}");
+}
