@@ -83,7 +83,7 @@ pub struct EngineOptions {
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
-    /// As jbd did until Linux 2.6.28: a commit that a synchronous writer asked for waits for the next tick of the host's
+    /// As jbd of Linux 2.6.18 did: a commit that a synchronous writer asked for waits for the next tick of the host's
     /// clock, and on as long as others join from tick to tick, unless that writer was the last to ask, too. Zero: no ticks,
     /// and a commit begins as soon as the one before is done.
     pub tick: Duration,

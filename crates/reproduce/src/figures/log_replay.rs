@@ -31,7 +31,7 @@ pub const FIGURE_10C: Figure = Figure {
 const TRACES: &str = "The paper's traces are not to be had. These were recorded for this project (docs/TRACES.md); their \
 records are larger and fewer than what the paper tells of its own, so absolute times do not compare.";
 
-const LARGE_RECORDS: &str = "Of the writes of mail-store 83 % are of 4 KiB or more, on average 14 KiB; the paper's log must have been of \
+const LARGE_RECORDS: &str = "Of the writes of mail-store 83 % are of 4 KiB or more, on average 14 KiB; the paper's log presumably was of \
 smaller records. Those are above selective journaling's threshold and go home, each to its own place: with 128 instances 45,000 \
 writes of 19 KiB in the minute, more than the disk can do, as in ordered journaling (44,000); of wasteless 2,100 went home, 334 KiB \
 each, when it pleased (--trace). For the same reason data journaling, which logs whole blocks, logs but a tenth more than wasteless \
