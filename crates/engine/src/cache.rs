@@ -73,6 +73,8 @@ pub(crate) struct CachedBlock {
     pub committed: RefCell<Option<(Image, TransactionId)>>,
     /// Data mode `writeback`: newer than home, in no transaction; and the file it belongs to.
     pub lazy: Cell<Option<InodeNumber>>,
+    /// Data that must be home before the running transaction commits, and the file it belongs to.
+    pub ordered: Cell<Option<InodeNumber>>,
     /// When it became newer than home, for the expiry.
     pub dirty_since: Cell<Option<Instant>>,
     pub contents: Cell<Contents>,
@@ -91,9 +93,19 @@ impl CachedBlock {
             committing: RefCell::new(None),
             committed: RefCell::new(None),
             lazy: Cell::new(None),
+            ordered: Cell::new(None),
             dirty_since: Cell::new(None),
             contents: Cell::new(Contents::Data),
         }
+    }
+
+    /// Whether something of it may go home: the latest committed image, or data that no commit waits for. Data of the running
+    /// transaction may, too, unless an older image of it is still on its way with the committing one.
+    pub fn may_go_home(&self) -> bool {
+        self.committed.borrow().is_some() || self.lazy.get().is_some() || self.may_go_early()
+    }
+    pub fn may_go_early(&self) -> bool {
+        self.ordered.get().is_some() && self.committing.borrow().is_none()
     }
 
     pub fn is_whole(&self) -> bool {

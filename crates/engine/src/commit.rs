@@ -96,6 +96,7 @@ impl Engine {
             if let Some(block) = self.cache.borrow().peek(at) {
                 block.lazy.set(None);
                 block.running.set(true);
+                block.ordered.set(Some(inode));
                 running.transaction.add_home_data(inode, at, 0);
             }
         }
@@ -259,6 +260,7 @@ impl Engine {
         let take = |at: HomeBlock| {
             let block = cache.peek(at).expect("a block in a transaction stays in the cache");
             block.running.set(false);
+            block.ordered.set(None);
             *block.committing.borrow_mut() = Some(block.current.borrow().clone());
             block.clone()
         };
@@ -283,7 +285,8 @@ impl Engine {
             let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, image(at))]);
             locked.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
             locked.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
-            plan.barrier(Barrier::CommitBeforeReply);
+            // Being home is all that a commit is, and write-back may have sent some of it.
+            plan.barrier(Barrier::DataBeforeCommit);
             return Ok((Planned { plan, handles, payload }, locked.start_commit(Default::default())));
         };
         let log = &mut *log.borrow_mut();

@@ -301,7 +301,10 @@ impl Handle {
         match decision {
             Decision::LogBytes => transaction.add_data_bytes(at, update.range, update.base == Base::Zero),
             Decision::LogBlock => transaction.add_data_block(at, bytes),
-            Decision::HomeBeforeCommit => transaction.add_home_data(update.inode, at, bytes),
+            Decision::HomeBeforeCommit => {
+                transaction.add_home_data(update.inode, at, bytes);
+                block.ordered.set(Some(update.inode));
+            }
             Decision::HomeWhenever => {
                 block.lazy.set(Some(update.inode));
                 engine.lazy.borrow_mut().insert((update.inode, at));
@@ -348,6 +351,7 @@ impl Handle {
             // Images of committed transactions stay: until this transaction commits, the block is not free.
             let Some(block) = block else { continue };
             block.running.set(false);
+            block.ordered.set(None);
             if let Some(inode) = block.lazy.take() {
                 engine.lazy.borrow_mut().remove(&(inode, number));
             }

@@ -1,7 +1,8 @@
 //! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
 //!
 //! Three reasons: age (`writeback=`, `expire=`), a short log (the oldest transactions first), and memory. Only
-//! the image of the latest committed transaction goes home, and always whole.
+//! the image of the latest committed transaction goes home, and always whole; and data that the running transaction sends
+//! home in any case before it commits: so memory that runs short asks for no commit.
 
 use crate::cache::{CachedBlock, Image};
 use crate::engine::Engine;
@@ -40,8 +41,16 @@ type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> 
 struct Sent {
     block: Rc<CachedBlock>,
     bytes: Rc<Buffer>,
-    /// The committed transaction whose image it was; `None` for data of no transaction.
-    as_of: Option<TransactionId>,
+    as_of: AsOf,
+}
+
+/// Whose image it was.
+enum AsOf {
+    Committed(TransactionId),
+    /// Data that must be home before the running transaction commits.
+    Running,
+    /// Data of no transaction.
+    None,
 }
 
 /// What became of blocks that were to go home.
@@ -170,7 +179,7 @@ impl Engine {
     }
 
     /// The oldest blocks that may go home, as long as `is_due` says so of the time when they became dirty. Those
-    /// that may not, because they are in the running or committing transaction alone, count as dirty from now on.
+    /// that may not, because the log has to have them first, count as dirty from now on.
     fn dirty_blocks(&self, is_due: impl Fn(units::Instant) -> bool) -> Vec<HomeBlock> {
         let now = self.world.now();
         let cache = self.cache.borrow();
@@ -187,7 +196,7 @@ impl Engine {
             };
             block.dirty_since.set(Some(now));
             dirty.push_back((now, number));
-            if block.committed.borrow().is_some() || block.lazy.get().is_some() {
+            if block.may_go_home() {
                 found.push(number);
                 if found.len() == BATCH_BLOCKS_MAX {
                     break;
@@ -235,8 +244,7 @@ impl Engine {
             let block = cache.peek(at)?;
             let is_due = || numbers.binary_search(&at).is_ok();
             let rests = || !block.running.get() && block.committing.borrow().is_none() && block.is_whole();
-            let may_go = block.committed.borrow().is_some() || block.lazy.get().is_some();
-            (may_go && (is_due() || along && rests())).then(|| block.clone())
+            (block.may_go_home() && (is_due() || along && rests())).then(|| block.clone())
         };
         let mut runs: Vec<Run> = Vec::new();
         // Behind the last run.
@@ -295,7 +303,7 @@ impl Engine {
     fn arrived(&self, sent: &Sent) {
         let block = &sent.block;
         match sent.as_of {
-            Some(as_of) => {
+            AsOf::Committed(as_of) => {
                 if let Some(log) = &self.log {
                     log.borrow_mut().checkpoint.home_written(block.number, as_of);
                 }
@@ -305,7 +313,18 @@ impl Engine {
                     *committed = None;
                 }
             }
-            None => {
+            AsOf::Running => {
+                let mut running = self.running.borrow_mut();
+                // Unless it was changed, or the transaction locked, meanwhile: then it goes home once more.
+                if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
+                    && let Some(inode) = block.ordered.take()
+                {
+                    self.runner.note_early();
+                    running.transaction.home_data_written(inode, block.number);
+                    block.running.set(running.transaction.logs(block.number));
+                }
+            }
+            AsOf::None => {
                 self.runner.note_loose();
                 if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
                     && let Some(inode) = block.lazy.take()
@@ -358,9 +377,10 @@ impl Sent {
     /// The image that may go home; `None` if home has it already.
     fn of(block: Rc<CachedBlock>) -> Option<Sent> {
         let (bytes, as_of) = match &*block.committed.borrow() {
-            Some((Image { bytes, valid: None }, as_of)) => (bytes.clone(), Some(*as_of)),
+            Some((Image { bytes, valid: None }, as_of)) => (bytes.clone(), AsOf::Committed(*as_of)),
             Some(_) => unreachable!("the base was read before"),
-            None if block.lazy.get().is_some() => (block.current.borrow().bytes.clone(), None),
+            None if block.lazy.get().is_some() => (block.current.borrow().bytes.clone(), AsOf::None),
+            None if block.may_go_early() => (block.current.borrow().bytes.clone(), AsOf::Running),
             None => return None,
         };
         Some(Sent { block, bytes, as_of })

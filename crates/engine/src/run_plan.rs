@@ -47,11 +47,12 @@ pub(crate) struct Runner {
     pub claims: HomeClaims,
     pub counters: Rc<RefCell<Counters>>,
     /// How many home writes of write-back have completed; how many of those a later flush has made durable; and
-    /// up to which one some held data that is in no transaction. Counts and not flags, because a flush that has
-    /// begun has not yet made anything durable.
+    /// up to which one some held data that is in no transaction, or that must be durable before a commit. Counts and not
+    /// flags, because a flush that has begun has not yet made anything durable.
     home_written: Cell<u64>,
     home_durable: Cell<u64>,
     loose_written: Cell<u64>,
+    early_written: Cell<u64>,
     /// Why nothing is written any more. After a failed write or flush a later flush proves nothing, so a tail
     /// update that is under way must not go on.
     failure: RefCell<Option<String>>,
@@ -78,6 +79,7 @@ impl Runner {
             home_written: Cell::new(0),
             home_durable: Cell::new(0),
             loose_written: Cell::new(0),
+            early_written: Cell::new(0),
             failure: RefCell::default(),
         }
     }
@@ -114,6 +116,11 @@ impl Runner {
     /// The last [`Runner::write_home`] held data that is in no transaction.
     pub fn note_loose(&self) {
         self.loose_written.set(self.home_written.get());
+    }
+
+    /// The last [`Runner::write_home`] held data that must be durable before the running transaction commits.
+    pub fn note_early(&self) {
+        self.early_written.set(self.home_written.get());
     }
 
     /// Makes all data durable that write-back sent home and no log holds.
@@ -213,11 +220,12 @@ impl Runner {
         let mut flush = [false; 2];
         if ordered {
             flush = writes.map(|count| count > 1);
-            if barrier == Some(Barrier::HomeBeforeLogTail)
-                && self.home_durable.get() < self.home_written.get()
-            {
-                flush[Place::Home as usize] = true;
-            }
+            let written = match barrier {
+                Some(Barrier::HomeBeforeLogTail) => self.home_written.get(),
+                Some(Barrier::DataBeforeCommit) => self.early_written.get(),
+                _ => 0,
+            };
+            flush[Place::Home as usize] |= self.home_durable.get() < written;
         }
         let mut pending = Vec::with_capacity(phase.len());
         for write in phase {

@@ -89,6 +89,107 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
     }
 }
 
+/// Its data goes home before the commit in any case. The commit then waits for what went before it.
+#[test]
+fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
+    const BLOCKS: u64 = 3000;
+    for layout in [Layout::Internal, Layout::Separate] {
+        let mut setup = Setup::new(DataMode::Ordered, layout, 4096);
+        setup.home_blocks = 4096;
+        setup.options.cache_bytes = 64 << 12;
+        setup.options.commit = Duration::from_secs(5);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        let (before, after) = rig
+            .run(async move {
+                let engine = Rig::open(parts).await;
+                let mut last = None;
+                for number in 0..BLOCKS {
+                    let mut handle = engine.start(Credits(1)).await.unwrap();
+                    let update = FileUpdate {
+                        inode: InodeNumber(1),
+                        home: HomeBlock(1000 + number),
+                        range: BlockRange::new(0, 4),
+                        bytes: &(number as u32).to_le_bytes(),
+                        base: Base::Zero,
+                        request: 4,
+                        sequential: true,
+                    };
+                    handle.file_data(update).await.unwrap();
+                    last = Some(handle.stop());
+                }
+                let before = engine.statistics().commits;
+                engine.commit(last.unwrap()).await.unwrap();
+                (before, engine.statistics().commits)
+            })
+            .unwrap();
+        assert_eq!((before, after), (0, 1), "{layout:?}");
+        let home = &rig.crash(1)[0];
+        for number in 0..BLOCKS {
+            let mut bytes = [0; 4];
+            home.read((1000 + number) << 12, &mut bytes);
+            assert_eq!(u32::from_le_bytes(bytes), number as u32, "{layout:?}: durable when it was answered");
+        }
+    }
+}
+
+/// A commit under way has an older image of a block that memory wants home: that one must not come later.
+#[test]
+fn data_does_not_go_home_past_an_older_image_of_itself() {
+    let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
+    setup.home_blocks = 4096;
+    setup.options.cache_bytes = 512 << 12;
+    setup.options.commit = Duration::from_secs(5);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = rig.parts.clone();
+    const LAST: u64 = 3000;
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let write = |home: u64, byte: u8| {
+            let engine = engine.clone();
+            async move {
+                let mut handle = engine.start(Credits(0)).await.unwrap();
+                let update = FileUpdate {
+                    inode: InodeNumber(1),
+                    home: HomeBlock(home),
+                    range: BlockRange::new(0, 1),
+                    bytes: &[byte],
+                    base: Base::Zero,
+                    request: 1,
+                    sequential: false,
+                };
+                handle.file_data(update).await.unwrap();
+                handle.stop()
+            }
+        };
+        // No neighbours: more writes than go out at once, so that the last has to wait.
+        let mut first = write(LAST, 1).await;
+        for number in 0..200 {
+            first = write(2 * number, 1).await;
+        }
+        let commit = engine.commit(first);
+        let rest = async {
+            // Behind the lock.
+            engine.world().sleep_until(engine.world().now().plus(Duration::from_nanos(1))).await;
+            let mut second = write(LAST, 2).await;
+            for number in 0..100 {
+                second = write(1001 + 2 * number, 2).await;
+            }
+            engine.commit(second).await
+        };
+        let mut rest = std::pin::pin!(rest);
+        match runtime::race(commit, &mut rest).await {
+            Either::Left(committed) => committed.unwrap(),
+            Either::Right(_) => panic!("the first commit is over before the second"),
+        }
+        rest.await.unwrap();
+    })
+    .unwrap();
+    let mut byte = [0];
+    rig.crash(1)[0].read(LAST << 12, &mut byte);
+    assert_eq!(byte, [2]);
+}
+
 /// Room for what they may write, not for the most that a handle can: else a few that wait for reads keep all others out.
 #[test]
 fn handles_that_write_little_do_not_keep_one_another_out() {

@@ -125,6 +125,7 @@ impl RunningTransaction {
         self.metadata.is_empty()
             && self.data.is_empty()
             && self.home_data.is_empty()
+            && !self.home_written_early
             && self.revoked.is_empty()
     }
 
@@ -220,6 +221,11 @@ impl RunningTransaction {
                 self.home_data.remove(&inode);
             }
         }
+    }
+
+    /// Whether the log gets anything of the block.
+    pub fn logs(&self, block: HomeBlock) -> bool {
+        self.metadata.contains_key(&block) || self.data.contains_key(&block)
     }
 
     /// The block is free from this transaction on. Drops what the transaction had to write of it. `logged`:
@@ -322,6 +328,7 @@ impl LockedTransaction {
         self.metadata.is_empty()
             && self.data.is_empty()
             && self.home_data.is_empty()
+            && !self.home_written_early
             && self.revoked.is_empty()
     }
     /// The plan has been made and is being carried out; the plan's `runs` are the log blocks it takes.
