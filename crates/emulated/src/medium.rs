@@ -64,9 +64,9 @@ impl Medium {
         }
     }
     /// When the sectors pass, for a request that begins at `now`.
-    pub fn transfer(&mut self, now: u64, direction: Direction, sector: u64, count: u64) -> Vec<Run> {
+    pub fn transfer(&mut self, now: f64, direction: Direction, sector: u64, count: u64) -> Vec<Run> {
         match self {
-            Medium::Platters(arm) => arm.transfer(now as f64, direction, sector, count),
+            Medium::Platters(arm) => arm.transfer(now, direction, sector, count),
             Medium::Flash(flash) => vec![flash.transfer(now, direction, sector, count)],
             Medium::Volume(volume) => vec![volume.transfer(now, sector, count)],
         }
@@ -95,7 +95,7 @@ impl FlashTime {
         FlashTime { model, free_ns, pipe_free_ns: 0.0, open: VecDeque::new() }
     }
 
-    fn transfer(&mut self, now: u64, direction: Direction, sector: u64, count: u64) -> Run {
+    fn transfer(&mut self, now: f64, direction: Direction, sector: u64, count: u64) -> Run {
         let (latency_us, mb_s) = match direction {
             Direction::Read => (self.model.read_us, self.model.read_mb_s),
             Direction::Write => (self.model.write_us, self.model.write_mb_s),
@@ -105,7 +105,7 @@ impl FlashTime {
             if direction == Direction::Write { self.open_blocks(sector * SECTOR, bytes) } else { 0 };
         let channel = self.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b)).expect("at least one channel");
         let latency = latency_us.get() * 1e3 + f64::from(switches) * self.model.switch_ms.get() * 1e6;
-        let ready = channel.max(now as f64) + latency;
+        let ready = channel.max(now) + latency;
         let start_ns = self.pipe_free_ns.max(ready);
         let run = Run { start_ns, each_ns: moving_ns(SECTOR, mb_s.get()), sector, count };
         *channel = run.end_ns();
@@ -148,9 +148,9 @@ impl VolumeTime {
         VolumeTime { model, credits, next_ns: 0.0, pipe_free_ns: 0.0 }
     }
 
-    fn transfer(&mut self, now: u64, sector: u64, count: u64) -> Run {
+    fn transfer(&mut self, now: f64, sector: u64, count: u64) -> Run {
         let operations = (count * SECTOR).div_ceil(self.model.io_size.get().into()) as f64;
-        let start = self.next_ns.max(now as f64);
+        let start = self.next_ns.max(now);
         let base = self.model.iops.get();
         let burst = self.model.burst_iops.get().max(base);
         // Credits are earned while less than the base rate is used, and pay for what is above it.
@@ -181,7 +181,7 @@ mod tests {
     /// Seconds until `count` 4 KiB writes that all come at once are done.
     fn flood_s(medium: &mut Medium, count: u64, stride: u64) -> f64 {
         let ends =
-            (0..count).map(|number| medium.transfer(0, Direction::Write, number * stride, 8)[0].end_ns());
+            (0..count).map(|number| medium.transfer(0.0, Direction::Write, number * stride, 8)[0].end_ns());
         ends.fold(0.0, f64::max) / NS_PER_S
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Dirty {
     pub oldest: Order,
     /// When it was written last, as clean segments count it.
     used: u64,
+    /// It passes the buffer for streams: it takes none of the room of others, and leaves no trace.
+    pub streams: bool,
 }
 
 #[derive(Default)]
@@ -27,16 +29,27 @@ pub(super) struct Cache {
     by_age: BTreeSet<(Order, u64)>,
     /// Taken for destaging and not yet on the medium.
     destaging: Vec<Dirty>,
+    /// In the buffer for streams: segments, and their sectors.
+    streaming: (usize, u64),
     clean: Clean,
     uses: u64,
 }
 
 impl Cache {
+    /// Without what streams.
     pub fn dirty_count(&self) -> usize {
-        self.dirty.len() + self.destaging.len()
+        self.dirty.len() + self.destaging.len() - self.streaming.0
     }
+    /// Without what streams.
     pub fn dirty_bytes(&self) -> u64 {
-        self.contents.sectors() * SECTOR
+        self.dirty_sectors() * SECTOR
+    }
+    fn dirty_sectors(&self) -> u64 {
+        // A sector that is written again while it goes to the medium streams twice and is held once.
+        self.contents.sectors().saturating_sub(self.streaming.1)
+    }
+    pub fn is_streaming(&self) -> bool {
+        self.streaming.0 > 0
     }
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
@@ -67,9 +80,9 @@ impl Cache {
         let joins = self.partner(model, sectors);
         loop {
             let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
-            let held = self.contents.sectors() + self.clean.sectors(Origin::Written);
+            let held = self.dirty_sectors() + self.clean.sectors(Origin::Written);
             let most = model.write_segments.get() as usize;
-            if self.contents.sectors() + length(sectors) > model.dirty_size().get() / SECTOR {
+            if self.dirty_sectors() + length(sectors) > model.dirty_size().get() / SECTOR {
                 return false;
             }
             if (joins || dirty + clean < most) && held + length(sectors) <= write_sectors(model) {
@@ -85,8 +98,13 @@ impl Cache {
             }
         }
     }
+    /// Room for a write that goes around the segments.
+    pub fn has_stream_room(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
+        self.streaming.1 + length(sectors) <= stream_sectors(model)
+    }
     fn partner(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
-        let touching = self.touching(sectors);
+        let mut touching = self.touching(sectors);
+        touching.retain(|dirty| !dirty.streams);
         let (Some(first), Some(last)) = (touching.first(), touching.last()) else { return false };
         let whole = first.sectors.start.min(sectors.start)..last.sectors.end.max(sectors.end);
         length(&whole) <= segment_sectors(model)
@@ -112,18 +130,27 @@ impl Cache {
         pieces: Vec<Piece>,
         chance: impl Fn() -> u64,
     ) {
+        let join = self.partner(model, &sectors);
+        self.put(sectors, pieces, false, join);
+        self.fit(model, None, chance);
+    }
+    /// Takes in a write that goes around the segments.
+    pub fn insert_stream(&mut self, sectors: Range<u64>, pieces: Vec<Piece>) {
+        self.put(sectors, pieces, true, false);
+    }
+    fn put(&mut self, sectors: Range<u64>, pieces: Vec<Piece>, streams: bool, join: bool) {
         self.uses += 1;
         let oldest = pieces.first().map_or(Order::MAX, |piece| piece.order);
-        let mut new = Dirty { sectors, oldest, used: self.uses };
-        let join = self.partner(model, &new.sectors);
+        let mut new = Dirty { sectors, oldest, used: self.uses, streams };
         for old in self.touching(&new.sectors) {
             let overlaps = old.sectors.start < new.sectors.end && new.sectors.start < old.sectors.end;
-            if !join && !overlaps {
+            let joins = old.streams == streams && (join || streams);
+            if !joins && !overlaps {
                 continue;
             }
             self.remove(old.sectors.start);
             new.oldest = new.oldest.min(old.oldest);
-            if join {
+            if joins {
                 new.sectors = new.sectors.start.min(old.sectors.start)..new.sectors.end.max(old.sectors.end);
             } else {
                 for rest in [old.sectors.start..new.sectors.start, new.sectors.end..old.sectors.end] {
@@ -133,10 +160,10 @@ impl Cache {
         }
         self.add(new);
         pieces.into_iter().for_each(|piece| self.contents.put(piece));
-        self.fit(model, None, chance);
     }
     fn add(&mut self, dirty: Dirty) {
         if dirty.sectors.start < dirty.sectors.end {
+            self.enter_stream(&dirty);
             self.by_age.insert((dirty.oldest, dirty.sectors.start));
             self.dirty.insert(dirty.sectors.start, dirty);
         }
@@ -144,22 +171,45 @@ impl Cache {
     fn remove(&mut self, start: u64) -> Dirty {
         let dirty = self.dirty.remove(&start).expect("the segment was found just now");
         self.by_age.remove(&(dirty.oldest, start));
+        self.leave_stream(&dirty);
         dirty
     }
+    fn enter_stream(&mut self, dirty: &Dirty) {
+        if dirty.streams {
+            self.streaming = (self.streaming.0 + 1, self.streaming.1 + length(&dirty.sectors));
+        }
+    }
+    fn leave_stream(&mut self, dirty: &Dirty) {
+        if dirty.streams {
+            self.streaming = (self.streaming.0 - 1, self.streaming.1 - length(&dirty.sectors));
+        }
+    }
 
-    /// The segment at `start` is on its way to the medium, as it is now.
-    pub fn take(&mut self, start: u64) -> (Dirty, Vec<Piece>) {
-        let dirty = self.remove(start);
+    /// The segment at `start` is on its way to the medium, as it is now. A stream's last sectors wait for the rest of their physical sector
+    /// (`physical` sectors), unless they are all that there is.
+    pub fn take(&mut self, start: u64, physical: u64) -> (Dirty, Vec<Piece>) {
+        let mut dirty = self.remove(start);
+        let cut = dirty.sectors.end / physical * physical;
+        if dirty.streams && dirty.sectors.start < cut && cut < dirty.sectors.end {
+            self.add(Dirty { sectors: cut..dirty.sectors.end, ..dirty.clone() });
+            dirty.sectors.end = cut;
+        }
+        self.enter_stream(&dirty);
         let pieces = self.contents.within(dirty.sectors.clone()).collect();
         self.destaging.push(dirty.clone());
         (dirty, pieces)
     }
-    /// What was taken is on the medium. It stays as a clean segment if `keep`.
+    /// Whether what was taken streams.
+    pub fn streams(&self, sectors: &Range<u64>) -> bool {
+        self.destaging.iter().any(|dirty| dirty.sectors == *sectors && dirty.streams)
+    }
+    /// What was taken is on the medium. It stays as a clean segment if `keep`, unless it streams.
     pub fn taken_is_over(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
         let index = self.destaging.iter().position(|dirty| dirty.sectors == *sectors).expect("it was taken");
-        let used = self.destaging.swap_remove(index).used;
-        if keep {
-            self.clean.add(sectors.clone(), Origin::Written, used, segment_sectors(model));
+        let taken = self.destaging.swap_remove(index);
+        self.leave_stream(&taken);
+        if keep && !taken.streams {
+            self.clean.add(sectors.clone(), Origin::Written, taken.used, segment_sectors(model));
         }
     }
     /// The medium holds this: content that is not newer is of no use any more.
@@ -180,6 +230,16 @@ impl Cache {
 
     /// Whether a read needs no medium.
     pub fn answers(&mut self, sectors: &Range<u64>) -> bool {
+        let Some(used) = self.holding(sectors) else { return false };
+        self.uses += 1;
+        used.into_iter().for_each(|sector| self.clean.touch(sector, self.uses));
+        true
+    }
+    pub fn holds(&self, sectors: &Range<u64>) -> bool {
+        self.holding(sectors).is_some()
+    }
+    /// If everything is here, a sector of each clean segment that has a part of it.
+    fn holding(&self, sectors: &Range<u64>) -> Option<Vec<u64>> {
         let (mut reach, mut used) = (sectors.start, Vec::new());
         while reach < sectors.end {
             let dirty = self.contents.reach(reach);
@@ -189,12 +249,10 @@ impl Cache {
                     used.push(reach);
                     reach = end;
                 }
-                None => return false,
+                None => return None,
             }
         }
-        self.uses += 1;
-        used.into_iter().for_each(|sector| self.clean.touch(sector, self.uses));
-        true
+        Some(used)
     }
 
     /// What was read or written around the cache stays until its segment is needed. `chance` picks where the
@@ -223,7 +281,7 @@ impl Cache {
         loop {
             let [reads, writes] = [Origin::Read, Origin::Written];
             let count = self.clean.count(reads) + self.clean.count(writes) + self.dirty_count();
-            let sectors = self.clean.sectors(reads) + self.clean.sectors(writes) + self.contents.sectors();
+            let sectors = self.clean.sectors(reads) + self.clean.sectors(writes) + self.dirty_sectors();
             if count <= model.segments.get() as usize && sectors <= model.size.get() / SECTOR {
                 return;
             }
@@ -246,6 +304,9 @@ fn length(sectors: &Range<u64>) -> u64 {
 }
 fn segment_sectors(model: &CacheModel) -> u64 {
     u64::from(model.segment_size.get()) / SECTOR
+}
+fn stream_sectors(model: &CacheModel) -> u64 {
+    model.stream_buffer.map_or(0, |bytes| u64::from(bytes.get()) / SECTOR)
 }
 fn write_sectors(model: &CacheModel) -> u64 {
     model.write_size().get() / SECTOR

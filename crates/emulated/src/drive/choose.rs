@@ -107,7 +107,8 @@ impl EmulatedDisk {
             Segments::Oldest => requests.take(1).collect(),
             Segments::Nearest => requests.collect(),
         };
-        if self.must_destage() || (queue.is_empty() && self.0.world.now() >= self.idle_at()) {
+        let reads_on = !self.is_waited_for() && self.reads_ahead_until().is_some();
+        if !reads_on && (self.must_destage() || queue.is_empty() && self.0.world.now() >= self.idle_at()) {
             let cache = self.0.cache.borrow();
             let can_go = |dirty: &&Dirty| may_start(Direction::Write, &dirty.sectors);
             let oldest = cache.dirty_by_age().find(can_go);
@@ -128,11 +129,15 @@ impl EmulatedDisk {
         let Some(cache) = &state.model.cache else { return false };
         let is_above = |held: u64, most: u64| held as f64 > cache.destage_above.get() * most as f64;
         let held = state.cache.borrow();
-        !state.flushes.borrow().is_empty()
-            || !state.writers.borrow().is_empty()
+        self.is_waited_for()
             || !state.caching.get()
+            || held.is_streaming()
             || is_above(held.dirty_count() as u64, cache.write_segments.get().into())
             || is_above(held.dirty_bytes(), cache.dirty_size().get())
+    }
+    /// Whether somebody waits for cached writes to reach the medium.
+    fn is_waited_for(&self) -> bool {
+        !self.0.flushes.borrow().is_empty() || !self.0.writers.borrow().is_empty()
     }
     /// When the drive counts as idle.
     pub(super) fn idle_at(&self) -> Instant {

@@ -52,7 +52,7 @@ impl EmulatedDisk {
                 let torn = service.pieces.iter().find_map(|piece| piece.within(&(reached..reached + 1)));
                 if let Some(piece) = torn.filter(|_| is_under_head) {
                     left.image.write(reached * SECTOR, &piece.bytes()[..SECTOR as usize / 2]);
-                    left.unreadable.insert(reached);
+                    left.unreadable.extend(self.0.model.physical(&(reached..reached + 1)));
                 }
             }
         }

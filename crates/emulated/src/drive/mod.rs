@@ -104,11 +104,16 @@ struct State {
     refused_at: Cell<Order>,
     last_request: Cell<Instant>,
     destage_timer: Cell<bool>,
+    read_ahead_timer: Cell<bool>,
+    /// What came last was a read.
+    is_reading: Cell<bool>,
     upwards: Cell<bool>,
     /// Choices since what came first was served for that reason.
     turns: Cell<u32>,
     /// Where the last transfer ended, for the elevator.
     position: Cell<u64>,
+    /// And when: nanoseconds of the world and fractions.
+    ended: Cell<f64>,
     /// Where the last write of the host ended, for streams that bypass the cache.
     last_write_end: Cell<u64>,
     off_at: Cell<Option<Instant>>,
@@ -129,7 +134,15 @@ struct Waiting {
 struct Writer {
     sectors: Range<u64>,
     pieces: Vec<Piece>,
+    way: Way,
     done: Sender<()>,
+}
+
+/// Where a write is kept on its way to the medium.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Segments,
+    StreamBuffer,
 }
 
 struct Service {
@@ -183,9 +196,12 @@ impl EmulatedDisk {
             refused_at: Cell::new(0),
             last_request: Cell::default(),
             destage_timer: Cell::new(false),
+            read_ahead_timer: Cell::new(false),
+            is_reading: Cell::new(false),
             upwards: Cell::new(true),
             turns: Cell::new(0),
             position: Cell::new(0),
+            ended: Cell::new(0.0),
             last_write_end: Cell::new(u64::MAX),
             off_at: Cell::new(None),
             statistics: Cell::default(),

@@ -1,7 +1,7 @@
 //! The way of one operation of the host through the drive.
 
 use super::content::{Order, Piece};
-use super::{EmulatedDisk, Writer};
+use super::{EmulatedDisk, Way, Writer};
 use crate::SECTOR;
 use crate::medium::Direction;
 use crate::model::CacheModel;
@@ -14,6 +14,7 @@ use std::time::Duration;
 impl EmulatedDisk {
     async fn read_now(self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
         self.arrive().await;
+        self.0.is_reading.set(true);
         let bytes = (sectors.end - sectors.start) * SECTOR;
         self.count(|statistics| {
             statistics.reads += 1;
@@ -80,6 +81,7 @@ impl EmulatedDisk {
         durability: Durability,
     ) -> Result<(), DeviceError> {
         self.arrive().await;
+        self.0.is_reading.set(false);
         let bytes = (sectors.end - sectors.start) * SECTOR;
         self.count(|statistics| {
             statistics.writes += 1;
@@ -87,33 +89,50 @@ impl EmulatedDisk {
         });
         let continues = self.0.last_write_end.replace(sectors.end) == sectors.start;
         let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
-        let cache = self.0.model.cache.as_ref().filter(|cache| {
+        let cache = self.0.model.cache.as_ref().filter(|_| asks_for_cache && self.0.caching.get());
+        let goes_around = |cache: &CacheModel| {
             let is_long = cache.bypass_above.is_some_and(|above| bytes > above.get().into());
-            asks_for_cache
-                && self.0.caching.get()
-                && !is_long
-                && !(continues && cache.sequential_bypass)
-                && !cache.bypass_by_chance.is_some_and(|some| some.takes(bytes, || self.0.world.random()))
-        });
+            is_long
+                || (continues && cache.sequential_bypass)
+                || cache.bypass_by_chance.is_some_and(|some| some.takes(bytes, || self.0.world.random()))
+        };
         match cache {
-            Some(cache) if bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write => {
-                self.write_to_cache(cache, sectors, &parts).await;
+            Some(cache) if goes_around(cache) => match cache.stream_buffer {
+                // One half comes in while the other goes out.
+                Some(buffer) => {
+                    self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts).await
+                }
+                None => self.through_medium(Direction::Write, sectors, &parts, false).await,
+            },
+            Some(cache)
+                if (bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write)
+                    && !(cache.merges_through && self.rests(&sectors).next().is_some()) =>
+            {
+                self.write_behind(cache, Way::Segments, cache.segment_size.get(), sectors, &parts).await;
             }
-            // It goes through one segment to the medium, and its end stays there.
+            // It goes through one segment to the medium, and (its end) stays there.
             _ => self.through_medium(Direction::Write, sectors, &parts, cache.is_some()).await,
         }
         Ok(())
     }
 
-    /// In segments, each of which may have to wait for room.
-    async fn write_to_cache(&self, cache: &CacheModel, sectors: Range<u64>, parts: &[Rc<Buffer>]) {
+    /// In parts of at most `most` bytes, each of which may have to wait for room.
+    async fn write_behind(
+        &self,
+        cache: &CacheModel,
+        way: Way,
+        most: u32,
+        sectors: Range<u64>,
+        parts: &[Rc<Buffer>],
+    ) {
         let pieces = Piece::of(parts, sectors.start, self.next_order());
-        for start in sectors.clone().step_by((cache.segment_size.get() as u64 / SECTOR) as usize) {
-            let part = start..sectors.end.min(start + u64::from(cache.segment_size.get()) / SECTOR);
+        let most = u64::from(most) / SECTOR;
+        for start in sectors.clone().step_by(most as usize) {
+            let part = start..sectors.end.min(start + most);
             let pieces: Vec<Piece> = pieces.iter().filter_map(|piece| piece.within(&part)).collect();
-            if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, &part, &pieces) {
+            if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, way, &part, &pieces) {
                 let (done, receiver) = runtime::oneshot();
-                self.0.writers.borrow_mut().push_back(Writer { sectors: part.clone(), pieces, done });
+                self.0.writers.borrow_mut().push_back(Writer { sectors: part.clone(), pieces, way, done });
                 self.pump();
                 receiver.await;
                 self.hang_if_off().await;
@@ -124,9 +143,16 @@ impl EmulatedDisk {
         self.count(|statistics| statistics.cached_writes += 1);
         self.sleep(self.hit_time(0)).await;
     }
-    fn try_insert(&self, model: &CacheModel, sectors: &Range<u64>, pieces: &[Piece]) -> bool {
+    fn try_insert(&self, model: &CacheModel, way: Way, sectors: &Range<u64>, pieces: &[Piece]) -> bool {
         let chance = || self.0.world.random();
         let mut cache = self.0.cache.borrow_mut();
+        if way == Way::StreamBuffer {
+            let has_room = cache.has_stream_room(model, sectors);
+            if has_room {
+                cache.insert_stream(sectors.clone(), pieces.to_vec());
+            }
+            return has_room;
+        }
         let has_room = cache.make_room(model, sectors, chance);
         if has_room {
             cache.insert(model, sectors.clone(), pieces.to_vec(), chance);
@@ -139,7 +165,7 @@ impl EmulatedDisk {
     pub(super) fn admit_writers(&self) {
         let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else { return };
         while let Some(first) = writers.front()
-            && self.try_insert(model, &first.sectors, &first.pieces)
+            && self.try_insert(model, first.way, &first.sectors, &first.pieces)
         {
             writers.pop_front().expect("looked at just now").done.send(());
         }

@@ -54,6 +54,26 @@ impl EmulatedDisk {
         }
     }
 
+    /// If cached writes have to wait for the read-ahead: until when. They are looked at again then.
+    pub(super) fn reads_ahead_until(&self) -> Option<Instant> {
+        self.0.model.cache.as_ref().filter(|cache| cache.read_ahead_first && self.0.is_reading.get())?;
+        let end = self.0.read_ahead.borrow().as_ref()?.runs.back()?.end_ns();
+        let until = Instant(end.ceil() as u64);
+        (until > self.0.world.now()).then_some(until)
+    }
+    pub(super) fn wait_for_read_ahead(&self) {
+        let state = &self.0;
+        let Some(until) = self.reads_ahead_until().filter(|_| !state.read_ahead_timer.replace(true)) else {
+            return;
+        };
+        let disk = self.clone();
+        state.world.spawn(Box::pin(async move {
+            disk.0.world.sleep_until(until).await;
+            disk.0.read_ahead_timer.set(false);
+            disk.pump();
+        }));
+    }
+
     /// Not so far that the segment would lose what the host is reading, if that fits.
     fn read_ahead_end(&self, cache: &CacheModel, read: &Range<u64>) -> u64 {
         let most = u64::from(cache.read_segment_size()) / SECTOR;

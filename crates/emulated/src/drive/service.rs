@@ -3,13 +3,17 @@
 use super::choose::Candidate;
 use super::clean::Origin;
 use super::content::{Order, Piece};
-use super::{EmulatedDisk, Service, Waiting};
-use crate::medium::Direction;
+use super::{EmulatedDisk, Service, Waiting, Way};
+use crate::medium::{Direction, Run};
 use crate::model::Replacement;
 use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
 use units::Instant;
+
+fn end_of(runs: &[Run]) -> f64 {
+    runs.iter().map(|run| run.end_ns()).fold(0.0, f64::max)
+}
 
 impl EmulatedDisk {
     /// Gives the medium what it can take. Called whenever something came, went, or became due.
@@ -29,6 +33,7 @@ impl EmulatedDisk {
             self.start(now, candidate);
         }
         self.wait_for_idleness();
+        self.wait_for_read_ahead();
     }
 
     /// Nanoseconds between the choice of a transfer and the arm's setting out.
@@ -44,21 +49,34 @@ impl EmulatedDisk {
     }
 
     fn start(&self, now: u64, candidate: Candidate) {
-        let (request, destages) = match candidate {
+        let (request, destages, is_seamless) = match candidate {
             Candidate::Request(index) => {
-                (self.0.queue.borrow_mut().remove(index).expect("chosen just now"), false)
+                (self.0.queue.borrow_mut().remove(index).expect("chosen just now"), false, false)
             }
             Candidate::Destage(start) => {
-                let (dirty, pieces) = self.0.cache.borrow_mut().take(start);
+                let (dirty, pieces) = self.0.cache.borrow_mut().take(start, self.0.model.together());
                 let (order, direction, keep) = (self.next_order(), Direction::Write, true);
-                (Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep }, true)
+                let request = Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep };
+                let cache = self.0.model.cache.as_ref();
+                (request, true, dirty.streams || cache.is_some_and(|cache| cache.seamless_destaging))
             }
         };
         let Waiting { order, direction, sectors, pieces, done, keep } = request;
-        let begin = now + self.overhead(destages, direction, sectors.start);
+        let ended = self.0.ended.get();
+        let continues = is_seamless && sectors.start == self.0.position.get() && ended.ceil() as u64 == now;
+        let mut begin = match continues {
+            // Rounded up each time, it would soon come too late for its next sector.
+            true => ended,
+            false => (now + self.overhead(destages, direction, sectors.start)) as f64,
+        };
+        if direction == Direction::Write {
+            begin = self.read_rests(begin, &sectors);
+        }
         let count = sectors.end - sectors.start;
         let runs = self.0.medium.borrow_mut().transfer(begin, direction, sectors.start, count);
-        let end = runs.iter().map(|run| run.end_ns()).fold(0.0, f64::max).ceil() as u64;
+        let ended = end_of(&runs);
+        let end = ended.ceil() as u64;
+        self.0.ended.set(ended);
         self.0.position.set(sectors.end);
         self.0.in_service.borrow_mut().push(Service {
             order,
@@ -76,6 +94,20 @@ impl EmulatedDisk {
             disk.hang_if_off().await;
             disk.complete(order, end);
         }));
+    }
+
+    /// What must be read before a write, because it changes parts of physical sectors alone and the cache does not have the rest.
+    pub(super) fn rests(&self, sectors: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
+        let whole = self.0.model.physical(sectors);
+        let rests = [whole.start..sectors.start, sectors.end..whole.end];
+        rests.into_iter().filter(|rest| !rest.is_empty() && !self.0.cache.borrow().holds(rest))
+    }
+    /// Reads it; the sectors to be written then have to come round again. Gives the time at which it is done.
+    fn read_rests(&self, now: f64, sectors: &Range<u64>) -> f64 {
+        let mut medium = self.0.medium.borrow_mut();
+        self.rests(sectors).fold(now, |time, rest| {
+            end_of(&medium.transfer(time, Direction::Read, rest.start, rest.end - rest.start))
+        })
     }
 
     fn complete(&self, order: Order, end: u64) {
@@ -100,8 +132,9 @@ impl EmulatedDisk {
             if destages {
                 // At random, a writer that waits has chosen a dirty segment. It takes the first whose destaging began since:
                 // else what was on its way already would be taken more often than others.
-                let chosen = model.replacement == Replacement::Random && !self.0.writers.borrow().is_empty();
-                let taken = chosen && order > self.0.refused_at.get();
+                let first = self.0.writers.borrow().front().map(|writer| writer.way);
+                let chosen = model.replacement == Replacement::Random && first == Some(Way::Segments);
+                let taken = chosen && !cache.streams(&sectors) && order > self.0.refused_at.get();
                 cache.taken_is_over(model, &sectors, !taken);
                 admits = !chosen || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
@@ -114,8 +147,13 @@ impl EmulatedDisk {
             self.admit_writers();
         }
         self.answer_flushes();
+        let reads_on = direction == Direction::Read && self.0.queue.borrow().is_empty();
+        let is_first = self.0.model.cache.as_ref().is_some_and(|cache| cache.read_ahead_first);
+        if reads_on && is_first {
+            self.start_read_ahead(end, &sectors);
+        }
         self.pump_at(end);
-        if direction == Direction::Read && self.0.in_service.borrow().is_empty() {
+        if direction == Direction::Read && !is_first && self.0.in_service.borrow().is_empty() {
             self.start_read_ahead(end, &sectors);
         }
         if let Some(done) = done {

@@ -8,9 +8,11 @@ pub use number::{NotNegative, Positive, Share};
 pub use read::ModelError;
 pub use shipped::shipped;
 
+use crate::SECTOR;
 use crate::mechanics::SeekCurve;
 use serde::Deserialize;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Range;
 
 /// A disk as its file describes it: one of `mechanics`, `flash` and `volume`, and perhaps a write cache.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,12 +23,20 @@ pub struct Model {
     pub about: String,
     /// Bytes, a multiple of 512; at most what the layout of `mechanics` holds.
     pub size: NonZeroU64,
+    /// Bytes that the medium writes as one, a multiple of 512. What changes a part of them alone must read the rest before, unless the
+    /// cache has it.
+    #[serde(default = "logical_sector")]
+    pub physical_sector: NonZeroU32,
     pub interface: Interface,
     pub mechanics: Option<Mechanics>,
     pub flash: Option<Flash>,
     pub volume: Option<Volume>,
     /// Without one every write is durable when it is answered.
     pub cache: Option<CacheModel>,
+}
+
+fn logical_sector() -> NonZeroU32 {
+    const { NonZeroU32::new(SECTOR as u32).unwrap() }
 }
 
 /// How requests come in.
@@ -142,6 +152,9 @@ pub struct CacheModel {
     /// What is longer than a segment goes through one to the medium, instead of taking several.
     #[serde(default)]
     pub one_segment_per_write: bool,
+    /// What must be merged with the rest of a physical sector is answered when it is on the medium.
+    #[serde(default)]
+    pub merges_through: bool,
     /// Segments that may hold writes, also those that have reached the medium.
     pub write_segments: NonZeroU32,
     /// Bytes that they may hold together; all if it is not given.
@@ -150,6 +163,10 @@ pub struct CacheModel {
     dirty_size: Option<NonZeroU64>,
     /// Bytes read beyond a request while nothing else is to be done. A segment that is read may hold as many.
     pub read_ahead: u32,
+    /// Reading ahead goes before cached writes until another comes, unless a writer or a flush waits for them; otherwise they go
+    /// before it.
+    #[serde(default)]
+    pub read_ahead_first: bool,
     pub replacement: Replacement,
     /// A write that continues the one before goes straight to the medium.
     pub sequential_bypass: bool,
@@ -157,6 +174,13 @@ pub struct CacheModel {
     pub bypass_above: Option<NonZeroU32>,
     /// So do others by chance.
     pub bypass_by_chance: Option<BypassByChance>,
+    /// Bytes of a buffer that what goes around the cache passes: such a write is answered when its end is in there, so that a stream
+    /// keeps the rate of the medium. Without one it is answered by the medium.
+    pub stream_buffer: Option<NonZeroU32>,
+    /// Cached writes that continue one another reach the medium without a gap. If not, each begins at a whole nanosecond, and of a stream every
+    /// so many come too late for their first sector.
+    #[serde(default)]
+    pub seamless_destaging: bool,
     /// Idle time after which cached writes go to the medium.
     pub destage_delay_ms: NotNegative,
     /// Share of the write segments, or of their bytes, above which they go there beside other requests.
@@ -176,6 +200,18 @@ pub struct BypassByChance {
 impl BypassByChance {
     pub(crate) fn takes(self, bytes: u64, chance: impl Fn() -> u64) -> bool {
         bytes > self.above.into() && (chance() as f64) < self.share.get() * 2f64.powi(64)
+    }
+}
+
+impl Model {
+    /// Sectors of a physical sector.
+    pub(crate) fn together(&self) -> u64 {
+        u64::from(self.physical_sector.get()) / SECTOR
+    }
+    /// These sectors and the others of their physical sectors.
+    pub(crate) fn physical(&self, sectors: &Range<u64>) -> Range<u64> {
+        let together = self.together();
+        sectors.start / together * together..sectors.end.next_multiple_of(together)
     }
 }
 

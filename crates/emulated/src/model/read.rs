@@ -31,6 +31,12 @@ impl Model {
         if !size.is_multiple_of(SECTOR) {
             return Err(("size", format!("{size} bytes are not whole sectors of {SECTOR}")));
         }
+        let physical = u64::from(self.physical_sector.get());
+        if !physical.is_multiple_of(SECTOR) || !size.is_multiple_of(physical) {
+            let problem =
+                format!("{physical} bytes are not whole sectors of {SECTOR}, or do not divide the size");
+            return Err(("physical_sector", problem));
+        }
         let kinds = [self.mechanics.is_some(), self.flash.is_some(), self.volume.is_some()];
         if kinds.into_iter().filter(|present| *present).count() != 1 {
             return Err(("name", "a disk has one of [mechanics], [flash] and [volume]".to_owned()));
@@ -55,6 +61,9 @@ impl Model {
             let write_size = cache.write_size().min(cache.dirty_size()).get();
             if segment < SECTOR {
                 return Err(("segment_size", "a segment holds at least one sector".to_owned()));
+            }
+            if cache.stream_buffer.is_some_and(|buffer| u64::from(buffer.get()) < 2 * SECTOR) {
+                return Err(("stream_buffer", "a buffer has two halves of at least one sector".to_owned()));
             }
             if segment > write_size {
                 let problem =
