@@ -47,7 +47,7 @@ pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
 pub use read_back::{ReadBackReport, read_back, run_read_back};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;
-pub use stage::{Caching, DiskChoice, Layout, Stage, StageError, StageOptions, Traffic};
+pub use stage::{Caching, DiskChoice, HostScheduler, Layout, Stage, StageError, StageOptions, Traffic};
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};
 pub use stress::{StressOptions, StressReport, check_stressed, stress};
 pub use trace_text::TraceError;

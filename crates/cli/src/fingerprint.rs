@@ -33,7 +33,7 @@ Examples:
 
 Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
 that is slow, the workload had pushed it out of the cache. What is recommended must also have done so at once:
-with 63 other sectors waiting in the cache, all over the drive, and no second of rest (--as-paper does without). A whole
+with 64 blocks of 4 KiB waiting in the cache, all over the drive, and no second of rest (--as-paper does without). A whole
 fingerprint takes an hour or more on a real drive; stop it with Ctrl-C, and the same command goes on where it was.
 
 In the directory of --out: eviction.svg and performance.svg (dark: evicted, costly), cells.csv,

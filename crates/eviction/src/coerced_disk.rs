@@ -2,8 +2,8 @@
 
 use crate::FlushZone;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
-use runtime::spawn_with_result;
 use runtime::sync::Event;
+use runtime::{join_window, spawn_with_result};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ struct State {
     world: Rc<dyn World>,
     drive: Rc<dyn Disk>,
     zone: FlushZone,
+    /// Writes of an eviction that the drive has at once.
+    at_once: usize,
     completed: Cell<u64>,
     evicted: Cell<u64>,
     evicting: Cell<bool>,
@@ -44,12 +46,21 @@ impl CoercedDisk {
             world,
             drive,
             zone,
+            at_once: 1,
             completed: Cell::default(),
             evicted: Cell::default(),
             evicting: Cell::default(),
             over: Event::default(),
             statistics: Cell::default(),
         }))
+    }
+
+    /// For hosts that give a drive one request at a time: an eviction hands over all its writes together, as a kernel would, and they
+    /// are sorted there. Before its first use.
+    pub fn all_at_once(self) -> CoercedDisk {
+        let mut state = Rc::into_inner(self.0).expect("nobody uses it yet");
+        state.at_once = usize::MAX;
+        CoercedDisk(Rc::new(state))
     }
 
     pub fn statistics(&self) -> CoercionStatistics {
@@ -106,9 +117,9 @@ impl State {
         });
         let content = Rc::new(Buffer::zeroed(size as usize));
         // One after the other, as the fingerprint was taken: how many a drive sees at once may change what it evicts.
-        for at in places {
-            self.drive.write(at, vec![content.clone()], Durability::Cached).await?;
-        }
+        let writes =
+            places.into_iter().map(|at| self.drive.write(at, vec![content.clone()], Durability::Cached));
+        join_window(writes, self.at_once).await?;
         let took = self.world.now().since(begin);
         self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);
         Ok(())

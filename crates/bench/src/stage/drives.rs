@@ -57,7 +57,7 @@ impl Drives {
         let of_host = |member: &EmulatedDisk| -> Rc<dyn Disk> {
             let drive = Rc::new(member.clone());
             match choice.elevator {
-                Some(longest) => Rc::new(Elevator::new(Rc::new(world.clone()), drive, longest)),
+                Some(scheduler) => Rc::new(Elevator::new(Rc::new(world.clone()), drive, scheduler)),
                 None => drive,
             }
         };

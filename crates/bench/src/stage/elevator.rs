@@ -1,5 +1,7 @@
-//! What kernels put before drives without command queueing: one request at a time, sorted, none of them long.
+//! What kernels put before drives without command queueing: one request at a time, sorted, none of them long; reads and
+//! writes take turns.
 
+use super::HostScheduler;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use runtime::Sender;
 use std::cell::{Cell, RefCell};
@@ -7,44 +9,57 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
+use units::Instant;
 
-/// Reads one after another that may go before a write that waits: two batches of 16, as with Linux's deadline scheduler.
-const READS_AT_MOST: u32 = 32;
-
-/// Requests wait here, so the drive has only one to choose from. Reads go before writes; of each kind the next one upwards
-/// goes first, and after the highest the lowest.
+/// Requests wait here, so the drive has only one to choose from: of the kind whose turn it is the next one upwards, and after the
+/// highest the lowest.
 #[derive(Clone)]
 pub(super) struct Elevator(Rc<State>);
 
 struct State {
     world: Rc<dyn World>,
     drive: Rc<dyn Disk>,
-    /// Bytes of a request.
-    longest: u64,
-    is_busy: Cell<bool>,
+    scheduler: HostScheduler,
+    drive_is: Cell<DriveIs>,
     /// Where the last request ended.
     position: Cell<u64>,
     arrivals: Cell<u64>,
-    reads_in_a_row: Cell<u32>,
+    turn: Cell<Turn>,
     reads: RefCell<Waiting>,
     writes: RefCell<Waiting>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum DriveIs {
+    Free,
+    Busy,
+    /// Writes wait, but the next read may come at once; until this arrival.
+    KeptForReads(u64),
+}
+
+/// Whose turn it is, since when, and how many requests were served in it.
+#[derive(Clone, Copy)]
+struct Turn {
+    of_writes: bool,
+    since: Instant,
+    served: u32,
 }
 
 /// By first byte and arrival.
 type Waiting = BTreeMap<(u64, u64), Sender<()>>;
 
 impl Elevator {
-    /// `longest`: bytes, a multiple of the drive's sector.
-    pub fn new(world: Rc<dyn World>, drive: Rc<dyn Disk>, longest: u64) -> Elevator {
+    pub fn new(world: Rc<dyn World>, drive: Rc<dyn Disk>, scheduler: HostScheduler) -> Elevator {
+        let longest = scheduler.longest;
         assert!(longest > 0 && longest.is_multiple_of(drive.geometry().logical_sector.into()));
         Elevator(Rc::new(State {
+            turn: Cell::new(Turn { of_writes: false, since: world.now(), served: 0 }),
             world,
             drive,
-            longest,
-            is_busy: Cell::new(false),
+            scheduler,
+            drive_is: Cell::new(DriveIs::Free),
             position: Cell::new(0),
             arrivals: Cell::new(0),
-            reads_in_a_row: Cell::new(0),
             reads: RefCell::default(),
             writes: RefCell::default(),
         }))
@@ -53,37 +68,81 @@ impl Elevator {
     /// A future of the drive begins when it is polled: here, when it is its turn.
     async fn turn<T>(self, operation: Operation, place: Range<u64>, request: LocalFuture<T>) -> T {
         let state = &self.0;
-        if state.is_busy.replace(true) {
+        let is_write = matches!(operation, Operation::Write | Operation::Discard);
+        let goes_at_once = match state.drive_is.get() {
+            DriveIs::Free => true,
+            DriveIs::Busy => false,
+            DriveIs::KeptForReads(_) => !is_write,
+        };
+        state.arrivals.set(state.arrivals.get() + 1);
+        if goes_at_once {
+            state.drive_is.set(DriveIs::Busy);
+            self.serves(is_write);
+        } else {
             let (sender, receiver) = runtime::oneshot();
-            state.arrivals.set(state.arrivals.get() + 1);
-            let waiting = match operation {
-                Operation::Read | Operation::Flush => &state.reads,
-                Operation::Write | Operation::Discard => &state.writes,
-            };
+            let waiting = if is_write { &state.writes } else { &state.reads };
             waiting.borrow_mut().insert((place.start, state.arrivals.get()), sender);
             receiver.await;
         }
         let result = request.await;
         state.position.set(place.end);
-        match self.next() {
-            Some(next) => next.send(()),
-            None => state.is_busy.set(false),
-        }
+        self.go_on();
         result
     }
 
-    fn next(&self) -> Option<Sender<()>> {
-        let State { position, reads_in_a_row, reads, writes, .. } = &*self.0;
-        let (mut reads, mut writes) = (reads.borrow_mut(), writes.borrow_mut());
-        let has_waited = !writes.is_empty() && reads_in_a_row.get() >= READS_AT_MOST;
-        let is_write = reads.is_empty() || has_waited;
-        reads_in_a_row.set(if is_write { 0 } else { reads_in_a_row.get() + 1 });
-        let waiting = if is_write { &mut writes } else { &mut reads };
+    /// The drive has nothing to do.
+    fn go_on(&self) {
+        let state = &self.0;
+        let (has_reads, has_writes) = (!state.reads.borrow().is_empty(), !state.writes.borrow().is_empty());
+        let (turn, scheduler) = (state.turn.get(), &state.scheduler);
+        let time = state.world.now().since(turn.since);
+        let goes_on = match turn.of_writes {
+            true => time < scheduler.write_turn && turn.served < scheduler.writes_most,
+            false => time < scheduler.read_turn,
+        };
+        let is_write = match (has_reads, has_writes) {
+            (false, false) => return state.drive_is.set(DriveIs::Free),
+            (false, true) if !turn.of_writes && goes_on => return self.keep_for_reads(),
+            (false, true) => true,
+            (true, false) => false,
+            (true, true) => turn.of_writes == goes_on,
+        };
+        self.serve(is_write);
+    }
+    fn serve(&self, is_write: bool) {
+        let State { position, reads, writes, drive_is, .. } = &*self.0;
+        drive_is.set(DriveIs::Busy);
+        self.serves(is_write);
+        let mut waiting = if is_write { writes.borrow_mut() } else { reads.borrow_mut() };
         let ahead = waiting.range((position.get(), 0)..).next().map(|(key, _)| *key);
-        match ahead {
+        let next = match ahead {
             Some(key) => waiting.remove(&key),
             None => waiting.pop_first().map(|(_, sender)| sender),
-        }
+        };
+        next.expect("one waits").send(());
+    }
+    fn serves(&self, is_write: bool) {
+        let turn = self.0.turn.get();
+        let turn = match turn.of_writes == is_write {
+            true => Turn { served: turn.served + 1, ..turn },
+            false => Turn { of_writes: is_write, since: self.0.world.now(), served: 1 },
+        };
+        self.0.turn.set(turn);
+    }
+    /// Whoever read last often wants more, and that lies near: the drive stays where it is for a moment.
+    fn keep_for_reads(&self) {
+        let state = &self.0;
+        let kept = DriveIs::KeptForReads(state.arrivals.get());
+        state.drive_is.set(kept);
+        let this = self.clone();
+        let until = state.world.now().plus(state.scheduler.read_wait);
+        state.world.spawn(Box::pin(async move {
+            this.0.world.sleep_until(until).await;
+            // A read that came has changed it, and may have brought another wait.
+            if this.0.drive_is.get() == kept {
+                this.serve(true);
+            }
+        }));
     }
 
     /// Ends even if nobody waits for it.
@@ -94,7 +153,7 @@ impl Elevator {
 
     /// Where the requests of a long one lie.
     fn places(&self, at: u64, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
-        let (end, longest) = (at + length, self.0.longest);
+        let (end, longest) = (at + length, self.0.scheduler.longest);
         (at..end).step_by(longest as usize).map(move |start| start..end.min(start + longest))
     }
 }
@@ -234,7 +293,8 @@ mod tests {
         let disk = MemoryDisk::new(Rc::new(world.clone()), SIZE);
         let seen = Seen::default();
         let watched = Watched { world: world.clone(), disk, is_busy: Rc::default(), seen: seen.clone() };
-        (Elevator::new(Rc::new(world.clone()), Rc::new(watched), LONGEST), seen)
+        let scheduler = HostScheduler::COMPLETE_FAIR_QUEUEING;
+        (Elevator::new(Rc::new(world.clone()), Rc::new(watched), scheduler), seen)
     }
 
     #[test]
@@ -275,41 +335,67 @@ mod tests {
         assert!(seen.borrow().iter().any(|(_, place)| place.end - place.start == LONGEST));
     }
 
+    fn write(disk: &Elevator, at: u64) -> LocalFuture<()> {
+        let write = disk.write(at, vec![Rc::new(Buffer::zeroed(512))], Durability::Cached);
+        Box::pin(async move { write.await.expect("a write") })
+    }
+    fn read(disk: &Elevator, at: u64) -> LocalFuture<()> {
+        let read = disk.read(at, 512);
+        Box::pin(async move { assert_eq!(read.await.expect("a read").len(), 512) })
+    }
+
     #[test]
-    fn reads_go_first_and_both_go_upwards_from_where_the_drive_is() {
+    fn each_kind_goes_upwards_from_where_the_drive_is() {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator(&world);
         world.run(async move {
-            let mut requests: Vec<LocalFuture<()>> = Vec::new();
-            for at in [8 << 20, 1 << 20, 16 << 20, 9 << 20] {
-                let write = disk.write(at, vec![Rc::new(Buffer::zeroed(512))], Durability::Cached);
-                requests.push(Box::pin(async move { write.await.expect("a write") }));
-            }
-            for at in [20 << 20, 4 << 20, 12 << 20] {
-                let read = disk.read(at, 512);
-                requests.push(Box::pin(async move { assert_eq!(read.await.expect("a read").len(), 512) }));
-            }
-            runtime::join_all(requests).await;
+            let reads = [8, 20, 4, 12].map(|at| read(&disk, at << 20));
+            let writes = [8, 1, 16, 9].map(|at| write(&disk, at << 20));
+            runtime::join_all(reads.into_iter().chain(writes).collect()).await;
         });
         let mebibytes = |(operation, place): &(Operation, Range<u64>)| (*operation, place.start >> 20);
         let seen: Vec<_> = seen.borrow().iter().map(mebibytes).collect();
         let (read, write) = (Operation::Read, Operation::Write);
         // The first found the drive idle.
-        let expected = [(write, 8), (read, 12), (read, 20), (read, 4), (write, 9), (write, 16), (write, 1)];
+        let expected =
+            [(read, 8), (read, 12), (read, 20), (read, 4), (write, 8), (write, 9), (write, 16), (write, 1)];
         assert_eq!(seen, expected);
     }
 
     #[test]
-    fn many_reads_do_not_keep_a_write_waiting_for_ever() {
+    fn reads_and_writes_take_turns_by_time_and_number() {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator(&world);
         world.run(async move {
-            let reads = (0..100).map(|number| disk.read(number << 12, 512));
-            let reads = reads.map(|read| Box::pin(async move { read.await.map(drop) }) as LocalFuture<_>);
-            let write = disk.write(0, vec![Rc::new(Buffer::zeroed(512))], Durability::Cached);
-            runtime::join_all(reads.chain([write]).collect()).await;
+            let reads = (0..150).map(|number| read(&disk, number << 12));
+            let writes = (0..40).map(|number| write(&disk, number << 12));
+            runtime::join_all(reads.chain(writes).collect()).await;
         });
-        let place = seen.borrow().iter().position(|(operation, _)| *operation == Operation::Write);
-        assert_eq!(place, Some(READS_AT_MOST as usize + 1));
+        // A millisecond each, and a little of the memory's own: 100 ms have 97 reads.
+        let seen = seen.borrow();
+        let turns = seen.chunk_by(|one, other| one.0 == other.0).map(<[_]>::len);
+        assert_eq!(turns.collect::<Vec<_>>(), [97, 16, 53, 24]);
+    }
+
+    #[test]
+    fn writes_wait_a_moment_for_the_next_read_of_one_who_reads_on() {
+        let world = VirtualWorld::new(1);
+        let (disk, seen) = elevator(&world);
+        let of_run = world.clone();
+        world.run(async move {
+            let reader = async {
+                for number in 0..50 {
+                    read(&disk, number << 12).await;
+                }
+            };
+            let all: Vec<LocalFuture<()>> = (0..20).map(|number| write(&disk, number << 12)).collect();
+            let mut both: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> = vec![Box::pin(reader)];
+            both.extend(all.into_iter().map(|write| write as _));
+            runtime::join_all(both).await;
+            let milliseconds = of_run.now().0 / 1_000_000;
+            assert!((50 + 8 + 20..83).contains(&milliseconds), "{milliseconds} ms, 8 of them idle");
+        });
+        let first = seen.borrow().iter().position(|(operation, _)| *operation == Operation::Write);
+        assert_eq!(first, Some(50));
     }
 }

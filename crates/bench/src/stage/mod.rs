@@ -17,7 +17,7 @@ use std::rc::Rc;
 use units::InodeNumber;
 
 pub use drives::Traffic;
-pub use options::{Caching, DiskChoice, Layout, StageOptions};
+pub use options::{Caching, DiskChoice, HostScheduler, Layout, StageOptions};
 
 const ROOT: InodeNumber = InodeNumber(2);
 
@@ -102,7 +102,10 @@ impl Stage {
             let extents = found.0.map(|zone| zone.extents).unwrap_or_default();
             let sector = parts.home.geometry().logical_sector;
             let zone = FlushZone::new(workload, &extents, sector)?;
-            let coerced = CoercedDisk::new(parts.world.clone(), parts.home.clone(), zone);
+            let mut coerced = CoercedDisk::new(parts.world.clone(), parts.home.clone(), zone);
+            if self.options.home.elevator.is_some() {
+                coerced = coerced.all_at_once();
+            }
             parts.home = Rc::new(coerced.clone());
             self.coerced = Some(coerced);
         }

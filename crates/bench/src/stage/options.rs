@@ -17,11 +17,46 @@ pub struct DiskChoice {
     /// Bytes of a RAID-0's chunk.
     pub chunk: u64,
     pub options: emulated::Options,
-    /// Bytes. If given, the host sorts what waits and gives a drive one request at a time, none longer than this, as kernels did
-    /// without command queueing. If not, a drive gets all requests as they come.
-    pub elevator: Option<u64>,
+    /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did without command queueing. If
+    /// not, a drive gets all requests as they come.
+    pub elevator: Option<HostScheduler>,
     /// Where its requests are written to, if anywhere.
     pub trace: Option<PathBuf>,
+}
+
+/// How a host's scheduler shares a drive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct HostScheduler {
+    /// Bytes of a request at most.
+    pub longest: u64,
+    /// How long reads go before writes that wait, as long as there are any…
+    pub read_turn: Duration,
+    /// …and how long the drive is kept idle for another.
+    pub read_wait: Duration,
+    /// How long writes go before reads that wait, and how many at most.
+    pub write_turn: Duration,
+    pub writes_most: u32,
+}
+
+impl HostScheduler {
+    /// Linux's default up to 2.6.17 (Documentation/block/as-iosched.txt: `read_batch_expire`, `antic_expire`, `write_batch_expire`; how
+    /// many writes it sends adjusts itself to that time).
+    pub const ANTICIPATORY: HostScheduler = HostScheduler {
+        longest: LONGEST_REQUEST,
+        read_turn: Duration::from_millis(500),
+        read_wait: Duration::from_millis(6),
+        write_turn: Duration::from_millis(125),
+        writes_most: u32::MAX,
+    };
+    /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and `slice_async_rq`, which gives 16 at the
+    /// usual priority). Its slices for each reader are one here.
+    pub const COMPLETE_FAIR_QUEUEING: HostScheduler = HostScheduler {
+        longest: LONGEST_REQUEST,
+        read_turn: Duration::from_millis(100),
+        read_wait: Duration::from_millis(8),
+        write_turn: Duration::from_millis(40),
+        writes_most: 16,
+    };
 }
 
 /// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
@@ -117,7 +152,7 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux without command queueing; the
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without command queueing; the
     /// kernel's barriers were off.
     /// Of the 1 GiB of memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
@@ -132,7 +167,7 @@ impl StageOptions {
             home: DiskChoice {
                 model: "hitachi-7k80".into(),
                 options: emulated::Options { cache, lies, size: None },
-                elevator: Some(LONGEST_REQUEST),
+                elevator: Some(HostScheduler::COMPLETE_FAIR_QUEUEING),
                 ..of_paper.home
             },
             journal: None,

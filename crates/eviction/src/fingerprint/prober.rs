@@ -138,16 +138,16 @@ impl Prober<'_> {
         let mut reporter = self.reporter(Phase::Calibration, 2 * CALIBRATION as u64);
         let content = Rc::new(Buffer::zeroed(self.sector as usize));
         while state.cached_us.len() < CALIBRATION {
-            let target = self.fresh_target(&(0..0));
+            let target = self.fresh_target(&(0..0), self.sector);
             self.write(target, &content).await?;
             self.world.sleep_until(self.world.now().plus(SETTLE)).await;
-            state.cached_us.push(self.timed_read(target).await?);
+            state.cached_us.push(self.timed_read(target, self.sector).await?);
             reporter.trial(&**self.world, state, watch)?;
         }
         while state.uncached_us.len() < CALIBRATION {
-            let target = self.fresh_target(&(0..0));
+            let target = self.fresh_target(&(0..0), self.sector);
             self.world.sleep_until(self.world.now().plus(SETTLE)).await;
-            state.uncached_us.push(self.timed_read(target).await?);
+            state.uncached_us.push(self.timed_read(target, self.sector).await?);
             reporter.trial(&**self.world, state, watch)?;
         }
         self.threshold(state).map(drop)

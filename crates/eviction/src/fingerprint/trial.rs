@@ -14,17 +14,19 @@ use std::rc::Rc;
 
 /// Targets of a trial at once.
 const WAITING: u64 = 64;
+/// Bytes of each, and what they and the zone are aligned to: as file systems write. Some drives treat parts of 4 KiB differently.
+const BLOCK: u64 = 4096;
 
 impl Prober<'_> {
     pub(super) async fn trial(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
-        let (zone, extent) = self.zone(cell)?;
-        let target = self.fresh_target(&extent);
+        let (zone, extent) = self.zone(cell, self.sector)?;
+        let target = self.fresh_target(&extent, self.sector);
         self.write(target, &self.zeroed(self.sector)).await?;
         let begun = self.world.now();
         self.evict(&zone, cell.trials()).await?;
         let took = self.world.now().since(begun);
         self.world.sleep_until(self.world.now().plus(self.options.pause)).await;
-        let read = self.timed_read(target).await?;
+        let read = self.timed_read(target, self.sector).await?;
         cell.milliseconds += took.as_secs_f64() * 1e3;
         cell.read_us.push(read);
         Ok(())
@@ -32,14 +34,15 @@ impl Prober<'_> {
 
     /// Every other one begins on a drive at rest, the others right behind another eviction in the same zone.
     pub(super) async fn trial_at_once(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
-        let (zone, extent) = self.zone(cell)?;
+        let block = BLOCK.max(self.sector);
+        let (zone, extent) = self.zone(cell, block)?;
         let number = cell.trials_at_once();
         match number.is_multiple_of(2) {
             true => self.world.sleep_until(self.world.now().plus(self.options.pause)).await,
             false => self.evict(&zone, number - 1).await?,
         }
-        let mut targets: Vec<u64> = (0..WAITING).map(|_| self.fresh_target(&extent)).collect();
-        let content = self.zeroed(self.sector);
+        let mut targets: Vec<u64> = (0..WAITING).map(|_| self.fresh_target(&extent, block)).collect();
+        let content = self.zeroed(block);
         for &target in &targets {
             self.write(target, &content).await?;
         }
@@ -48,17 +51,17 @@ impl Prober<'_> {
         targets.sort_unstable_by(|one, other| other.cmp(one));
         let mut fastest = f64::INFINITY;
         for target in targets {
-            fastest = fastest.min(self.timed_read(target).await?);
+            fastest = fastest.min(self.timed_read(target, block).await?);
         }
         cell.at_once_us.push(fastest);
         Ok(())
     }
 
     /// Elsewhere each time: what the cache still holds of the trial before would make its writes cheap.
-    fn zone(&self, cell: &Cell) -> Result<(FlushZone, Range<u64>), FingerprintError> {
+    fn zone(&self, cell: &Cell, unit: u64) -> Result<(FlushZone, Range<u64>), FingerprintError> {
         let sector = self.sector as u32;
         let size = FlushZone::size(&cell.workload, sector);
-        let start = self.place(size);
+        let start = self.place(size, unit);
         let extent = start..start + size;
         Ok((FlushZone::new(cell.workload, std::slice::from_ref(&extent), sector)?, extent))
     }
@@ -73,18 +76,19 @@ impl Prober<'_> {
         Rc::new(Buffer::zeroed(length as usize))
     }
 
-    /// A random place for `length` bytes.
-    fn place(&self, length: u64) -> u64 {
+    /// A random place for `length` bytes, a multiple of `unit`.
+    fn place(&self, length: u64, unit: u64) -> u64 {
         let range = &self.options.range;
-        let sectors = (range.end - range.start - length) / self.sector;
-        range.start + self.world.random() % sectors * self.sector
+        let start = range.start.next_multiple_of(unit);
+        let units = (range.end - start - length) / unit;
+        start + self.world.random() % units * unit
     }
 
-    /// A sector outside `zone` that was no target before.
-    pub(super) fn fresh_target(&mut self, zone: &Range<u64>) -> u64 {
+    /// `unit` bytes outside `zone` that were no target before.
+    pub(super) fn fresh_target(&mut self, zone: &Range<u64>, unit: u64) -> u64 {
         let sectors = (self.options.range.end - self.options.range.start) / self.sector;
         loop {
-            let at = self.place(self.sector);
+            let at = self.place(unit, unit);
             // When much of a small range has been used, some must be used again.
             if !zone.contains(&at) && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4) {
                 return at;
@@ -97,9 +101,9 @@ impl Prober<'_> {
     }
 
     /// Microseconds.
-    pub(super) async fn timed_read(&self, at: u64) -> Result<f64, DeviceError> {
+    pub(super) async fn timed_read(&self, at: u64, length: u64) -> Result<f64, DeviceError> {
         let begun = self.world.now();
-        self.disk.read(at, self.sector as usize).await?;
+        self.disk.read(at, length as usize).await?;
         Ok(self.world.now().since(begun).as_secs_f64() * 1e6)
     }
 }

@@ -5,7 +5,7 @@ use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name, costs,
 };
 use crate::{Context, Figure, FigureError, Results};
-use bench::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
+use bench::{FilebenchOptions, FilebenchReport, HostScheduler, Limit, Personality, filebench};
 use eviction::CoercionStatistics;
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ fn play(context: &Context, variant: &Variant) -> Result<(FilebenchReport, Coerci
     };
     let quick = context.quick;
     let stage = variant.stage(context, |options| {
+        // Linux 2.6.13.
+        options.home.elevator = Some(HostScheduler::ANTICIPATORY);
         options.engine.cache_bytes = if quick { 32 << 20 } else { options.engine.cache_bytes / SHARE };
     })?;
     let report = stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;

@@ -85,8 +85,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let notes = vec![
         "Requests have 64 KiB, and each is read by itself: this engine reads nothing ahead, a kernel would. The time is that of \
          the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. An eviction \
-         sends its writes one after another, and in front of each a read of Postmark has its turn: 128 writes wait for up to 128 reads, \
-         the one write for five, as it goes in five requests."
+         hands over all its writes at once, and after each 16 of them reads have a turn of 100 ms if there are any."
             .into(),
         costs(evictions),
         PLACE.into(),

@@ -108,9 +108,9 @@ fn notes() -> Vec<String> {
     let notes = [
         "The caches were derived from Tables II and IV, so that numbers of writes and amounts agree tells that the models do \
          what they say and that the tool finds it out, from times alone; it does not tell that such caches are in the drives.",
-        "Times were used for nothing but how much may wait in western-digital-16, and differ. western-digital-64 (a WD8000AARS) takes \
-         256 writes of 4 KiB into its cache at the speed of the bus; the real drive has physical sectors of 4 KiB, which must be \
-         read before a part of one is written: 30 ms a write. That is not modelled.",
+        "Times were used for nothing but how much may wait in western-digital-16, and that western-digital-64 (a WD8000AARS, with physical \
+         sectors of 4 KiB) answers writes of parts of them from the medium: they cost 17 ms each here, a turn of the platter to read and one \
+         to rewrite, and 30 in the paper; how far apart its writes lay is not told, ours lie within 4 MB.",
         "Where replacement is random (Samsung, seagate-8) the target survives by chance, and which workload is the cheapest to evict in 50 \
          of 50 trials is chance, too: another seed finds a neighbour.",
     ];

@@ -3,7 +3,7 @@
 use super::super::shared::{NO_KERNEL, claim};
 use super::variants::{CACHINGS, MODES, OFF, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, costs};
 use crate::{Context, Figure, FigureError, Results};
-use bench::{FileReplayReport, FileTrace, PhaseLength, replay_files};
+use bench::{FileReplayReport, FileTrace, HostScheduler, PhaseLength, replay_files};
 use eviction::CoercionStatistics;
 
 pub const TABLE_5: Figure = Figure {
@@ -66,7 +66,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 }
 
 fn play(context: &Context, variant: &Variant) -> Result<(FileReplayReport, CoercionStatistics), FigureError> {
-    let stage = variant.stage(context, |_| ())?;
+    // Linux 2.6.13.
+    let stage =
+        variant.stage(context, |options| options.home.elevator = Some(HostScheduler::ANTICIPATORY))?;
     let trace = FileTrace::open("openssh-build").map_err(|error| FigureError::Other(error.to_string()))?;
     let phases = if context.quick { &LENGTHS[..2] } else { &LENGTHS[..] };
     let report = stage.run(move |files| async move { replay_files(&files, &trace, phases).await })?;

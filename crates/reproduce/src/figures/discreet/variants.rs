@@ -101,8 +101,9 @@ pub fn costs<'a>(played: impl Iterator<Item = (&'a Variant, CoercionStatistics)>
 }
 
 /// The host of all of these.
-pub const RIG: &str = "The host does as the paper's did: it sorts what waits, reads before writes, and gives the drive one request at a \
-time, of at most 512 KiB. libata had no command queueing before Linux 2.6.18, and 128 segments of a page; later the block layer's \
+pub const RIG: &str = "The host does as the paper's did: it sorts what waits and gives the drive one request at a time, of at most 512 KiB. Reads and \
+writes take turns as with Linux's default scheduler: the anticipatory one up to 2.6.17 (Table V, figure 5: reads 500 ms, writes 125), then CFQ \
+(reads 100 ms, writes 40 ms or 16 of them); for the next read it waits 6 or 8 ms. An eviction hands over all its writes at once. libata had no command queueing before Linux 2.6.18, and 128 segments of a page; later the block layer's \
 limit was 1,024 sectors. Whether 2.6.23 (figures 6 to 8) queued commands in the paper's machine depends on the controller, which the \
 paper does not name.";
 /// The plans of ours and of the paper.
