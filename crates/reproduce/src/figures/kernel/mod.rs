@@ -31,7 +31,7 @@ pub const KERNEL_7A: Figure = Figure {
     about: "100, 300 and 1,000 streams append 125 B a second with O_SYNC for 20 s on ext4 in three modes, xfs, btrfs \
                 and Okeanos, mounted on two Cheetahs that are emulated in real time (okeanos disk serve); Okeanos also \
                 in virtual time. Bytes are those that the kernel counts at the disks' loop devices.",
-    minutes: 12,
+    minutes: 9,
     real_time: true,
     run: traffic,
 };
@@ -42,7 +42,7 @@ pub const KERNEL_8A: Figure = Figure {
     source: "ours, after Okeanos (TOS 2013), Figure 8a",
     about: "The streams, file systems and disks of kernel-7a; the mean time of a write. Together with kernel-7a in one \
             command, it costs no more time.",
-    minutes: 12,
+    minutes: 9,
     real_time: true,
     run: latency,
 };
@@ -53,7 +53,7 @@ pub const KERNEL_10A: Figure = Figure {
     source: "ours, after Okeanos (TOS 2013), Figure 10a",
     about: "Postmark with synchronous writes of 4 KiB, 100 threads, 500 files and 2,000 transactions on the file \
                 systems and disks of kernel-7a; Okeanos also in virtual time.",
-    minutes: 8,
+    minutes: 5,
     real_time: true,
     run: transactions,
 };
