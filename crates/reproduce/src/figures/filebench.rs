@@ -108,8 +108,8 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
     }
     let notes = vec![
         "Why wasteless does not lead in fileserver: the file system's disk limits every mode, at some 320 requests a second, and an \
-         operation needs as many in each. With appends of 16 KiB (--trace) wasteless wrote 8,555 times in the minute and ordered \
-         9,906, but read 10,484 and 9,530 times: blocks that wait to go home cannot be given up for others. Selective, most of whose \
+         operation needs about as many in each. With appends of 16 KiB (--trace) wasteless wrote 8,555 times in the minute and ordered \
+         9,941, but read 10,484 and 9,768 times: blocks that wait to go home cannot be given up for others. Selective, most of whose \
          writes bypass the log, is ordered. With a tenth of the paper's files and memory it is the other way round (440, 460, 371 and \
          387 operations per second in the order above): 30 s of writes then fit into memory but not into the log, which goes round, and \
          each time metadata must go home; 7,258 writes of up to four blocks in wasteless, 5,047 in ordered. Where the paper's ordered \
