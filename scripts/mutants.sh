@@ -111,7 +111,7 @@ cat <<'HEAD'
 Deliberate faults, and how the crash explorer notices each. Made by `make mutants`; each row is one fault (a patch in
 `mutants/`), built into a throw-away copy and switched on alone. Seeds are tried from 1 upwards, each mode and kind of
 volume in turn, until the explorer complains; the seconds are those of the whole hunt. With all faults off the same
-program finds nothing (checked at the start of every run). Two faults show so rarely that the patch names the case that found
+program finds nothing (checked at the start of every run). Some show so rarely that the patch names where to look, such as the case that found
 the real bug (`Rounds:`, `Disks:`).
 
 | fault | what it breaks | found by | complaint | seconds |

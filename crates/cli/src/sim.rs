@@ -159,17 +159,19 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                 Some(scripts) => Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet },
                 None => Scripts::Random { writers: arguments.writers, steps: arguments.steps },
             };
-            let case = Case {
-                scripts,
-                fault: arguments.fault,
-                cache_bytes: arguments.cache,
-                ..Case::random(setup, mode, arguments.seed, 0, 0)
-            };
-            let case = on_disks(case, &arguments, &liar);
             let fresh = make(setup)?;
-            let report =
-                sim::run(&case, &fresh, arguments.cut).map_err(|failure| told(failure, &arguments))?;
-            reports.insert(mode.name(), report);
+            for seed in arguments.seed..arguments.seed.saturating_add(arguments.rounds) {
+                let case = Case {
+                    scripts: scripts.clone(),
+                    fault: arguments.fault,
+                    cache_bytes: arguments.cache,
+                    ..Case::random(setup, mode, seed, 0, 0)
+                };
+                let case = on_disks(case, &arguments, &liar);
+                let report =
+                    sim::run(&case, &fresh, arguments.cut).map_err(|failure| told(failure, &arguments))?;
+                reports.entry(mode.name()).or_default().add(report);
+            }
         }
         _ => explore(&arguments, &liar, &mut reports)?,
     }

@@ -69,10 +69,12 @@ fn a_fault_is_written_as_it_is_read() {
 fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
     let setup = setup::find("tight-1k").unwrap();
     let fresh = setup::make(setup).unwrap();
-    for place in 0..60 {
-        let case = Case::random(setup, DataMode::Selective, 201, 3, 30);
-        let case = case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
-        sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+    for (mode, seed) in [(DataMode::Selective, 201), (DataMode::Ordered, 209)] {
+        for place in 0..60 {
+            let case = Case::random(setup, mode, seed, 3, 30);
+            let case = case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
+            sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+        }
     }
 }
 
