@@ -80,8 +80,13 @@ impl Engine {
         while !known(block) {
             let reading = block.reading.borrow().clone();
             match reading {
-                // If that read fails, its reader has the error, and this one tries for itself.
-                Some(event) => event.until(|| block.reading.borrow().is_none().then_some(())).await,
+                // If that read fails, its reader has the error, and this one tries for itself; another who waited for it may
+                // have begun to already.
+                Some(event) => {
+                    let is_over =
+                        || !block.reading.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &event));
+                    event.until(|| is_over().then_some(())).await;
+                }
                 None => self.read_run(std::slice::from_ref(block)).await?,
             }
         }

@@ -98,3 +98,13 @@ fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
     let case = case.with_fault("flush-once@17".parse().unwrap());
     sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+/// Found by the explorer: of two who waited for a read that failed, the one began it anew, and the other waited for ever.
+#[test]
+fn whoever_waits_for_a_read_that_fails_goes_on() {
+    let setup = setup::find("tight-1k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let case = Case::random(setup, DataMode::Wasteless, 201, 3, 30);
+    let case = case.with_fault("read-once@9".parse().unwrap());
+    sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+}
