@@ -179,7 +179,6 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             interrupted: &INTERRUPTED,
             trace,
         };
-
         let outcome = ::reproduce::run(figure, &options, &context);
         drop(context);
         match outcome {

@@ -182,7 +182,8 @@ async fn suffer(
             return Err("a flush that never returns keeps others from reading".into());
         }
     }
-    Ok(Suffered { progress, outcomes, met: changes.get().max(reads() - reads_before) > plan.place, failed })
+    let seen = if plan.operation == Operation::Read { reads() - reads_before } else { changes.get() };
+    Ok(Suffered { progress, outcomes, met: seen > plan.place, failed })
 }
 
 /// Not once and then forgotten.
