@@ -2,7 +2,8 @@
 
 use super::DiskChoice;
 use super::elevator::Elevator;
-use super::traced::Traced;
+use super::traced::Trace;
+use super::watched::Watched;
 use device::Disk;
 use disks::{Image, Raid0};
 use emulated::{CrashImage, EmulatedDisk, Model};
@@ -63,7 +64,7 @@ impl Drives {
         };
         let mut disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
         if let Some(path) = &choice.trace {
-            disk = Rc::new(Traced::new(Rc::new(world.clone()), disk, path, again)?);
+            disk = Rc::new(Watched { disk, watch: Trace::new(Rc::new(world.clone()), path, again)? });
         }
         Ok(Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() })
     }

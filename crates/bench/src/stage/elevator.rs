@@ -227,6 +227,7 @@ impl Disk for Elevator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::watched::{Watch, Watched};
     use disks::MemoryDisk;
     use runtime::{SplitMix, VirtualWorld};
     use std::time::Duration;
@@ -237,13 +238,12 @@ mod tests {
     type Seen = Rc<RefCell<Vec<(Operation, Range<u64>)>>>;
 
     /// Takes a millisecond for everything and writes it down; never has two requests.
-    struct Watched {
+    struct OneAtATime {
         world: VirtualWorld,
-        disk: MemoryDisk,
         is_busy: Rc<Cell<bool>>,
         seen: Seen,
     }
-    impl Watched {
+    impl Watch for OneAtATime {
         fn watch<T: 'static>(
             &self,
             operation: Operation,
@@ -262,37 +262,11 @@ mod tests {
             })
         }
     }
-    impl Disk for Watched {
-        fn name(&self) -> &str {
-            self.disk.name()
-        }
-        fn geometry(&self) -> Geometry {
-            self.disk.geometry()
-        }
-        fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-            self.watch(Operation::Read, at..at + length as u64, self.disk.read(at, length))
-        }
-        fn write(
-            &self,
-            at: u64,
-            parts: Vec<Rc<Buffer>>,
-            durability: Durability,
-        ) -> LocalFuture<Result<(), DeviceError>> {
-            let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-            self.watch(Operation::Write, at..at + length, self.disk.write(at, parts, durability))
-        }
-        fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-            self.watch(Operation::Flush, 0..0, self.disk.flush())
-        }
-        fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-            self.watch(Operation::Discard, at..at + length, self.disk.discard(at, length))
-        }
-    }
-
     fn elevator(world: &VirtualWorld) -> (Elevator, Seen) {
         let disk = MemoryDisk::new(Rc::new(world.clone()), SIZE);
         let seen = Seen::default();
-        let watched = Watched { world: world.clone(), disk, is_busy: Rc::default(), seen: seen.clone() };
+        let watch = OneAtATime { world: world.clone(), is_busy: Rc::default(), seen: seen.clone() };
+        let watched = Watched { disk: Rc::new(disk), watch };
         let scheduler = HostScheduler::COMPLETE_FAIR_QUEUEING;
         (Elevator::new(Rc::new(world.clone()), Rc::new(watched), scheduler), seen)
     }

@@ -5,6 +5,7 @@ mod elevator;
 mod options;
 mod traced;
 mod volumes;
+mod watched;
 
 use crate::VirtualFiles;
 use drives::Drives;
