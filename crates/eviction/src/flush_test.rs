@@ -1,7 +1,8 @@
 //! Does this drive lie? What its flush and its durable writes cost, held against what its medium costs.
 //!
 //! A turning drive cannot bring scattered sectors to the medium faster than it can position; reading scattered sectors
-//! tells how fast that is. A flush after scattered writes that takes next to nothing has not waited for the medium; nor has a durable write of the same sector that comes round faster than the platter.
+//! tells how fast that is. A flush after scattered writes that takes next to nothing has not waited for the medium, nor has one that
+//! takes as long after few of them as after many; nor has a durable write of the same sector that comes round faster than the platter.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use std::ops::Range;
@@ -137,10 +138,11 @@ fn judge(
     let mut evidence = Vec::new();
     // The count of writes whose flush is the furthest below what a medium needs.
     let needed = |writes: u32| f64::from(writes) * POSITIONING_LEAST * random_read_ms;
-    let dirty = flush_ms.iter().copied().filter(|(writes, _)| *writes > 0);
-    let (writes, flush) = dirty
-        .min_by(|one, other| (one.1 / needed(one.0)).total_cmp(&(other.1 / needed(other.0))))
-        .expect("several");
+    let dirty: Vec<(u32, f64)> = flush_ms.iter().copied().filter(|(writes, _)| *writes > 0).collect();
+    let share = |(writes, flush): &(u32, f64)| flush / needed(*writes);
+    let (writes, flush) =
+        dirty.iter().copied().min_by(|one, other| share(one).total_cmp(&share(other))).expect("several");
+    let (few, many) = (dirty[0], dirty[dirty.len() - 1]);
     let verdict = if random_read_ms < TURNING_MS_MIN {
         evidence.push(format!(
             "a random read takes {random_read_ms:.3} ms: this is no turning medium, or a cache in front of one, and time tells nothing"
@@ -154,6 +156,7 @@ fn judge(
         Verdict::Honest
     } else {
         let fast_flush = flush < needed(writes);
+        let same_flush = many.1 - few.1 < needed(many.0 - few.0);
         let fast_durable = durable_write_ms < random_read_ms / 4.0;
         let (verb, least) = (if writes == 1 { "takes" } else { "take" }, needed(writes));
         evidence.push(match fast_flush {
@@ -164,6 +167,12 @@ fn judge(
                 "no flush was faster than a medium can be: {writes} scattered writes and a flush {verb} {flush:.3} ms"
             ),
         });
+        if same_flush && !fast_flush {
+            evidence.push(format!(
+                "what a flush takes does not depend on how much there is to bring home: with {} scattered writes {:.3} ms, with {} {:.3} ms",
+                few.0, few.1, many.0, many.1
+            ));
+        }
         evidence.push(match fast_durable {
             true => format!(
                 "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: less than the platter's turn"
@@ -172,7 +181,7 @@ fn judge(
                 "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: it waits for the platter"
             ),
         });
-        if fast_flush || fast_durable { Verdict::Suspicious } else { Verdict::Honest }
+        if fast_flush || same_flush || fast_durable { Verdict::Suspicious } else { Verdict::Honest }
     };
     FlushTest { random_read_ms, cached_write_ms, flush_ms, durable_write_ms, verdict, evidence }
 }

@@ -1,25 +1,101 @@
 //! Honest drives, liars, and drives of which time tells nothing.
 
-use device::Disk;
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options};
 use eviction::{Verdict, flush_test};
 use runtime::VirtualWorld;
 use std::rc::Rc;
+use std::time::Duration;
+
+fn drive(world: &VirtualWorld, model: &str, cache: CacheMode, lies: Lies) -> EmulatedDisk {
+    let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
+    let model = Model::parse(text).unwrap();
+    EmulatedDisk::new(Rc::new(world.clone()), model, Options { cache, lies, ..Options::default() })
+}
 
 fn verdict(model: &str, cache: CacheMode, lies: Lies) -> Verdict {
     let world = VirtualWorld::new(1);
-    let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
-    let model = Model::parse(text).unwrap();
-    let size = model.size.get();
-    let drive =
-        EmulatedDisk::new(Rc::new(world.clone()), model, Options { cache, lies, ..Options::default() });
-    let (of_run, disk) = (world.clone(), Rc::new(drive) as Rc<dyn Disk>);
+    let drive = drive(&world, model, cache, lies);
+    verdict_on(world, Rc::new(drive))
+}
+
+fn verdict_on(world: VirtualWorld, disk: Rc<dyn Disk>) -> Verdict {
+    let (of_run, size) = (world.clone(), disk.geometry().size);
     let test = world.run(async move {
-        flush_test(&(Rc::new(of_run) as Rc<dyn device::World>), &disk, 0..size, &mut |_| ()).await.unwrap()
+        flush_test(&(Rc::new(of_run) as Rc<dyn World>), &disk, 0..size, &mut |_| ()).await.unwrap()
     });
     world.end();
     println!("{test:#?}");
     test.verdict
+}
+
+/// An honest drive behind something that lies in one respect.
+struct Between {
+    drive: EmulatedDisk,
+    world: VirtualWorld,
+    /// Answers a flush after this time, and does nothing.
+    flush: Option<Duration>,
+    /// Makes a cached write of a durable one.
+    ignores_durable: bool,
+}
+
+impl Disk for Between {
+    fn name(&self) -> &str {
+        self.drive.name()
+    }
+    fn geometry(&self) -> Geometry {
+        self.drive.geometry()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.drive.read(at, length)
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.drive.write(at, parts, if self.ignores_durable { Durability::Cached } else { durability })
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        let (Some(after), world) = (self.flush, self.world.clone()) else { return self.drive.flush() };
+        Box::pin(async move {
+            world.sleep_until(world.now().plus(after)).await;
+            Ok(())
+        })
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.drive.discard(at, length)
+    }
+}
+
+fn verdict_between(flush: Option<Duration>, ignores_durable: bool) -> Verdict {
+    let world = VirtualWorld::new(1);
+    let drive = drive(&world, "hitachi-7k80", CacheMode::On, Lies::default());
+    verdict_on(world.clone(), Rc::new(Between { drive, world, flush, ignores_durable }))
+}
+
+#[test]
+fn a_lie_about_durable_writes_alone_or_about_flushes_alone_is_suspicious() {
+    assert_eq!(verdict_between(None, false), Verdict::Honest);
+    assert_eq!(verdict_between(None, true), Verdict::Suspicious);
+    assert_eq!(verdict_between(Some(Duration::ZERO), false), Verdict::Suspicious);
+}
+
+/// Slow enough for every count of writes, but never slower.
+#[test]
+fn a_flush_that_takes_its_time_whatever_was_written_is_suspicious() {
+    assert_eq!(verdict_between(Some(Duration::from_millis(80)), false), Verdict::Suspicious);
+}
+
+/// Whatever they are made of: time may tell nothing, but accuses nobody.
+#[test]
+fn no_honest_drive_is_suspicious() {
+    for (name, _) in emulated::shipped() {
+        for cache in [CacheMode::On, CacheMode::Off] {
+            assert_ne!(verdict(name, cache, Lies::default()), Verdict::Suspicious, "{name}, {cache:?}");
+        }
+    }
 }
 
 #[test]
