@@ -6,6 +6,7 @@ use crate::output::print;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,17 +23,43 @@ const LOG_MAX: u64 = 8 << 30;
 
 struct Listener {
     path: PathBuf,
-    log: Mutex<File>,
+    log: Mutex<Log>,
     /// A clock that never goes back.
     begun: Instant,
     begun_at: u64,
     connections: AtomicUsize,
 }
 
+struct Log {
+    file: File,
+    /// The last line has no end: whoever wrote it was killed, or found no room.
+    is_torn: bool,
+}
+
+impl Log {
+    fn open(path: &Path) -> std::io::Result<Log> {
+        let file = File::options().create(true).append(true).read(true).open(path)?;
+        let mut last = [b'\n'];
+        if let Some(at) = file.metadata()?.len().checked_sub(1) {
+            file.read_exact_at(&mut last, at)?;
+        }
+        Ok(Log { file, is_torn: last != *b"\n" })
+    }
+    fn add(&mut self, line: Logged) -> std::io::Result<()> {
+        if self.file.metadata()?.len() > LOG_MAX {
+            return Err(std::io::Error::other("it is full"));
+        }
+        let end = if self.is_torn { "\n" } else { "" };
+        self.is_torn = true;
+        self.file.write_all(format!("{end}{line}\n").as_bytes())?;
+        self.is_torn = false;
+        Ok(())
+    }
+}
+
 /// Until the program is ended.
 pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
-    let log = File::options().create(true).append(true).read(true).open(path);
-    let log = log.map_err(|error| CliError::system(path.display(), error))?;
+    let log = Log::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let socket = TcpListener::bind(address).map_err(|error| CliError::system(address, error))?;
     let own = socket.local_addr().map_err(|error| CliError::system(address, error))?;
     print(&format_args!("listening on {own}\n"))?;
@@ -99,34 +126,45 @@ impl Listener {
 
     fn write_down(&self, run: u64, event: Event) -> std::io::Result<()> {
         let at = self.begun_at + self.begun.elapsed().as_millis() as u64;
-        let line = format!("{}\n", Logged { at, run, event });
-        let mut log = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if log.metadata()?.len() > LOG_MAX {
-            return Err(std::io::Error::other("it is full"));
-        }
-        log.write_all(line.as_bytes())
+        self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).add(Logged { at, run, event })
     }
 
     fn report(&self, run: Option<u64>, writer: &mut impl Write) -> Result<(), LineError> {
-        let wanted = match run {
-            Some(run) => Some(run),
-            None => self
-                .logged()?
-                .filter(|line| matches!(line.event, Event::Begins(_)))
-                .last()
-                .map(|line| line.run),
-        };
-        for line in self.logged()?.filter(|line| Some(line.run) == wanted) {
-            writeln!(writer, "{line}")?;
+        let mut wanted = run;
+        if run.is_none() {
+            for line in logged(&self.path)? {
+                let line = line?;
+                if matches!(line.event, Event::Begins(_)) {
+                    wanted = Some(line.run);
+                }
+            }
+        }
+        for line in logged(&self.path)? {
+            let line = line?;
+            if Some(line.run) == wanted {
+                writeln!(writer, "{line}")?;
+            }
         }
         Ok(writeln!(writer, "{END}")?)
     }
-    /// From the first on; what is no line of ours is left out.
-    fn logged(&self) -> Result<impl Iterator<Item = Logged>, LineError> {
-        let mut reader = BufReader::new(File::open(&self.path)?);
-        let lines = std::iter::from_fn(move || read_line(&mut reader).ok().flatten());
-        Ok(lines.filter_map(|line| line.parse().ok()))
-    }
+}
+
+/// The log from its first line on; what is no line of ours is left out.
+fn logged(path: &Path) -> Result<impl Iterator<Item = Result<Logged, LineError>>, LineError> {
+    let mut reader = BufReader::new(File::open(path)?);
+    Ok(std::iter::from_fn(move || {
+        loop {
+            match read_line(&mut reader) {
+                Ok(None) | Err(LineError::CutOff) => return None,
+                Err(LineError::System(error)) => return Some(Err(error.into())),
+                Ok(Some(line)) => match line.parse() {
+                    Ok(line) => return Some(Ok(line)),
+                    Err(_) => continue,
+                },
+                Err(LineError::NotText | LineError::TooLong) => continue,
+            }
+        }
+    }))
 }
 
 /// The last answer. What has come meanwhile is read first: closing with bytes unread takes the answer back.
@@ -179,5 +217,19 @@ mod tests {
             told.take(2, Event::Acknowledged(0)).is_err() && told.take(1, Event::Acknowledged(0)).is_ok()
         );
         assert!(told.take(1, Event::About(1)).is_ok());
+    }
+
+    #[test]
+    fn what_another_left_in_the_log_hides_no_later_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let line = |run| Logged { at: 1, run, event: Event::About(7) };
+        let found = || -> Vec<u64> { logged(&path).unwrap().map(|line| line.unwrap().run).collect() };
+        Log::open(&path).unwrap().add(line(1)).unwrap();
+        for (run, garbage) in (2..).zip([&b"12 half of a li"[..], &[0; 1000], b"\xff\xfe\n", b"words\n\n"]) {
+            File::options().append(true).open(&path).unwrap().write_all(garbage).unwrap();
+            Log::open(&path).unwrap().add(line(run)).unwrap();
+            assert_eq!(found(), (1..=run).collect::<Vec<_>>());
+        }
     }
 }

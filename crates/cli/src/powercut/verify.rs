@@ -26,6 +26,8 @@ struct Counts {
     present: u64,
     lost: u64,
     torn: u64,
+    /// The drive gives an error: as some do for a sector that was being written.
+    unreadable: u64,
 }
 
 #[derive(serde::Serialize)]
@@ -54,7 +56,8 @@ struct Told {
 pub fn run(listener: &str, run: Option<u64>, path: &Path, json: bool) -> Result<(), CliError> {
     let told = ask(listener, run)?;
     let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
-    let verdict = judge(&told, &file).map_err(|error| CliError::system(path.display(), error))?;
+    let read = |at, length| read_block(&file, at, length);
+    let verdict = judge(&told, read).map_err(|error| CliError::system(path.display(), error))?;
     let (text, total) = (verdict.verdict.clone(), verdict.total);
     if json {
         print_json(&verdict)?
@@ -89,7 +92,8 @@ fn ask(listener: &str, run: Option<u64>) -> Result<Told, CliError> {
     told.ok_or_else(|| CliError::new(format!("listener {listener}: it knows of no such run")))
 }
 
-fn judge(told: &Told, file: &File) -> std::io::Result<Verdict> {
+/// `read`: so many bytes at an offset.
+fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> std::io::Result<Verdict> {
     let Layout { size, places } = told.layout;
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
@@ -101,15 +105,22 @@ fn judge(told: &Told, file: &File) -> std::io::Result<Verdict> {
             under_way += 1;
             continue;
         }
-        let block = read_block(file, index * u64::from(size), size as usize)?;
+        let held = match read(index * u64::from(size), size as usize) {
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
+            read => Some(Record::read(&read?)),
+        };
         let age = told.last.saturating_sub(at);
         let row = AGES.iter().position(|(most, _)| age <= *most).expect("the last has no end");
         for counts in [&mut by_age[row].1, &mut total] {
             counts.acknowledged += 1;
-            match Record::read(&block) {
-                Held::Record(record) if record == (Record { run: told.run, number }) => counts.present += 1,
-                Held::Torn => counts.torn += 1,
-                Held::Record(_) | Held::Other => counts.lost += 1,
+            match held {
+                // A later one whose line the listener could not keep replaced this one: nothing is lost.
+                Some(Held::Record(record)) if record.run == told.run && record.number >= number => {
+                    counts.present += 1;
+                }
+                Some(Held::Record(_) | Held::Other) => counts.lost += 1,
+                Some(Held::Torn) => counts.torn += 1,
+                None => counts.unreadable += 1,
             }
         }
     }
@@ -139,24 +150,25 @@ fn read_block(file: &File, at: u64, size: usize) -> std::io::Result<Vec<u8>> {
 fn words(total: Counts) -> String {
     match total {
         Counts { acknowledged: 0, .. } => "cannot tell: no write was acknowledged".to_owned(),
-        Counts { lost: 0, torn: 0, acknowledged, .. } => format!(
+        Counts { acknowledged, present, .. } if present == acknowledged => format!(
             "honest this time: all {acknowledged} acknowledged writes are there; one cut proves little, so do it again"
         ),
-        Counts { lost, torn, acknowledged, .. } => format!(
-            "it lies: of {acknowledged} acknowledged writes {lost} are lost and {torn} are torn; something between fsync and \
-             the medium acknowledges what it has not made durable"
+        Counts { lost, torn, unreadable, acknowledged, .. } => format!(
+            "it lies: of {acknowledged} acknowledged writes {lost} are lost, {torn} are torn and {unreadable} cannot be read; \
+             something between fsync and the medium acknowledges what it has not made durable"
         ),
     }
 }
 
 fn table(verdict: &Verdict) -> String {
-    let mut table = Table::new(["before the last message", "acknowledged", "present", "lost", "torn"]);
+    let mut table =
+        Table::new(["before the last message", "acknowledged", "present", "lost", "torn", "unreadable"]);
     let all = ("all", verdict.total);
     for (name, counts) in verdict.by_age.iter().copied().chain([all]) {
-        let Counts { acknowledged, present, lost, torn } = counts;
-        let [acknowledged, present, lost, torn] =
-            [acknowledged, present, lost, torn].map(|count| count.to_string());
-        table.row([name.to_owned(), acknowledged, present, lost, torn]);
+        let Counts { acknowledged, present, lost, torn, unreadable } = counts;
+        let [acknowledged, present, lost, torn, unreadable] =
+            [acknowledged, present, lost, torn, unreadable].map(|count| count.to_string());
+        table.row([name.to_owned(), acknowledged, present, lost, torn, unreadable]);
     }
     let under_way = match verdict.under_way {
         0 => "",
@@ -166,4 +178,31 @@ fn table(verdict: &Verdict) -> String {
         "run {}: {} writes acknowledged; looked at the last of each place{under_way}\n{table}",
         verdict.run, verdict.acknowledged
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { size: 512, places: 4 };
+
+    /// Of four acknowledged writes one is there, one is there again, one is gone, and the drive has no answer for one.
+    #[test]
+    fn what_cannot_be_read_is_counted_and_what_is_newer_is_not_lost() {
+        let mut newest = vec![None; 4];
+        (0..4).for_each(|number| newest[place(number, 4) as usize] = Some((number, number)));
+        let told = Told { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
+        let read = |at: u64, length: usize| {
+            let number = (0..4).find(|number| place(*number, 4) * 512 == at).unwrap();
+            match number {
+                0 => Ok(Record { run: 9, number: 0 }.bytes(length)),
+                1 => Ok(Record { run: 9, number: 1 + 4 }.bytes(length)),
+                2 => Ok(vec![0; length]),
+                _ => Err(std::io::Error::from_raw_os_error(libc::EIO)),
+            }
+        };
+        let verdict = judge(&told, read).unwrap();
+        assert_eq!(verdict.total, Counts { acknowledged: 4, present: 2, lost: 1, torn: 0, unreadable: 1 });
+        assert!(verdict.verdict.starts_with("it lies"), "{}", verdict.verdict);
+    }
 }
