@@ -47,18 +47,21 @@ fn judge_once(
 ) -> Result<(), String> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
-    let found = world
-        .run({
-            let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
-            let case = case.clone();
-            async move {
-                let volume = memory.open(&world, &case).await?;
-                let found = read_back(&volume, writers).await?;
-                volume.close().await?;
-                Ok::<_, Error>(found)
-            }
-        })
-        .map_err(|error| format!("recovery: {error}"))?;
+    let found = world.run({
+        let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
+        let case = case.clone();
+        async move {
+            let volume = memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
+            let found = read_back(&volume, writers).await.map_err(|error| match error.errno() {
+                ext4::errno::ENOENT => {
+                    "lost: a writer's directory, synced before its script began".to_owned()
+                }
+                _ => format!("what was recovered cannot be read: {error}"),
+            })?;
+            volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
+            Ok::<_, String>(found)
+        }
+    })?;
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, .. } = progress[writer];
