@@ -5,13 +5,13 @@ use crate::open_disk::open_disk;
 use device::Disk;
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
 use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};
-use format::flush_zone::FlushZoneSuperblock;
+use format::flush_zone::{FlushZoneSuperblock, MODEL_SIZE};
 use runtime::RealWorld;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The drive under a block device (a partition's whole disk), as the kernel knows it.
+/// The drive under a block device (a partition's whole disk), or under a file, as the kernel knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drive {
     pub model: String,
@@ -20,12 +20,19 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// `None` for image files, and for devices that do not tell their model, such as loop devices.
+    /// `None` where the model is not told, and for files that lie on no one drive.
     pub fn of(path: &Path) -> Option<Drive> {
-        let metadata =
-            std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
-        let device = metadata.rdev();
-        let node = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+        let mut node = node_of(path)?;
+        // A loop device is as good as the file under it, and so on down.
+        for _ in 0..LOOPS_MAX {
+            let Ok(file) = std::fs::read_to_string(node.join("loop/backing_file")) else { break };
+            node = node_of(Path::new(file.trim_end()))?;
+        }
+        Drive::told(&node)
+    }
+
+    /// By the kernel in this directory.
+    fn told(node: &Path) -> Option<Drive> {
         let node = std::fs::canonicalize(node).ok()?;
         let whole: PathBuf = if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
         let read = |name: &str| std::fs::read_to_string(whole.join(name)).ok();
@@ -47,6 +54,26 @@ impl Drive {
     }
 }
 
+const LOOPS_MAX: usize = 8;
+
+/// What the kernel tells of a block device, or of the one that a file lies on.
+fn node_of(path: &Path) -> Option<PathBuf> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
+}
+
+/// Refuses a loop device without direct I/O: what is written to it stays in memory, and pushes nothing out of a drive.
+pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
+    let direct = node_of(path).and_then(|node| std::fs::read_to_string(node.join("loop/dio")).ok());
+    let is_device = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    if !is_device || direct.is_none_or(|direct| direct.trim() == "1") {
+        return Ok(());
+    }
+    Err(CliError::new(format!("{} keeps what is written in the page cache", path.display()))
+        .with_remedy(format!("Let it go past: losetup --direct-io=on {}", path.display())))
+}
+
 /// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
 fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
     let profile_name = profile.display();
@@ -60,6 +87,13 @@ fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperb
     let Profile { model, size, workload, trials, .. } = profile;
     let for_any = FlushZoneSuperblock { trials, ..workload.superblock() };
     let forced = mismatch.is_some();
+    if !forced && model.len() > MODEL_SIZE {
+        return Err(CliError::new(format!(
+            "{profile_name}: a flush zone keeps {MODEL_SIZE} bytes of a drive's model string, this one has {}",
+            model.len()
+        ))
+        .with_remedy("Give the profile an empty model, and take it with --force-profile: nothing then looks whether it fits."));
+    }
     let zone = if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
     Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
 }
@@ -73,9 +107,18 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
         Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
             "{name} has no profile: nothing that a fingerprint tries evicts from it at once and always"
         )),
-        _ => CliError::system(profile.display(), error),
+        _ => {
+            let names: Vec<&str> = Profile::shipped().map(|(name, _)| name).collect();
+            CliError::system(profile.display(), error).with_remedy(format!(
+                "Give the drive.profile that okeanos fingerprint wrote, or name an emulated drive: {}.",
+                names.join(", ")
+            ))
+        }
     })?;
-    Profile::parse(&text).map_err(|error| CliError::new(format!("{}: {error}", profile.display())))
+    Profile::parse(&text).map_err(|error| {
+        CliError::new(format!("{}: {error}", profile.display()))
+            .with_remedy("Give a profile as okeanos fingerprint writes it (drive.profile).")
+    })
 }
 
 /// The zones that mkfs is to make: profiles of the home disk and of the journal's disk.
@@ -127,9 +170,20 @@ impl ZonePlan {
             made.and(volume.close().await)
         });
         world.end();
-        made.map_err(|error: ext4::Error| CliError::new(format!("{}: flush zone: {error}", home.display())))
+        made.map_err(|error: ext4::Error| {
+            let told = CliError::new(format!("{}: {error}", home.display()));
+            match error {
+                ext4::Error::FlushZone(_) | ext4::Error::Refused(libc::ENOSPC) => told.with_remedy(
+                    "Give the zone more room: a larger volume or journal device, or a smaller journal (--journal-size).",
+                ),
+                _ => told,
+            }
+        })
     }
 }
+
+/// What to do about a zone that cannot be used.
+const ELSE: &str = "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
 
 /// The largest block of a volume.
 const BLOCK_MAX: u32 = 4096;
@@ -149,10 +203,22 @@ pub async fn coerce(
     journal_path: Option<&Path>,
     wanted: Wanted,
 ) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
-    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", home_path.display()));
+    let failed = |error: ext4::Error| {
+        let told = CliError::new(format!("{}: {error}", home_path.display()));
+        match error {
+            ext4::Error::FlushZone(_) => told.with_remedy(ELSE),
+            _ => told,
+        }
+    };
+    let without = |why: &dyn std::fmt::Display| eprintln!("okeanos: {why}; recovering as with barrier=flush");
     let (home, journal) = match ext4::find_flush_zones(&parts).await {
-        // What is damaged is for recovery to tell.
-        Err(_) if wanted == Wanted::IfThere => (None, None),
+        Err(error) if wanted == Wanted::IfThere => {
+            // Other damage is for recovery to tell.
+            if let ext4::Error::FlushZone(why) = error {
+                without(&why);
+            }
+            (None, None)
+        }
         found => found.map_err(failed)?,
     };
     let mut coerced = Vec::new();
@@ -160,13 +226,19 @@ pub async fn coerce(
         let unfit = zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
         match (zone, unfit) {
             (Some(zone), None) => {
+                if wanted == Wanted::Required {
+                    refuse_page_cache(path)?;
+                }
                 let wrapped = wrap(&parts.world, disk, path, zone)?;
                 *disk = Rc::new(wrapped.clone());
                 coerced.push(wrapped);
                 Ok(())
             }
-            // As with barrier=flush.
-            _ if wanted == Wanted::IfThere => Ok(()),
+            (None, _) if wanted == Wanted::IfThere => Ok(()),
+            (Some(_), Some(why)) if wanted == Wanted::IfThere => {
+                without(&format_args!("the flush zone of {} may not fit: {why}", path.display()));
+                Ok(())
+            }
             (None, _) => Err(CliError::new(format!(
                 "{} has no flush zone, which barrier=coerce writes to",
                 path.display()
@@ -174,9 +246,7 @@ pub async fn coerce(
             .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
             (Some(_), Some(why)) => {
                 Err(CliError::new(format!("the flush zone of {} may not fit: {why}", path.display()))
-                    .with_remedy(
-                        "Mount it with barrier=flush, or make the volume anew with a profile of this drive.",
-                    ))
+                    .with_remedy(ELSE))
             }
         }
     };
@@ -215,5 +285,25 @@ mod tests {
         assert!(Drive::mismatch(Some(&drive), "Disk 8", 1 << 40).unwrap().contains("\"Disk 8\""));
         assert!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 39).unwrap().contains("bytes"));
         assert!(Drive::mismatch(None, "Disk 7", 1 << 40).unwrap().contains("does not tell"));
+    }
+
+    #[test]
+    fn a_partition_is_on_the_drive_that_it_is_a_part_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = directory.path().join("sdx/sdx1");
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::create_dir(directory.path().join("sdx/device")).unwrap();
+        assert_eq!(Drive::told(&part), None);
+        for (name, text) in [
+            ("size", "2048\n"),
+            ("device/model", "Disk 7   \n"),
+            ("sdx1/size", "63\n"),
+            ("sdx1/partition", "1\n"),
+        ] {
+            std::fs::write(directory.path().join("sdx").join(name), text).unwrap();
+        }
+        let drive = Drive { model: "Disk 7".into(), size: 1 << 20 };
+        assert_eq!(Drive::told(&part), Some(drive.clone()));
+        assert_eq!(Drive::told(part.parent().unwrap()), Some(drive));
     }
 }

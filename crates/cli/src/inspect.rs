@@ -1,6 +1,7 @@
 //! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be damaged.
 
 mod directory;
+mod flush_zone;
 mod groups;
 mod inode;
 mod journal;
@@ -10,6 +11,7 @@ mod superblock;
 
 use crate::error::CliError;
 use crate::output;
+use flush_zone::JournalDeviceStory;
 use log_reader::LogReader;
 use reader::Reader;
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ pub struct InspectArguments {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The superblock: sizes, features, state
+    /// The superblock: sizes, features, state, flush zone; of a volume, or of a journal device
     Super(Place),
     /// Every block group: where its parts are, and what is free
     Groups(Place),
@@ -81,7 +83,10 @@ struct Place {
 
 pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
-        What::Super(place) => place.print(&superblock::tell(&Reader::open(&place.source)?)),
+        What::Super(place) => match JournalDeviceStory::tell(&place.source)? {
+            Some(story) => place.print(&story),
+            None => place.print(&superblock::tell(&Reader::open(&place.source)?)),
+        },
         What::Groups(place) => place.print(&groups::tell(&Reader::open(&place.source)?)?),
         What::Journal { all, journal_device, place } => {
             let log = LogReader::open(&place.source, journal_device.as_deref())?;

@@ -126,3 +126,70 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     rig.check("");
     rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }
+
+#[test]
+fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    for disk in ["image", "log"] {
+        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
+        assert!(told.contains("\"writes\": 16"), "{told}");
+    }
+    // `writes` of the zone's superblock, one bit of it.
+    let at = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let of_image = at.trim().parse::<u64>().unwrap() * 4096 + 36;
+    for (disk, at) in [("image", of_image), ("log", (8 << 20) + 36)] {
+        rig.run("cp image image.good; cp log log.good");
+        let file = std::fs::File::options().read(true).write(true).open(rig.path(disk)).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        assert_eq!(byte, [16], "{disk}");
+        file.write_all_at(&[17], at).unwrap();
+        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        assert!(told.matches("superblock has checksum").count() == 2, "{told}");
+        let said = rig.run("refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1");
+        assert!(said.contains("checksum") && said.contains("barrier=flush"), "{said}");
+        rig.run(&format!(
+            "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image"
+        ));
+        let said = rig.run("$O recover --journal-device log image 2>&1");
+        assert!(said.contains("recovering as with barrier=flush"), "{said}");
+        rig.check("-j log");
+        rig.run("mv image.good image; mv log.good log");
+    }
+}
+
+#[test]
+fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run(
+        "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1; test ! -e image",
+    );
+    assert!(said.contains("the flush zone needs") && said.contains("--journal-size"), "{said}");
+    let said = rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
+    rig.run("truncate -s 8M log");
+    let said = rig.run(
+        "refuses $O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q 2>&1",
+    );
+    assert!(said.contains("behind it need"), "{said}");
+}
+
+/// What a loop device keeps in the page cache pushes nothing out of a drive.
+#[test]
+fn a_loop_device_without_direct_io_is_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run(
+        "$O mkfs --flush-zone profile --force-profile image 64M -- -q
+         D=$(losetup --find --show --direct-io=off image); trap 'losetup -d $D' EXIT
+         refuses $O mount -o barrier=coerce $D $M 2>&1
+         refuses $O fingerprint --destroy $D 2>&1
+         losetup --direct-io=on $D
+         $O mount -o barrier=coerce $D $M; $O umount $M",
+    );
+    assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
+}

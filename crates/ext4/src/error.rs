@@ -19,6 +19,9 @@ pub enum Error {
     /// The journal is missing, or is not this volume's.
     #[error("{0}")]
     Journal(String),
+    /// The flush zone is damaged, or finds no room; only `barrier=coerce` needs it.
+    #[error("{0}")]
+    FlushZone(String),
     /// An operation that POSIX forbids; the errno says which rule.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Refused(i32),
@@ -37,6 +40,7 @@ impl Error {
             Error::Engine(_) => errno::EIO,
             Error::Corrupt { .. } => errno::EUCLEAN,
             Error::Superblock(_) | Error::Truncated { .. } | Error::Journal(_) => errno::EINVAL,
+            Error::FlushZone(_) => errno::EINVAL,
             Error::OnlyReadable { .. } => errno::EROFS,
             Error::Refused(code) => *code,
         }

@@ -8,7 +8,8 @@ use std::fmt;
 pub const FLUSH_ZONE_MAGIC: [u8; 8] = *b"OKEANFLZ";
 pub const FLUSH_ZONE_SUPERBLOCK_SIZE: usize = 512;
 const VERSION: u32 = 1;
-const MODEL_SIZE: usize = 64;
+/// Bytes that a model string may have.
+pub const MODEL_SIZE: usize = 64;
 const CHECKSUM_AT: usize = FLUSH_ZONE_SUPERBLOCK_SIZE - 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,7 +27,7 @@ pub struct FlushZoneSuperblock {
     pub trials: u32,
     /// Bytes of the drive that was fingerprinted, and its model string; whoever forced another one has 0 and "".
     pub drive_size: u64,
-    /// At most 64 bytes.
+    /// At most [`MODEL_SIZE`] bytes.
     pub model: String,
     /// Bytes of the zone behind the block of this superblock.
     pub length: u64,

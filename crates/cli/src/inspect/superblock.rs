@@ -1,8 +1,7 @@
+use super::flush_zone::FlushZoneStory;
 use super::reader::Reader;
-use eviction::EvictionWorkload;
 use format::ext4::features::FEATURES;
 use format::ext4::superblock::state;
-use format::flush_zone::FlushZoneSuperblock;
 use std::fmt;
 
 #[derive(serde::Serialize)]
@@ -32,18 +31,6 @@ pub struct SuperblockStory {
     flush_zone: Option<FlushZoneStory>,
 }
 
-/// Where evictions of `barrier=coerce` write, and what.
-#[derive(serde::Serialize)]
-struct FlushZoneStory {
-    inode: u32,
-    first_block: u64,
-    bytes: u64,
-    workload: EvictionWorkload,
-    trials: u32,
-    /// Of the drive that was fingerprinted; empty if the profile was forced.
-    model: String,
-}
-
 pub fn tell(reader: &Reader) -> SuperblockStory {
     let superblock = &reader.superblock;
     let features = &superblock.features;
@@ -70,25 +57,9 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
         journal_uuid: (superblock.journal_uuid != [0; 16]).then(|| uuid(&superblock.journal_uuid)),
         refused: features.refused(),
         read_only: features.read_only(),
-        flush_zone: flush_zone(reader),
+        flush_zone: FlushZoneStory::of_volume(reader),
         features: on,
     }
-}
-
-/// `None` also if it cannot be read: the superblock's own story is worth telling then.
-fn flush_zone(reader: &Reader) -> Option<FlushZoneStory> {
-    let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
-    let layout = reader.layout(number, &reader.inode(number).ok()?).ok()?;
-    let first = layout.extents.first()?.home;
-    let zone = FlushZoneSuperblock::parse(&reader.block(first).ok()?).ok()?;
-    Some(FlushZoneStory {
-        inode: number.get(),
-        first_block: first.get(),
-        bytes: zone.length,
-        workload: EvictionWorkload::from(&zone),
-        trials: zone.trials,
-        model: zone.model,
-    })
 }
 
 impl fmt::Display for SuperblockStory {
@@ -118,12 +89,8 @@ impl fmt::Display for SuperblockStory {
             (Some(uuid), 0) => writeln!(f, "journal          on another device, {uuid}")?,
             (None, 0) => writeln!(f, "journal          none")?,
         }
-        if let Some(FlushZoneStory { inode, first_block, workload, trials, model, .. }) = &self.flush_zone {
-            write!(f, "flush zone       inode {inode}, from block {first_block}; an eviction is {workload}")?;
-            match model.as_str() {
-                "" => writeln!(f, "; the profile was forced")?,
-                model => writeln!(f, ", found on {model} in {trials} trials")?,
-            }
+        if let Some(zone) = &self.flush_zone {
+            writeln!(f, "flush zone       {zone}")?;
         }
         if self.first_orphan != 0 {
             writeln!(f, "orphans          from inode {} on", self.first_orphan)?;

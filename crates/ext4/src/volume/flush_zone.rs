@@ -39,9 +39,15 @@ impl Volume {
         room: u64,
         write: u64,
     ) -> Result<()> {
+        let block = self.block_size().bytes() as u64;
+        let (needed, free) = (room + block, self.statfs().await?.blocks_free * block);
+        if free < needed {
+            return Err(Error::FlushZone(format!(
+                "the flush zone needs {needed} bytes, and the volume has {free} left"
+            )));
+        }
         let root = self.inode(InodeNumber(2)).await?;
         let made = self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
-        let block = self.block_size().bytes() as u64;
         made.mapping_cache.first_goal.set(self.journal_end);
         let mut length = 0;
         let mut missing = room.div_ceil(write);
@@ -52,10 +58,7 @@ impl Volume {
             length = end;
             let pieces = runs(self, &made, 1 + length / block).await?;
             if pieces.len() > PIECES_MAX {
-                return Err(Error::corrupt_inode(
-                    made.number,
-                    "free space is too scattered for a flush zone",
-                ));
+                return Err(Error::FlushZone("free space is too scattered for a flush zone".to_owned()));
             }
             let first = |at: usize| if at == 0 { block } else { 0 };
             let bytes = pieces.iter().enumerate().map(|(at, (_, count))| count * block - first(at));
@@ -113,7 +116,7 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
             parts.home.read(at.get() * block, block as usize).await.map_err(engine::EngineError::from)?;
         let zone = match FlushZoneSuperblock::parse(&bytes) {
             Err(FlushZoneError::NoZone) => continue,
-            Err(error) => return Err(Error::corrupt_inode(number, error.to_string())),
+            Err(error) => return Err(Error::FlushZone(error.to_string())),
             Ok(zone) => zone,
         };
         if zone.inode != number.0 || zone.uuid != superblock.uuid || zone.length / block >= blocks {
@@ -148,7 +151,7 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let bytes = disk.read(at, block as usize).await.map_err(engine::EngineError::from)?;
     let zone = match FlushZoneSuperblock::parse(&bytes) {
         Err(FlushZoneError::NoZone) => return Ok(None),
-        Err(error) => return Err(Error::Journal(format!("{}: {error}", disk.name()))),
+        Err(error) => return Err(Error::FlushZone(format!("{}: {error}", disk.name()))),
         Ok(zone) => zone,
     };
     let start = at + block;
@@ -166,7 +169,10 @@ pub async fn make_journal_flush_zone(disk: &dyn Disk, zone: FlushZoneSuperblock,
     let at = device.blocks * block;
     let (needed, found) = (at + block + room, disk.geometry().size);
     if found < needed {
-        return Err(Error::Truncated { needed, found });
+        return Err(Error::FlushZone(format!(
+            "{} has {found} bytes; the journal and the flush zone behind it need {needed}",
+            disk.name()
+        )));
     }
     let zone = FlushZoneSuperblock { inode: 0, uuid: device.uuid, length: room, ..zone };
     let mut buffer = device::Buffer::zeroed(block as usize);

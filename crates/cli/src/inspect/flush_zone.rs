@@ -1,0 +1,119 @@
+//! Where evictions of `barrier=coerce` write, and what; on a volume, and on a journal device.
+
+use super::reader::Reader;
+use super::superblock::uuid;
+use crate::error::CliError;
+use eviction::EvictionWorkload;
+use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+pub enum FlushZoneStory {
+    Zone {
+        /// That owns it; 0 on a journal device.
+        inode: u32,
+        /// Of its superblock.
+        first_block: u64,
+        bytes: u64,
+        workload: EvictionWorkload,
+        trials: u32,
+        /// Of the drive that was fingerprinted; 0 and empty if the profile was forced.
+        drive_size: u64,
+        model: String,
+    },
+    Damaged {
+        problem: String,
+    },
+}
+
+impl FlushZoneStory {
+    fn of(superblock: &[u8], first_block: u64) -> FlushZoneStory {
+        match FlushZoneSuperblock::parse(superblock) {
+            Ok(zone) => FlushZoneStory::Zone {
+                inode: zone.inode,
+                first_block,
+                bytes: zone.length,
+                workload: EvictionWorkload::from(&zone),
+                trials: zone.trials,
+                drive_size: zone.drive_size,
+                model: zone.model,
+            },
+            Err(error) => FlushZoneStory::Damaged { problem: error.to_string() },
+        }
+    }
+
+    /// `None` also if the way to it cannot be read: the superblock's own story is worth telling then.
+    pub fn of_volume(reader: &Reader) -> Option<FlushZoneStory> {
+        let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
+        let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
+        Some(FlushZoneStory::of(&reader.block(first).ok()?, first.get()))
+    }
+}
+
+impl fmt::Display for FlushZoneStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FlushZoneStory::Zone { inode, first_block, workload, trials, drive_size, model, .. } = self
+        else {
+            let FlushZoneStory::Damaged { problem } = self else { return Ok(()) };
+            return write!(f, "damaged: {problem}");
+        };
+        match inode {
+            0 => write!(f, "behind the journal")?,
+            inode => write!(f, "inode {inode}")?,
+        }
+        write!(f, ", from block {first_block}; an eviction is {workload}")?;
+        match drive_size {
+            0 => write!(f, "; the profile was forced"),
+            size => write!(f, ", found on {model} of {size} bytes in {trials} trials"),
+        }
+    }
+}
+
+/// What `inspect super` tells of an external journal.
+#[derive(serde::Serialize)]
+pub struct JournalDeviceStory {
+    uuid: String,
+    block_size: usize,
+    blocks: u64,
+    flush_zone: Option<FlushZoneStory>,
+}
+
+impl JournalDeviceStory {
+    /// `None` if there is something else.
+    pub fn tell(path: &Path) -> Result<Option<JournalDeviceStory>, CliError> {
+        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        if file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).is_err() {
+            return Ok(None);
+        }
+        let Ok(JournalDevice { uuid: of_device, block_size, blocks }) = JournalDevice::parse(&bytes) else {
+            return Ok(None);
+        };
+        let mut zone = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
+        let is_there = file.read_exact_at(&mut zone, blocks << block_size.shift()).is_ok()
+            && FlushZoneSuperblock::parse(&zone) != Err(FlushZoneError::NoZone);
+        let flush_zone = is_there.then(|| FlushZoneStory::of(&zone, blocks));
+        Ok(Some(JournalDeviceStory {
+            uuid: uuid(&of_device),
+            block_size: block_size.bytes(),
+            blocks,
+            flush_zone,
+        }))
+    }
+}
+
+impl fmt::Display for JournalDeviceStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "journal device   {}", self.uuid)?;
+        writeln!(f, "blocks           {} of {} bytes", self.blocks, self.block_size)?;
+        match &self.flush_zone {
+            Some(zone) => writeln!(f, "flush zone       {zone}"),
+            None => Ok(()),
+        }
+    }
+}
