@@ -1,6 +1,6 @@
 //! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can be trusted.
 
-use crate::coerce::Drive;
+use crate::coerce::{Drive, refuse_page_cache};
 use crate::disk;
 use crate::error::CliError;
 use crate::open_disk::open_disk;
@@ -176,6 +176,9 @@ fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) -> Res
         ));
     }
     programs::refuse_if_in_use(path)?;
+    if !arguments.flush_test {
+        refuse_page_cache(path)?;
+    }
     let disk = open_disk(world, path, Access::ReadWrite)?;
     let size = disk.geometry().size;
     let range = arguments.range.clone().unwrap_or(0..size);
@@ -220,7 +223,8 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         (options.trials_min, options.trials_at_borders) = (arguments.trials, arguments.trials);
     }
     let kept = out.join("fingerprint.json");
-    let mut state = read_kept(&kept, &subject.name)?;
+    let of = Conditions::of(subject, arguments);
+    let mut state = read_kept(&kept, &of)?;
     let progress = Progress::new();
     let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
     let mut trouble = None;
@@ -239,7 +243,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         }
         if last_kept.elapsed() > KEEP_EVERY {
             last_kept = Instant::now();
-            if let Err(error) = keep(&kept, &subject.name, state) {
+            if let Err(error) = keep(&kept, &of, state) {
                 trouble = Some(error);
                 return ControlFlow::Break(());
             }
@@ -251,10 +255,23 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     if let Some(error) = trouble {
         return Err(error);
     }
-    keep(&kept, &subject.name, &state)?;
+    match &result {
+        // Such a beginning is no use to the next run, on a drive whose cache is on by then.
+        Err(FingerprintError::NoDifference { .. }) if state.cells.iter().all(|cell| cell.trials() == 0) => {
+            _ = std::fs::remove_file(&kept);
+        }
+        _ => keep(&kept, &of, &state)?,
+    }
     result.map_err(|error| match error {
-        FingerprintError::OtherGrid => CliError::new(format!("{}: {error}", kept.display()))
-            .with_remedy("Give another directory with --out, or remove the file."),
+        FingerprintError::OtherGrid => {
+            CliError::new(format!("{}: {error}", kept.display())).with_remedy(ANEW)
+        }
+        FingerprintError::RangeTooSmall { .. } => {
+            CliError::new(error.to_string()).with_remedy("Give a larger --range, or a larger file.")
+        }
+        FingerprintError::NoDifference { .. } => CliError::new(error.to_string()).with_remedy(
+            "Try --flush-test. A drive with its cache off, flash, and whatever has a cache of the kernel's in front look like this.",
+        ),
         error => CliError::new(error.to_string()),
     })?;
 
@@ -279,31 +296,62 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     })
 }
 
+/// What measurements must have in common to be put together.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+struct Conditions {
+    drive: String,
+    size: u64,
+    range: Range<u64>,
+    ignore_flush: bool,
+    cache_off: bool,
+}
+
+impl Conditions {
+    fn of(subject: &Subject, arguments: &FingerprintArguments) -> Conditions {
+        Conditions {
+            drive: subject.name.clone(),
+            size: subject.size,
+            range: subject.range.clone(),
+            ignore_flush: arguments.ignore_flush,
+            cache_off: arguments.cache_off,
+        }
+    }
+}
+
+impl std::fmt::Display for Conditions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Conditions { drive, size, range, ignore_flush, cache_off } = self;
+        write!(f, "{drive:?} of {size} bytes, of which {} to {} are written", range.start, range.end)?;
+        f.write_str(if *ignore_flush { ", ignoring flushes" } else { "" })?;
+        f.write_str(if *cache_off { ", with its cache off" } else { "" })
+    }
+}
+
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Kept {
-    drive: String,
+    of: Conditions,
     #[serde(flatten)]
     fingerprint: Fingerprint,
 }
 
-fn read_kept(path: &Path, drive: &str) -> Result<Fingerprint, CliError> {
+const ANEW: &str = "Give another directory with --out, or remove the file to begin anew.";
+
+fn read_kept(path: &Path, of: &Conditions) -> Result<Fingerprint, CliError> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Fingerprint::default()),
         read => read.map_err(|error| CliError::system(path.display(), error))?,
     };
-    let remedy = "Give another directory with --out, or remove the file to begin anew.";
     let kept: Kept = serde_json::from_str(&text)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(remedy))?;
-    if kept.drive != drive {
-        let other = kept.drive;
-        let why = format!("{} holds measurements of {other:?}, not of {drive:?}", path.display());
-        return Err(CliError::new(why).with_remedy(remedy));
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ANEW))?;
+    if kept.of != *of {
+        let why = format!("{} holds measurements of {}; this is {of}", path.display(), kept.of);
+        return Err(CliError::new(why).with_remedy(ANEW));
     }
     Ok(kept.fingerprint)
 }
 
-fn keep(path: &Path, drive: &str, fingerprint: &Fingerprint) -> Result<(), CliError> {
-    let kept = Kept { drive: drive.to_owned(), fingerprint: fingerprint.clone() };
+fn keep(path: &Path, of: &Conditions, fingerprint: &Fingerprint) -> Result<(), CliError> {
+    let kept = Kept { of: of.clone(), fingerprint: fingerprint.clone() };
     let text = serde_json::to_string(&kept).map_err(|error| CliError::new(error.to_string()))?;
     write(path, &text)
 }
@@ -348,16 +396,18 @@ fn verdict_text(name: &str, test: &FlushTest) -> String {
     row("read of a random sector".into(), test.random_read_ms);
     row("scattered write, not flushed".into(), test.cached_write_ms);
     for (writes, time) in &test.flush_ms {
-        row(format!("{writes} scattered writes and a flush"), *time);
+        let writes =
+            if *writes == 1 { "1 scattered write".into() } else { format!("{writes} scattered writes") };
+        row(format!("{writes} and a flush"), *time);
     }
     row("durable write of one sector, repeated".into(), test.durable_write_ms);
     let verdict = match test.verdict {
         Verdict::Honest => "honest: its flush waits for the medium",
         Verdict::Suspicious => "suspicious: do not trust its flush (mount -o barrier=coerce)",
-        Verdict::CannotTell => "cannot tell",
+        Verdict::CannotTell => "cannot tell; cut its power (okeanos powercut --help)",
     };
     let evidence: String = test.evidence.iter().map(|sentence| format!("  {sentence}\n")).collect();
-    format!("{table}\n{name} is {verdict}.\n{evidence}")
+    format!("{table}\n{name}: {verdict}.\n{evidence}")
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Fingerprints of emulated drives.
 
-use device::{Disk, World};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use emulated::{EmulatedDisk, Lies, Model, Options};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, fingerprint};
 use eviction::{EvictionWorkload, Pattern, Profile};
 use runtime::VirtualWorld;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
 /// A small grid, and where it may write.
@@ -99,6 +99,55 @@ fn a_run_that_was_stopped_goes_on() {
     let mut other = half;
     other.cells.pop();
     assert!(matches!(take("hitachi-7k80", other, u64::MAX).1, Err(FingerprintError::OtherGrid)));
+}
+
+/// A drive that nobody may write to outside a range.
+struct Fenced(EmulatedDisk, Range<u64>);
+
+impl Disk for Fenced {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.0.read(at, length)
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let end = at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        assert!(self.1.start <= at && end <= self.1.end, "bytes {at} to {end}");
+        self.0.write(at, parts, durability)
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.0.flush()
+    }
+    fn discard(&self, _: u64, _: u64) -> LocalFuture<Result<(), DeviceError>> {
+        panic!("nobody asked for that")
+    }
+}
+
+/// One that begins and ends within a block.
+#[test]
+fn only_the_range_is_written() {
+    let world = VirtualWorld::new(1);
+    let range = (1 << 30) + 512..(1 << 30) + 512 + (400 << 20);
+    let drive = EmulatedDisk::new(Rc::new(world.clone()), model("hitachi-7k80"), Options::default());
+    let of_run = world.clone();
+    world.run(async move {
+        let world = Rc::new(of_run) as Rc<dyn World>;
+        let disk = Rc::new(Fenced(drive, range.clone())) as Rc<dyn Disk>;
+        let options = fingerprint::Options { range: range.clone(), ..options(0) };
+        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| ControlFlow::Continue(());
+        fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch).await.unwrap();
+        eviction::flush_test(&world, &disk, range, &mut |_| ()).await.unwrap();
+    });
+    world.end();
 }
 
 #[test]

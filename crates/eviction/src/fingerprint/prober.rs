@@ -20,7 +20,8 @@ pub enum FingerprintError {
     Device(#[from] DeviceError),
     #[error("{0}")]
     Zone(#[from] ZoneError),
-    #[error("{available} bytes are too few: the largest workload needs {needed}, and its places must vary")]
+    /// The places of the largest workload must vary.
+    #[error("{available} bytes are too few for a fingerprint: it needs {needed}")]
     RangeTooSmall { available: u64, needed: u64 },
     #[error(
         "reads that the cache answers and reads from the medium take alike ({cached_us:.0} and {uncached_us:.0} \
@@ -68,9 +69,9 @@ pub async fn fingerprint(
     let sector = disk.geometry().logical_sector;
     let workloads = options.grid.workloads();
     let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
-    let needed = sizes.max().unwrap_or_default();
+    let needed = sizes.max().unwrap_or_default() * 4;
     let available = options.range.end.saturating_sub(options.range.start);
-    if available / 4 < needed {
+    if available < needed {
         return Err(FingerprintError::RangeTooSmall { available, needed });
     }
     if state.cells.is_empty() {
