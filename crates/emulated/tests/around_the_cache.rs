@@ -120,9 +120,9 @@ fn cached_writes_do_not_tear_a_stream_of_reads_where_reading_ahead_goes_first_an
     let (first, destaged, flush) = read_beside_cached_writes(true);
     let (second, ..) = read_beside_cached_writes(false);
     // 72 ms at the rate of the medium, and what a transfer under way and a few turns of the platter take.
-    assert!(first < 150.0 && second > 3.0 * first, "{first} ms, and {second} where cached writes go first");
+    assert!(first < 150.0 && second > 2.0 * first, "{first} ms, and {second} where cached writes go first");
     assert_eq!(destaged, 1);
-    assert!(flush > 100.0, "many writes still waited: {flush} ms");
+    assert!(flush > 40.0, "many writes still waited: {flush} ms");
 }
 
 /// 64 MiB in segments of 256 KiB: a rounded nanosecond for each would add up to lost revolutions.

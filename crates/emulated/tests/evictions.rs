@@ -13,6 +13,9 @@ fn evicted(model: &str, workload: Workload) -> u64 {
     let (_, text) = shipped().find(|(name, _)| *name == model).expect("it is shipped");
     try_out(text, workload, TRIALS).0
 }
+fn evicted_by_stream(model: &str, writes: u64, amount: f64) -> u64 {
+    evicted(model, Workload::new(false, writes, amount))
+}
 /// Table IV's workload evicts, and one of so much less does not.
 fn prove(model: &str, (writes, amount): (u64, f64), (fewer, less): (u64, f64), at_least: u64) {
     let found = evicted(model, Workload::new(true, writes, amount));
@@ -25,6 +28,19 @@ fn prove(model: &str, (writes, amount): (u64, f64), (fewer, less): (u64, f64), a
 fn hitachis_want_one_write_of_enough_data() {
     prove("hitachi-7k80", (1, 2.38), (1, 2.2), TRIALS);
     prove("hitachi-32", (1, 11.0), (1, 9.0), TRIALS);
+}
+/// Section V: 128 random writes of 12 KB flush each of the segments. But of a stream the amount alone counts.
+#[test]
+fn hitachis_segments_are_taken_by_random_writes_and_filled_by_sequential_ones() {
+    prove("hitachi-7k80", (128, 1.536), (96, 1.152), TRIALS);
+    for writes in [64, 128, 256, 2048] {
+        let (fewer, enough) =
+            (evicted_by_stream("hitachi-7k80", writes, 2.0), evicted_by_stream("hitachi-7k80", writes, 2.6));
+        assert!(
+            fewer <= 1 && enough == TRIALS,
+            "{writes} writes: {fewer} of {TRIALS} by 2 MB, {enough} by 2.6 MB"
+        );
+    }
 }
 #[test]
 fn samsungs_want_many_writes_and_are_never_certain() {
@@ -44,7 +60,7 @@ fn seagates_want_scattered_writes_and_ignore_streams() {
     prove("seagate-32", (128, 37.0), (128, 31.0), TRIALS);
     for model in ["seagate-8", "barracuda-7200.11", "seagate-32"] {
         for writes in [1, 128] {
-            let found = evicted(model, Workload::new(false, writes, 128.0));
+            let found = evicted_by_stream(model, writes, 128.0);
             assert!(found <= 1, "{model}: {found} of {TRIALS} evicted by a stream of {writes} writes");
         }
     }

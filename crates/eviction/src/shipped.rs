@@ -7,7 +7,7 @@ macro_rules! profiles {
 }
 
 /// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made them.
-const SHIPPED: [(&str, &str); 7] = profiles![
+const SHIPPED: [(&str, &str); 8] = profiles![
     "hitachi-7k80",
     "hitachi-32",
     "samsung-8",
@@ -15,10 +15,11 @@ const SHIPPED: [(&str, &str); 7] = profiles![
     "western-digital-64",
     "seagate-8",
     "barracuda-7200.11",
+    "seagate-32",
 ];
 
 /// Of these no workload of the fingerprint's grid evicted in every trial at once.
-const WITHOUT: [&str; 2] = ["samsung-16", "seagate-32"];
+const WITHOUT: [&str; 1] = ["samsung-16"];
 
 impl Profile {
     /// Whether a fingerprint found no profile for the emulated drive of this name.

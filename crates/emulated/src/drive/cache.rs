@@ -19,6 +19,16 @@ pub(super) struct Dirty {
     pub streams: bool,
 }
 
+/// Whether a write finds room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    Made,
+    /// As much waits for the medium as may.
+    Later,
+    /// That of a dirty segment, when it is on the medium.
+    OfDirty,
+}
+
 #[derive(Default)]
 pub(super) struct Cache {
     /// Newest content of each sector that is dirty or on its way to the medium.
@@ -31,22 +41,28 @@ pub(super) struct Cache {
     destaging: Vec<Dirty>,
     /// In the buffer for streams: segments, and their sectors.
     streaming: (usize, u64),
+    /// Sectors that the other dirty ones take beyond their own.
+    unused: u64,
     clean: Clean,
     uses: u64,
 }
 
 impl Cache {
+    /// `unit`: sectors of which a segment takes whole multiples.
+    pub fn new(unit: u64) -> Cache {
+        Cache { clean: Clean::new(unit), ..Cache::default() }
+    }
     /// Without what streams.
     pub fn dirty_count(&self) -> usize {
         self.dirty.len() + self.destaging.len() - self.streaming.0
     }
     /// Without what streams.
     pub fn dirty_bytes(&self) -> u64 {
-        self.dirty_sectors() * SECTOR
+        self.dirty_room() * SECTOR
     }
-    fn dirty_sectors(&self) -> u64 {
+    fn dirty_room(&self) -> u64 {
         // A sector that is written again while it goes to the medium streams twice and is held once.
-        self.contents.sectors().saturating_sub(self.streaming.1)
+        self.contents.sectors().saturating_sub(self.streaming.1) + self.unused
     }
     pub fn is_streaming(&self) -> bool {
         self.streaming.0 > 0
@@ -58,10 +74,15 @@ impl Cache {
     pub fn dirty_by_age(&self) -> impl Iterator<Item = &Dirty> {
         self.by_age.iter().map(|(_, start)| &self.dirty[start])
     }
-    /// The dirty segments nearest to a sector, at most `count` on each side.
-    pub fn dirty_near(&self, sector: u64, count: usize) -> impl Iterator<Item = &Dirty> {
-        let above = self.dirty.range(sector..).take(count);
-        let below = self.dirty.range(..sector).rev().take(count);
+    /// The dirty segments nearest to a sector, at most `count` on each side; only those that continue no other if `firsts`.
+    pub fn dirty_near(&self, sector: u64, count: usize, firsts: bool) -> impl Iterator<Item = &Dirty> {
+        let continues = |dirty: &Dirty| {
+            let before = self.dirty.range(..dirty.sectors.start).next_back();
+            before.is_some_and(|(_, before)| before.sectors.end == dirty.sectors.start)
+        };
+        let may_go = move |(_, dirty): &(&u64, &Dirty)| !firsts || !continues(dirty);
+        let above = self.dirty.range(sector..).filter(may_go).take(count);
+        let below = self.dirty.range(..sector).rev().filter(may_go).take(count);
         above.chain(below).map(|(_, dirty)| dirty)
     }
     pub fn contents(&self, sectors: Range<u64>) -> impl Iterator<Item = Piece> {
@@ -75,18 +96,18 @@ impl Cache {
     }
 
     /// Makes room for a write: beside or over a dirty segment, or in a new one, for which clean ones give way.
-    /// False: it must wait for a segment on its way to the medium.
-    pub fn make_room(&mut self, model: &CacheModel, sectors: &Range<u64>, chance: impl Fn() -> u64) -> bool {
+    pub fn make_room(&mut self, model: &CacheModel, sectors: &Range<u64>, chance: impl Fn() -> u64) -> Room {
         let joins = self.partner(model, sectors);
+        let needed = if joins { length(sectors) } else { self.clean.room_of(sectors) };
         loop {
             let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
-            let held = self.dirty_sectors() + self.clean.sectors(Origin::Written);
+            let held = self.dirty_room() + self.clean.room(Origin::Written);
             let most = model.write_segments.get() as usize;
-            if self.dirty_sectors() + length(sectors) > model.dirty_size().get() / SECTOR {
-                return false;
+            if self.dirty_room() + needed > model.dirty_size().get() / SECTOR {
+                return Room::Later;
             }
-            if (joins || dirty + clean < most) && held + length(sectors) <= write_sectors(model) {
-                return true;
+            if (joins || dirty + clean < most) && held + needed <= write_sectors(model) {
+                return Room::Made;
             }
             // Drives that replace at random take any segment, also one that must be destaged before.
             let is_clean = match model.replacement {
@@ -94,7 +115,7 @@ impl Cache {
                 Replacement::Random => chance() % ((dirty + clean).max(1) as u64) < clean as u64,
             };
             if !is_clean || !self.clean.evict(Origin::Written, model.replacement, None, &chance) {
-                return false;
+                return Room::OfDirty;
             }
         }
     }
@@ -163,7 +184,7 @@ impl Cache {
     }
     fn add(&mut self, dirty: Dirty) {
         if dirty.sectors.start < dirty.sectors.end {
-            self.enter_stream(&dirty);
+            self.enter(&dirty);
             self.by_age.insert((dirty.oldest, dirty.sectors.start));
             self.dirty.insert(dirty.sectors.start, dirty);
         }
@@ -171,17 +192,21 @@ impl Cache {
     fn remove(&mut self, start: u64) -> Dirty {
         let dirty = self.dirty.remove(&start).expect("the segment was found just now");
         self.by_age.remove(&(dirty.oldest, start));
-        self.leave_stream(&dirty);
+        self.leave(&dirty);
         dirty
     }
-    fn enter_stream(&mut self, dirty: &Dirty) {
-        if dirty.streams {
-            self.streaming = (self.streaming.0 + 1, self.streaming.1 + length(&dirty.sectors));
+    fn enter(&mut self, dirty: &Dirty) {
+        let sectors = length(&dirty.sectors);
+        match dirty.streams {
+            true => self.streaming = (self.streaming.0 + 1, self.streaming.1 + sectors),
+            false => self.unused += self.clean.room_of(&dirty.sectors) - sectors,
         }
     }
-    fn leave_stream(&mut self, dirty: &Dirty) {
-        if dirty.streams {
-            self.streaming = (self.streaming.0 - 1, self.streaming.1 - length(&dirty.sectors));
+    fn leave(&mut self, dirty: &Dirty) {
+        let sectors = length(&dirty.sectors);
+        match dirty.streams {
+            true => self.streaming = (self.streaming.0 - 1, self.streaming.1 - sectors),
+            false => self.unused -= self.clean.room_of(&dirty.sectors) - sectors,
         }
     }
 
@@ -194,7 +219,7 @@ impl Cache {
             self.add(Dirty { sectors: cut..dirty.sectors.end, ..dirty.clone() });
             dirty.sectors.end = cut;
         }
-        self.enter_stream(&dirty);
+        self.enter(&dirty);
         let pieces = self.contents.within(dirty.sectors.clone()).collect();
         self.destaging.push(dirty.clone());
         (dirty, pieces)
@@ -207,7 +232,7 @@ impl Cache {
     pub fn taken_is_over(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
         let index = self.destaging.iter().position(|dirty| dirty.sectors == *sectors).expect("it was taken");
         let taken = self.destaging.swap_remove(index);
-        self.leave_stream(&taken);
+        self.leave(&taken);
         if keep && !taken.streams {
             self.clean.add(sectors.clone(), Origin::Written, taken.used, segment_sectors(model));
         }
@@ -269,7 +294,7 @@ impl Cache {
             Origin::Written => segment_sectors(model),
         };
         let sectors = sectors.end.saturating_sub(most).max(sectors.start)..sectors.end;
-        if origin == Origin::Written && !self.make_room(model, &sectors, &chance) {
+        if origin == Origin::Written && self.make_room(model, &sectors, &chance) != Room::Made {
             return;
         }
         self.uses += 1;
@@ -281,8 +306,8 @@ impl Cache {
         loop {
             let [reads, writes] = [Origin::Read, Origin::Written];
             let count = self.clean.count(reads) + self.clean.count(writes) + self.dirty_count();
-            let sectors = self.clean.sectors(reads) + self.clean.sectors(writes) + self.dirty_sectors();
-            if count <= model.segments.get() as usize && sectors <= model.size.get() / SECTOR {
+            let held = self.clean.room(reads) + self.clean.room(writes) + self.dirty_room();
+            if count <= model.segments.get() as usize && held <= model.size.get() / SECTOR {
                 return;
             }
             let mut evict = |origin| self.clean.evict(origin, model.replacement, newest, &chance);

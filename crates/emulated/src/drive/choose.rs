@@ -115,7 +115,8 @@ impl EmulatedDisk {
             match segments {
                 Segments::Oldest => choices.extend(oldest.map(Choice::destage)),
                 Segments::Nearest => {
-                    let near = cache.dirty_near(self.0.position.get(), NEAREST).filter(can_go);
+                    let near =
+                        cache.dirty_near(self.0.position.get(), NEAREST, self.is_seamless()).filter(can_go);
                     choices.extend(near.chain(oldest).map(Choice::destage));
                 }
             }
@@ -134,6 +135,9 @@ impl EmulatedDisk {
             || held.is_streaming()
             || is_above(held.dirty_count() as u64, cache.write_segments.get().into())
             || is_above(held.dirty_bytes(), cache.dirty_size().get())
+    }
+    pub(super) fn is_seamless(&self) -> bool {
+        self.0.model.cache.as_ref().is_some_and(|cache| cache.seamless_destaging)
     }
     /// Whether somebody waits for cached writes to reach the medium.
     fn is_waited_for(&self) -> bool {

@@ -25,15 +25,25 @@ pub(super) struct Clean {
     by_start: BTreeMap<u64, Segment>,
     /// For each origin: when used last, and start.
     recent: [BTreeSet<(u64, u64)>; 2],
-    sectors: [u64; 2],
+    room: [u64; 2],
+    /// Sectors of which a segment takes whole multiples.
+    unit: u64,
 }
 
 impl Clean {
+    pub fn new(unit: u64) -> Clean {
+        Clean { unit, ..Clean::default() }
+    }
     pub fn count(&self, origin: Origin) -> usize {
         self.recent[origin as usize].len()
     }
-    pub fn sectors(&self, origin: Origin) -> u64 {
-        self.sectors[origin as usize]
+    /// Sectors that they take.
+    pub fn room(&self, origin: Origin) -> u64 {
+        self.room[origin as usize]
+    }
+    /// Sectors that a segment of these takes.
+    pub fn room_of(&self, sectors: &Range<u64>) -> u64 {
+        (sectors.end - sectors.start).next_multiple_of(self.unit)
     }
 
     /// The end of the segment that holds this sector.
@@ -106,14 +116,14 @@ impl Clean {
     }
 
     fn insert(&mut self, sectors: Range<u64>, origin: Origin, used: u64) {
-        self.sectors[origin as usize] += sectors.end - sectors.start;
+        self.room[origin as usize] += self.room_of(&sectors);
         self.recent[origin as usize].insert((used, sectors.start));
         self.by_start.insert(sectors.start, Segment { end: sectors.end, origin, used });
     }
     fn remove(&mut self, start: u64) -> Segment {
         let old = self.by_start.remove(&start).expect("it was found");
         self.recent[old.origin as usize].remove(&(old.used, start));
-        self.sectors[old.origin as usize] -= old.end - start;
+        self.room[old.origin as usize] -= self.room_of(&(start..old.end));
         old
     }
 }

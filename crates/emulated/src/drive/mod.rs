@@ -100,8 +100,8 @@ struct State {
     flushes: RefCell<VecDeque<(Order, Sender<()>)>>,
     /// Cached writes that wait for room, in the order in which they came.
     writers: RefCell<VecDeque<Writer>>,
-    /// When one of them found no room last.
-    refused_at: Cell<Order>,
+    /// Since when the first of them waits for the room of a dirty segment, if it does.
+    wants_dirty_since: Cell<Option<Order>>,
     last_request: Cell<Instant>,
     destage_timer: Cell<bool>,
     read_ahead_timer: Cell<bool>,
@@ -178,6 +178,7 @@ impl EmulatedDisk {
         let size = left.image.size();
         assert!(size.is_multiple_of(SECTOR) && size <= model.size.get(), "{size} bytes on {}", model.name);
         let caching = options.cache == CacheMode::On || options.lies.ignores_cache_off;
+        let unit = model.cache.as_ref().map_or(SECTOR, |cache| cache.unit.get().into());
         EmulatedDisk(Rc::new(State {
             world,
             lies: options.lies,
@@ -186,14 +187,14 @@ impl EmulatedDisk {
             medium: RefCell::new(Medium::new(&model)),
             image: RefCell::new(left.image),
             unreadable: RefCell::new(left.unreadable),
-            cache: RefCell::default(),
+            cache: RefCell::new(Cache::new(unit / SECTOR)),
             read_ahead: RefCell::default(),
             queue: RefCell::default(),
             in_service: RefCell::default(),
             orders: Cell::new(0),
             flushes: RefCell::default(),
             writers: RefCell::default(),
-            refused_at: Cell::new(0),
+            wants_dirty_since: Cell::default(),
             last_request: Cell::default(),
             destage_timer: Cell::new(false),
             read_ahead_timer: Cell::new(false),

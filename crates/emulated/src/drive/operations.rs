@@ -1,5 +1,6 @@
 //! The way of one operation of the host through the drive.
 
+use super::cache::Room;
 use super::content::{Order, Piece};
 use super::{EmulatedDisk, Way, Writer};
 use crate::SECTOR;
@@ -153,13 +154,12 @@ impl EmulatedDisk {
             }
             return has_room;
         }
-        let has_room = cache.make_room(model, sectors, chance);
-        if has_room {
+        let room = cache.make_room(model, sectors, chance);
+        if room == Room::Made {
             cache.insert(model, sectors.clone(), pieces.to_vec(), chance);
-        } else {
-            self.0.refused_at.set(self.0.orders.get());
         }
-        has_room
+        self.0.wants_dirty_since.set((room == Room::OfDirty).then_some(self.0.orders.get()));
+        room == Room::Made
     }
     /// Lets cached writes in that have waited for room.
     pub(super) fn admit_writers(&self) {

@@ -57,8 +57,7 @@ impl EmulatedDisk {
                 let (dirty, pieces) = self.0.cache.borrow_mut().take(start, self.0.model.together());
                 let (order, direction, keep) = (self.next_order(), Direction::Write, true);
                 let request = Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep };
-                let cache = self.0.model.cache.as_ref();
-                (request, true, dirty.streams || cache.is_some_and(|cache| cache.seamless_destaging))
+                (request, true, dirty.streams || self.is_seamless())
             }
         };
         let Waiting { order, direction, sectors, pieces, done, keep } = request;
@@ -130,13 +129,17 @@ impl EmulatedDisk {
         if let Some(model) = &self.0.model.cache {
             let mut cache = self.0.cache.borrow_mut();
             if destages {
-                // At random, a writer that waits has chosen a dirty segment. It takes the first whose destaging began since:
-                // else what was on its way already would be taken more often than others.
+                // At random, a writer may have chosen a dirty segment. It takes the first whose destaging began since: else
+                // what was on its way already would be taken more often than others.
                 let first = self.0.writers.borrow().front().map(|writer| writer.way);
-                let chosen = model.replacement == Replacement::Random && first == Some(Way::Segments);
-                let taken = chosen && !cache.streams(&sectors) && order > self.0.refused_at.get();
+                let since = self
+                    .0
+                    .wants_dirty_since
+                    .get()
+                    .filter(|_| model.replacement == Replacement::Random && first == Some(Way::Segments));
+                let taken = since.is_some_and(|since| order > since) && !cache.streams(&sectors);
                 cache.taken_is_over(model, &sectors, !taken);
-                admits = !chosen || taken || cache.dirty_count() == 0;
+                admits = since.is_none() || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
             } else if keep {
                 let origin = if direction == Direction::Read { Origin::Read } else { Origin::Written };

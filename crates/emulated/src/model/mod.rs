@@ -149,6 +149,9 @@ pub struct CacheModel {
     pub segments: NonZeroU32,
     /// Bytes of a segment at most; sequential writes share one.
     pub segment_size: NonZeroU32,
+    /// Bytes, a multiple of 512, of which a segment takes whole multiples.
+    #[serde(default = "logical_sector")]
+    pub unit: NonZeroU32,
     /// What is longer than a segment goes through one to the medium, instead of taking several.
     #[serde(default)]
     pub one_segment_per_write: bool,
@@ -177,8 +180,8 @@ pub struct CacheModel {
     /// Bytes of a buffer that what goes around the cache passes: such a write is answered when its end is in there, so that a stream
     /// keeps the rate of the medium. Without one it is answered by the medium.
     pub stream_buffer: Option<NonZeroU32>,
-    /// Cached writes that continue one another reach the medium without a gap. If not, each begins at a whole nanosecond, and of a stream every
-    /// so many come too late for their first sector.
+    /// Cached writes that continue one another reach the medium as one, from the first on and without a gap. If not, each begins at a whole
+    /// nanosecond, and of a stream every so many come too late for their first sector.
     #[serde(default)]
     pub seamless_destaging: bool,
     /// Idle time after which cached writes go to the medium.

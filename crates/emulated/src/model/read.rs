@@ -62,6 +62,9 @@ impl Model {
             if segment < SECTOR {
                 return Err(("segment_size", "a segment holds at least one sector".to_owned()));
             }
+            if !u64::from(cache.unit.get()).is_multiple_of(SECTOR) {
+                return Err(("unit", format!("{} bytes are not a multiple of 512", cache.unit)));
+            }
             if cache.stream_buffer.is_some_and(|buffer| u64::from(buffer.get()) < 2 * SECTOR) {
                 return Err(("stream_buffer", "a buffer has two halves of at least one sector".to_owned()));
             }
@@ -141,5 +144,6 @@ mod tests {
         assert!(cheetah_with("size = 146815737344", "size = 1000").problem.contains("whole sectors"));
         assert!(cheetah_with("[2, 0.5695]", "[1, 0.5695]").problem.contains("grow"));
         assert!(cheetah_with("queue_depth = 32", "queue_depth = 0").problem.contains("nonzero"));
+        assert!(cheetah_with("\nsegment_size", "\nunit = 1000\nsegment_size").problem.contains("512"));
     }
 }
