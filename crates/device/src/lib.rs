@@ -19,6 +19,8 @@ pub struct Geometry {
     /// Every address and length is a multiple of this.
     pub logical_sector: u32,
     pub discard: bool,
+    /// A durable write costs less than a write and a flush (FUA), or nobody knows.
+    pub forced_unit_access: bool,
 }
 
 /// What must be true when a write completes.

@@ -43,6 +43,7 @@ impl Raid0 {
             size: smallest / chunk * chunk * disks.len() as u64,
             logical_sector,
             discard: geometries.iter().all(|geometry| geometry.discard),
+            forced_unit_access: geometries.iter().all(|geometry| geometry.forced_unit_access),
         };
         let mut names: Vec<&str> = disks.iter().map(|disk| disk.name()).collect();
         names.dedup();

@@ -28,7 +28,7 @@ impl Disk for NoDisk {
     }
     fn geometry(&self) -> Geometry {
         let size = (HOME_BLOCKS + u64::from(LOG_BLOCKS)) * u64::from(BLOCK);
-        Geometry { size, logical_sector: 512, discard: false }
+        Geometry { size, logical_sector: 512, discard: false, forced_unit_access: true }
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let superblock = at == HOME_BLOCKS * u64::from(BLOCK);

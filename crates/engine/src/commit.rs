@@ -309,8 +309,15 @@ impl Engine {
     }
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
+        let mut last = commit.plan.split_off_last_phase();
+        self.note_tail();
         self.runner.run(std::mem::take(&mut commit.plan)).await?;
+        let moved = self.take_tail_along(&mut last);
+        self.runner.run(last).await?;
         self.check()?;
+        if let Some(moved) = moved {
+            self.tail_moved(moved);
+        }
         self.finish(commit);
         Ok(())
     }

@@ -6,6 +6,7 @@
 use crate::cache::{CachedBlock, Temperature};
 use crate::engine::{Block, Engine};
 use crate::error::EngineError;
+use crate::tail::Wish;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
 use journal::{Decision, LogSpace, Update, UpdateSequence};
@@ -123,7 +124,7 @@ impl Engine {
 
     fn has_log_space(&self, needed: u32) -> bool {
         let Some(log) = &self.log else { return true };
-        let log = log.borrow();
+        let mut log = log.borrow_mut();
         let running = self.running.borrow();
         let transaction = &running.transaction;
         let bound = transaction.log_blocks_bound_with(needed, 0, 0);
@@ -142,6 +143,7 @@ impl Engine {
         if log.checkpoint.is_empty() && used {
             self.request_commit(id);
         }
+        log.tail.wish = Wish::Now;
         self.kick_home();
         false
     }

@@ -7,10 +7,9 @@
 use crate::cache::{CachedBlock, Image};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::log::image_of;
 use crate::update::Contents;
 use device::Buffer;
-use journal::{BlockKind, LogSpace, UpdateSequence, plan_tail_update};
+use journal::{BlockKind, LogSpace};
 use runtime::{join_window, race};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -115,7 +114,7 @@ impl Engine {
         if *round_at <= now {
             *round_at = now.plus(self.options.writeback);
             self.write_expired().await?;
-            self.advance_tail().await?;
+            self.advance_tail_of_round().await?;
         }
         Ok(())
     }
@@ -125,14 +124,16 @@ impl Engine {
         if !self.log_is_short() {
             return Ok(());
         }
-        self.runner.counters.borrow_mut().checkpoints += 1;
+        if self.checkpoint_batch().is_some() {
+            self.runner.counters.borrow_mut().checkpoints += 1;
+        }
         while let Some(blocks) = self.checkpoint_batch() {
             if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
-            self.advance_tail().await?;
+            self.advance_tail_soon().await?;
         }
-        self.advance_tail().await
+        self.advance_tail_soon().await
     }
 
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
@@ -334,42 +335,6 @@ impl Engine {
             }
         }
         self.wash(block);
-    }
-
-    /// Moves the log tail on disk past the transactions that replay needs no longer.
-    async fn advance_tail(&self) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let (tail, at, superblock, plan) = {
-            let log = log.borrow();
-            let (tail, at) = log.checkpoint.tail();
-            if !log.started || tail == log.disk_tail {
-                return Ok(());
-            }
-            let mut superblock = log.superblock.clone();
-            superblock.set_tail(tail, at);
-            let plan = plan_tail_update(log.superblock_at, image_of(&superblock));
-            (tail, at, superblock, plan)
-        };
-        self.runner.run(plan).await?;
-        let mut log = log.borrow_mut();
-        log.superblock = superblock;
-        log.disk_tail = tail;
-        log.space.release_to(at);
-        log.live.release_before(tail);
-        drop(log);
-        self.runner.counters.borrow_mut().tail_updates += 1;
-        self.end_sequences();
-        self.gate.wake_first();
-        Ok(())
-    }
-
-    /// Selective mode: forgets where blocks stood whose update sequence has ended.
-    fn end_sequences(&self) {
-        let Some(log) = &self.log else { return };
-        let (tail, cache) = (log.borrow().disk_tail, self.cache.borrow());
-        let is_clean = |at: HomeBlock| cache.peek(at).is_none_or(|block| block.dirty_since.get().is_none());
-        let ended = UpdateSequence::None;
-        self.sequences.borrow_mut().retain(|at, state| state.current(is_clean(*at), tail) != ended);
     }
 }
 

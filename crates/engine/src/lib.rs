@@ -19,6 +19,7 @@ mod read;
 mod recovery;
 mod run_plan;
 mod stats;
+mod tail;
 mod ticks;
 mod update;
 

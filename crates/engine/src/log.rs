@@ -3,6 +3,7 @@
 use crate::cache::BlockMap;
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
+use crate::tail::TailState;
 use device::{Buffer, Durability};
 use format::jbd2::{JournalSuperblock, RevokeBlock};
 use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
@@ -22,6 +23,7 @@ pub(crate) struct LogState {
     pub format: FormatOptions,
     /// The first transaction of the log as the superblock **on disk** has it.
     pub disk_tail: TransactionId,
+    pub tail: TailState,
     /// The superblock on disk says where the log begins. Before the first commit it says that the log is empty.
     pub started: bool,
     pub live: LiveRecords,
@@ -52,6 +54,7 @@ impl LogState {
             superblock,
             space,
             disk_tail: next,
+            tail: TailState::default(),
             started: false,
             live: LiveRecords::default(),
         }

@@ -1,7 +1,7 @@
 //! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes of them.
 //!
 //! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
-//! flushed; where that was a single write, the write is made durable by itself, which saves the flush.
+//! flushed; where that was a single write, the write is made durable by itself if that saves the flush.
 
 use crate::error::EngineError;
 use crate::home_claims::HomeClaims;
@@ -41,6 +41,8 @@ pub(crate) struct Runner {
     log: Option<LogArea>,
     /// Whether the log has a disk of its own.
     separate: bool,
+    /// Of the disk of each place.
+    forced_unit_access: [bool; 2],
     barrier: BarrierKind,
     block_size: BlockSize,
     volume_blocks: u64,
@@ -67,10 +69,13 @@ impl Runner {
         volume_blocks: u64,
     ) -> Runner {
         let separate = log.as_ref().is_some_and(|log| !std::ptr::addr_eq(&*log.disk, &*home));
+        let log_disk = log.as_ref().map_or(&home, |log| &log.disk);
+        let forced_unit_access = [&home, log_disk].map(|disk| disk.geometry().forced_unit_access);
         Runner {
             home,
             log,
             separate,
+            forced_unit_access,
             barrier,
             block_size,
             volume_blocks,
@@ -129,6 +134,22 @@ impl Runner {
             self.flush(Place::Home).await?;
         }
         Ok(())
+    }
+
+    /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
+    pub fn commits_cover_home(&self) -> bool {
+        let at_no_cost = self.barrier == BarrierKind::None || !self.forced_unit_access[Place::Home as usize];
+        !self.separate && at_no_cost
+    }
+
+    /// How many writes of [`Runner::write_home`] have completed.
+    pub fn home_written(&self) -> u64 {
+        self.home_written.get()
+    }
+
+    /// Whether the first `count` of them are durable, as far as barriers are wanted.
+    pub fn is_home_durable(&self, count: u64) -> bool {
+        self.barrier == BarrierKind::None || self.home_durable.get() >= count
     }
 
     fn check(&self) -> Result<(), EngineError> {
@@ -219,7 +240,7 @@ impl Runner {
         phase.iter().for_each(|write| writes[disk_of(write.place) as usize] += 1);
         let mut flush = [false; 2];
         if ordered {
-            flush = writes.map(|count| count > 1);
+            flush = std::array::from_fn(|disk| writes[disk] > usize::from(self.forced_unit_access[disk]));
             let written = match barrier {
                 Some(Barrier::HomeBeforeLogTail) => self.home_written.get(),
                 Some(Barrier::DataBeforeCommit) => self.early_written.get(),

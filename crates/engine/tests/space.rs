@@ -14,8 +14,9 @@ const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11
 
 #[test]
 fn a_log_that_wraps_many_times_keeps_every_promise() {
-    for mode in DataMode::ALL {
-        let mut setup = Setup::new(mode, Layout::Internal, 1024);
+    let kinds = DataMode::ALL.into_iter().flat_map(|mode| [true, false].map(|access| (mode, access)));
+    for (mode, forced_unit_access) in kinds {
+        let mut setup = Setup { forced_unit_access, ..Setup::new(mode, Layout::Internal, 1024) };
         // Nothing goes home but for want of log space.
         setup.options.expire = Duration::from_secs(3600);
         let (rig, history, ended) = run_until(&setup, LONG, None);
@@ -130,6 +131,41 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
             home.read((1000 + number) << 12, &mut bytes);
             assert_eq!(u32::from_le_bytes(bytes), number as u32, "{layout:?}: durable when it was answered");
         }
+    }
+}
+
+/// Disks that have no cheaper way to make a commit durable than a flush, which makes all durable.
+#[test]
+fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
+    for (mode, barriers) in [(DataMode::Wasteless, 1), (DataMode::Journal, 2)] {
+        let mut setup = Setup::new(mode, Layout::Internal, 4096);
+        setup.forced_unit_access = false;
+        setup.options.expire = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        let statistics = rig
+            .run(async move {
+                let engine = Rig::open(parts).await;
+                for number in 0..2000 {
+                    let mut handle = engine.start(Credits(1)).await.unwrap();
+                    let update = FileUpdate {
+                        inode: InodeNumber(1),
+                        home: HomeBlock(number % 100),
+                        range: BlockRange::new(0, 4),
+                        bytes: &(number as u32).to_le_bytes(),
+                        base: Base::Zero,
+                        request: 4,
+                        sequential: false,
+                    };
+                    handle.file_data(update).await.unwrap();
+                    engine.commit(handle.stop()).await.unwrap();
+                }
+                engine.statistics()
+            })
+            .unwrap();
+        assert!(statistics.tail_updates > 3, "{mode}: the log is written several times over");
+        // The first commit writes the journal superblock before anything else.
+        assert_eq!(statistics.flushes, 1 + barriers * statistics.commits, "{mode}");
     }
 }
 

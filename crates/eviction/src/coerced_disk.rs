@@ -131,7 +131,8 @@ impl Disk for CoercedDisk {
         self.0.drive.name()
     }
     fn geometry(&self) -> Geometry {
-        self.0.drive.geometry()
+        // An eviction makes everything durable, whatever it was for.
+        Geometry { forced_unit_access: false, ..self.0.drive.geometry() }
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         self.0.drive.read(at, length)

@@ -67,6 +67,12 @@ impl Plan {
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
     }
+    /// Takes off what stands between the last two barriers, and the last.
+    pub fn split_off_last_phase(&mut self) -> Plan {
+        let before = self.steps.len().saturating_sub(1);
+        let barrier = self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
+        Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
+    }
     /// Blocks written, by kind.
     pub fn counts(&self) -> BTreeMap<BlockKind, u64> {
         let mut counts = BTreeMap::new();

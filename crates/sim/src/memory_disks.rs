@@ -19,6 +19,9 @@ impl MemoryDisks {
         let make = |image: &Image| {
             let disk = MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
             case.liar.iter().for_each(|liar| disk.lie(liar.lying(case.seed)));
+            if !case.has_forced_unit_access() {
+                disk.hide_forced_unit_access();
+            }
             disk
         };
         MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make) }

@@ -20,7 +20,7 @@ pub enum Step {
     /// As many bytes as this file has by the distribution of sizes.
     WriteWhole,
     ReadWhole,
-    /// One to `append_size` bytes.
+    /// Up to `append_size` bytes.
     Append,
     Sync,
     /// Of some file that nobody uses.
@@ -198,7 +198,7 @@ impl Thread {
                 }
             }
             Step::Append => {
-                let size = hands.dice.below(options.append_size) + 1;
+                let size = options.append_bytes(&hands.dice);
                 append(files, hands, size, size).await?;
             }
             Step::ReadWhole => {
@@ -233,7 +233,7 @@ impl Thread {
                 }
             }
             Step::AppendLog => {
-                let size = hands.dice.below(options.append_size) + 1;
+                let size = options.append_bytes(&hands.dice);
                 if let Some(log) = &mut hands.log {
                     files.append(log, &hands.buffer[..size as usize]).await?;
                     hands.work.bytes_written += size;

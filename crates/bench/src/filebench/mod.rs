@@ -8,6 +8,7 @@ mod file_set;
 mod flow;
 mod oltp;
 
+use crate::dice::Dice;
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, Latency};
 use crate::streams::Limit;
@@ -45,8 +46,10 @@ pub struct FilebenchOptions {
     pub directory_width: u64,
     /// Of oltp, readers.
     pub threads: u32,
-    /// An append has one byte to so many.
+    /// An append has one byte to so many…
     pub append_size: u64,
+    /// …or always so many.
+    pub append_exactly: bool,
     /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
     pub request: u64,
     pub sync: SyncKind,
@@ -56,6 +59,11 @@ pub struct FilebenchOptions {
 }
 
 impl FilebenchOptions {
+    /// Of the next append.
+    fn append_bytes(&self, dice: &Dice) -> u64 {
+        if self.append_exactly { self.append_size } else { dice.below(self.append_size) + 1 }
+    }
+
     /// The published defaults, and a minute.
     pub fn of(personality: Personality) -> FilebenchOptions {
         const MIB: u64 = 1 << 20;
@@ -67,6 +75,7 @@ impl FilebenchOptions {
             directory_width: 20,
             threads: 16,
             append_size: 16 << 10,
+            append_exactly: false,
             request: MIB,
             sync: SyncKind::None,
             limit: Limit::Time(Duration::from_secs(60)),

@@ -38,6 +38,9 @@ pub struct FilebenchArguments {
     /// The largest append; each has one byte to so many
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     append_size: Option<u64>,
+    /// Every append is as large as the largest
+    #[arg(long)]
+    append_exactly: bool,
     /// Bytes of one read or write
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     request: Option<u64>,
@@ -122,6 +125,7 @@ fn options(arguments: &FilebenchArguments, own: FilebenchOptions) -> Result<File
         file_size: arguments.file_size.unwrap_or(own.file_size),
         threads: arguments.threads.unwrap_or(own.threads),
         append_size: arguments.append_size.unwrap_or(own.append_size),
+        append_exactly: arguments.append_exactly,
         request: arguments.request.unwrap_or(own.request),
         sync: arguments.sync.into(),
         limit,

@@ -83,7 +83,8 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
         return Err(OpenError::Empty { path: path.to_owned() });
     }
     let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
-    Ok(Opened { file, kind, geometry: Geometry { size, logical_sector: sector, discard }, direct })
+    let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access: true };
+    Ok(Opened { file, kind, geometry, direct })
 }
 
 /// The same device without O_EXCL.

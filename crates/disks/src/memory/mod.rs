@@ -72,6 +72,7 @@ struct State {
     size: u64,
     cache: RefCell<Cache>,
     latency: Cell<Latency>,
+    forced_unit_access: Cell<bool>,
     faults: RefCell<Vec<Fault>>,
     statistics: Cell<MemoryStatistics>,
     log: RefCell<Option<Vec<Logged>>>,
@@ -110,6 +111,7 @@ impl MemoryDisk {
             name: "memory disk".to_owned(),
             size: cache.durable.size(),
             cache: RefCell::new(cache),
+            forced_unit_access: Cell::new(true),
             latency: Cell::new(Latency {
                 least: Duration::from_micros(5),
                 spread: Duration::from_micros(50),
@@ -127,6 +129,11 @@ impl MemoryDisk {
 
     pub fn set_latency(&self, latency: Latency) {
         self.0.latency.set(latency);
+    }
+
+    /// From now on the disk tells that it has no FUA. Its durable writes stay what they were.
+    pub fn hide_forced_unit_access(&self) {
+        self.0.forced_unit_access.set(false);
     }
 
     /// From now on flushes and durable writes are acknowledged and nothing is done for them.

@@ -150,7 +150,12 @@ impl Disk for MemoryDisk {
         &self.0.name
     }
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard: true }
+        Geometry {
+            size: self.0.size,
+            logical_sector: SECTOR as u32,
+            discard: true,
+            forced_unit_access: self.0.forced_unit_access.get(),
+        }
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let logged = Logged::new(Operation::Read, at, length as u64);

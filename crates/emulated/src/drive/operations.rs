@@ -240,7 +240,7 @@ impl Disk for EmulatedDisk {
     }
     fn geometry(&self) -> Geometry {
         let discard = self.0.model.mechanics.is_none();
-        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard }
+        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard, forced_unit_access: true }
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let length = length as u64;

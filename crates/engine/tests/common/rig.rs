@@ -28,6 +28,8 @@ pub struct Setup {
     pub home_blocks: u64,
     /// The number of the first transaction.
     pub first_transaction: TransactionId,
+    /// Whether the disks have it: if not, and with the log inside, commits take the log's tail along.
+    pub forced_unit_access: bool,
     pub options: EngineOptions,
 }
 
@@ -45,15 +47,27 @@ impl Setup {
         };
         let block_size = BlockSize::new(block_size).unwrap();
         let first_transaction = TransactionId(1);
-        Setup { mode, layout, block_size, log_blocks: 1024, home_blocks: 256, first_transaction, options }
+        Setup {
+            mode,
+            layout,
+            block_size,
+            log_blocks: 1024,
+            home_blocks: 256,
+            first_transaction,
+            forced_unit_access: true,
+            options,
+        }
     }
 
-    /// Every mode, layout and block size.
+    /// Every mode, layout and block size; with small blocks disks without FUA.
     pub fn all() -> Vec<Setup> {
         let mut all = Vec::new();
         for mode in DataMode::ALL {
             for layout in [Layout::Internal, Layout::Separate] {
-                all.extend([1024, 4096].map(|size| Setup::new(mode, layout, size)));
+                all.extend([1024, 4096].map(|size| Setup {
+                    forced_unit_access: size == 4096,
+                    ..Setup::new(mode, layout, size)
+                }));
             }
         }
         all
@@ -104,6 +118,9 @@ impl Rig {
             images.into_iter().map(|image| MemoryDisk::from_image(shared.clone(), image)).collect();
         let latency = Latency { least: Duration::from_micros(20), spread: Duration::from_micros(200) };
         disks.iter().for_each(|disk| disk.set_latency(latency));
+        if !setup.forced_unit_access {
+            disks.iter().for_each(MemoryDisk::hide_forced_unit_access);
+        }
         let log_disk: Rc<dyn device::Disk> = Rc::new(disks[disks.len() - 1].clone());
         let home: Rc<dyn device::Disk> =
             if disks.len() == 1 { log_disk.clone() } else { Rc::new(disks[0].clone()) };
