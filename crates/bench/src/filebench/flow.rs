@@ -4,6 +4,7 @@ use super::file_set::FileSet;
 use super::{FilebenchOptions, Personality, Work};
 use crate::dice::Dice;
 use crate::files::{Actor, Files};
+use crate::semaphore::Semaphore;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,9 +72,22 @@ struct Run {
     options: FilebenchOptions,
     steps: &'static [Step],
     set: FileSet,
+    processor: Semaphore,
     operations: AtomicU64,
     /// One thread has run out of files: the end for all.
     over: AtomicBool,
+}
+
+impl Run {
+    /// What a loop takes of the processor.
+    async fn compute<F: Files>(&self, files: &F) {
+        let time = self.options.processor;
+        if !time.is_zero() {
+            self.processor.take(1).await;
+            files.sleep_until(files.now().plus(time)).await;
+            self.processor.give(1);
+        }
+    }
 }
 
 pub async fn run<F: Files>(
@@ -86,6 +100,7 @@ pub async fn run<F: Files>(
         options: options.clone(),
         steps: flow.expect("every personality but oltp has a flow").steps,
         set: FileSet::new(options),
+        processor: Semaphore::new(1),
         operations: AtomicU64::new(0),
         over: AtomicBool::new(false),
     });
@@ -150,6 +165,7 @@ impl<F: Files> Actor<F> for Thread {
         while !run.over.load(Ordering::Relaxed)
             && !run.options.limit.is_reached(files.now().since(begin), loops)
         {
+            run.compute(files).await;
             for step in run.steps {
                 if !self.step(files, &mut hands, *step).await? {
                     break;

@@ -53,6 +53,9 @@ pub struct FilebenchOptions {
     /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
     pub request: u64,
     pub sync: SyncKind,
+    /// What each loop takes of the one processor that all threads share: for virtual time, in which nothing else takes any. Not of oltp.
+    #[serde(skip)]
+    pub processor: Duration,
     #[serde(skip)]
     pub limit: Limit,
     pub seed: u64,
@@ -78,6 +81,7 @@ impl FilebenchOptions {
             append_exactly: false,
             request: MIB,
             sync: SyncKind::None,
+            processor: Duration::ZERO,
             limit: Limit::Time(Duration::from_secs(60)),
             seed: 1,
         };
