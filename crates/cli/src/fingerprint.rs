@@ -1,26 +1,25 @@
 //! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can be trusted.
 
-use crate::coerce::{Drive, refuse_page_cache};
+mod kept;
+mod subject;
+
 use crate::disk;
 use crate::error::CliError;
-use crate::open_disk::open_disk;
 use crate::output::{print, print_json};
-use crate::programs;
 use crate::progress::Progress;
-use crate::quantity::{format_duration, parse_size};
+use crate::quantity::parse_size;
 use crate::table::Table;
-use device::{Disk, World};
-use disks::Access;
 use emulated::{CacheMode, EmulatedDisk, Lies};
 use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, Phase};
 use eviction::{FlushTest, Profile, Verdict};
+use kept::{ANEW, Conditions, keep, read_kept, write};
 use runtime::{RealWorld, VirtualWorld};
 use serde::Serialize;
 use std::ops::{ControlFlow, Range};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use subject::{Subject, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +28,7 @@ Examples:
   okeanos fingerprint --flush-test --destroy /dev/sdb   does this drive lie about flushes?
   okeanos fingerprint --destroy /dev/sdb                the whole drive may be overwritten
   okeanos fingerprint --destroy --range 10G+4G /dev/sdb that part of it alone
-  okeanos fingerprint scratch-file                      inside a file, of 2 GiB or more
+  truncate -s 3G scratch; okeanos fingerprint scratch   inside a file, of 2 GiB or more
 
 Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
 that is slow, the workload had pushed it out of the cache. What is recommended must also have done so at once:
@@ -55,7 +54,7 @@ pub struct FingerprintArguments {
     /// Only answer whether the drive's flush and durable writes cost what its medium costs
     #[arg(long)]
     flush_test: bool,
-    /// Yes, what is on this block device may be overwritten
+    /// Yes, what is on this block device, or in this image of a volume, may be overwritten
     #[arg(long)]
     destroy: bool,
     /// Write only there: START+LENGTH
@@ -79,7 +78,7 @@ pub struct FingerprintArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// A block device, or a file
+    /// A block device, or a file, whose content is lost
     #[arg(value_name = "DEVICE|FILE")]
     disk: Option<PathBuf>,
 }
@@ -88,15 +87,6 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let (start, length) = text.split_once('+').ok_or("a range is START+LENGTH, such as 10G+4G")?;
     let (start, length) = (parse_size(start)?, parse_size(length)?);
     start.checked_add(length).map(|end| start..end).ok_or_else(|| "the range is too long".into())
-}
-
-/// The drive under test.
-struct Subject {
-    name: String,
-    size: u64,
-    disk: Rc<dyn Disk>,
-    world: Rc<dyn World>,
-    range: Range<u64>,
 }
 
 #[derive(Serialize)]
@@ -146,7 +136,7 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
             let (name, size) = (model.name.clone(), model.size.get());
             let drive = EmulatedDisk::new(Rc::new(world.clone()), model, options);
             let (disk, of_run) = (Rc::new(drive), Rc::new(world.clone()));
-            let subject = Subject { name, size, disk, world: of_run, range: 0..size };
+            let subject = Subject { name, size, disk, world: of_run, range: 0..size, has_holes: false };
             let result = world.run(examine(subject, arguments));
             world.end();
             result
@@ -162,42 +152,9 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
     }
 }
 
-/// Refuses what is in use, and block devices whose content nobody gave up.
-fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
-    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
-    let is_device = metadata.file_type().is_block_device();
-    if is_device && !arguments.destroy {
-        return Err(CliError::new(format!(
-            "{} is a block device, and a fingerprint overwrites it",
-            path.display()
-        ))
-        .with_remedy(
-            "Say --destroy if nothing on it is needed, with --range if only a part may be written.",
-        ));
-    }
-    programs::refuse_if_in_use(path)?;
-    if !arguments.flush_test {
-        refuse_page_cache(path)?;
-    }
-    let disk = open_disk(world, path, Access::ReadWrite)?;
-    let size = disk.geometry().size;
-    let range = arguments.range.clone().unwrap_or(0..size);
-    let sector = u64::from(disk.geometry().logical_sector);
-    if range.end > size || !range.start.is_multiple_of(sector) {
-        let (start, end) = (range.start, range.end);
-        return Err(CliError::new(format!(
-            "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector of {sector}",
-            path.display()
-        )));
-    }
-    let drive = Drive::of(path);
-    let name = drive.as_ref().map_or_else(|| path.display().to_string(), |drive| drive.model.clone());
-    let size = drive.map_or(size, |drive| drive.size);
-    Ok(Subject { name, size, disk: Rc::new(disk), world: Rc::new(world.clone()), range })
-}
-
 async fn examine(subject: Subject, arguments: FingerprintArguments) -> Result<(), CliError> {
     if arguments.flush_test {
+        subject.fill().await?;
         let progress = Progress::new();
         let mut watch = |what: &str| progress.show(what);
         let test = eviction::flush_test(&subject.world, &subject.disk, subject.range.clone(), &mut watch)
@@ -225,6 +182,8 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     let kept = out.join("fingerprint.json");
     let of = Conditions::of(subject, arguments);
     let mut state = read_kept(&kept, &of)?;
+    options.check_range(subject.disk.geometry().logical_sector).map_err(|error| told(error, &kept))?;
+    subject.fill().await?;
     let progress = Progress::new();
     let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
     let mut trouble = None;
@@ -238,8 +197,11 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
                 Phase::Choice => "the cheapest that evicts",
                 Phase::AtOnce => "the cheapest that evicts at once",
             };
-            let left = format_duration(at.remaining);
-            progress.show(format!("{phase}: trial {} of {}, about {left} left", at.done, at.of));
+            let left = match at.remaining.as_secs() {
+                seconds @ 0..120 => format!("{seconds} s"),
+                seconds => format!("{} min", seconds.div_ceil(60)),
+            };
+            progress.show(format!("{phase}: trial {} of {}, about {left} left of this", at.done, at.of));
         }
         if last_kept.elapsed() > KEEP_EVERY {
             last_kept = Instant::now();
@@ -262,19 +224,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         }
         _ => keep(&kept, &of, &state)?,
     }
-    result.map_err(|error| match error {
-        FingerprintError::OtherGrid => {
-            CliError::new(format!("{}: {error}", kept.display())).with_remedy(ANEW)
-        }
-        FingerprintError::RangeTooSmall { .. } => {
-            CliError::new(error.to_string()).with_remedy("Give a larger --range, or a larger file.")
-        }
-        FingerprintError::NoDifference { .. } => CliError::new(error.to_string()).with_remedy(
-            "Try --flush-test. A drive with its cache off, flash, and whatever has a cache of the kernel's in front look like this.",
-        ),
-        error => CliError::new(error.to_string()),
-    })?;
-
+    result.map_err(|error| told(error, &kept))?;
     write(&out.join("cells.csv"), &state.csv())?;
     write(&out.join("performance.svg"), &state.performance_picture(&grid, &subject.name))?;
     if let Some(picture) = state.eviction_picture(&grid, &subject.name) {
@@ -296,71 +246,19 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     })
 }
 
-/// What measurements must have in common to be put together.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-struct Conditions {
-    drive: String,
-    size: u64,
-    range: Range<u64>,
-    ignore_flush: bool,
-    cache_off: bool,
-}
-
-impl Conditions {
-    fn of(subject: &Subject, arguments: &FingerprintArguments) -> Conditions {
-        Conditions {
-            drive: subject.name.clone(),
-            size: subject.size,
-            range: subject.range.clone(),
-            ignore_flush: arguments.ignore_flush,
-            cache_off: arguments.cache_off,
+fn told(error: FingerprintError, kept: &Path) -> CliError {
+    match error {
+        FingerprintError::OtherGrid => {
+            CliError::new(format!("{}: {error}", kept.display())).with_remedy(ANEW)
         }
+        FingerprintError::RangeTooSmall { .. } => {
+            CliError::new(error.to_string()).with_remedy("Give a larger --range, or a larger file.")
+        }
+        FingerprintError::NoDifference { .. } => CliError::new(error.to_string()).with_remedy(
+            "Try --flush-test. A drive with its cache off, flash, and whatever has a cache of the kernel's in front look like this.",
+        ),
+        error => CliError::new(error.to_string()),
     }
-}
-
-impl std::fmt::Display for Conditions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Conditions { drive, size, range, ignore_flush, cache_off } = self;
-        write!(f, "{drive:?} of {size} bytes, of which {} to {} are written", range.start, range.end)?;
-        f.write_str(if *ignore_flush { ", ignoring flushes" } else { "" })?;
-        f.write_str(if *cache_off { ", with its cache off" } else { "" })
-    }
-}
-
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Kept {
-    of: Conditions,
-    #[serde(flatten)]
-    fingerprint: Fingerprint,
-}
-
-const ANEW: &str = "Give another directory with --out, or remove the file to begin anew.";
-
-fn read_kept(path: &Path, of: &Conditions) -> Result<Fingerprint, CliError> {
-    let text = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Fingerprint::default()),
-        read => read.map_err(|error| CliError::system(path.display(), error))?,
-    };
-    let kept: Kept = serde_json::from_str(&text)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ANEW))?;
-    if kept.of != *of {
-        let why = format!("{} holds measurements of {}; this is {of}", path.display(), kept.of);
-        return Err(CliError::new(why).with_remedy(ANEW));
-    }
-    Ok(kept.fingerprint)
-}
-
-fn keep(path: &Path, of: &Conditions, fingerprint: &Fingerprint) -> Result<(), CliError> {
-    let kept = Kept { of: of.clone(), fingerprint: fingerprint.clone() };
-    let text = serde_json::to_string(&kept).map_err(|error| CliError::new(error.to_string()))?;
-    write(path, &text)
-}
-
-/// All of it or nothing.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let new = path.with_extension("new");
-    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
-    written.map_err(|error| CliError::system(path.display(), error))
 }
 
 fn found_text(found: &Found) -> String {

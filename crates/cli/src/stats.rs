@@ -99,7 +99,7 @@ fn tables(statistics: &Value) -> String {
     }
     out += &format!("{written}\n");
     let mut counts = Table::new(["", "count"]);
-    for (name, value) in facts(engine) {
+    for (name, value) in facts(engine).into_iter().chain(evictions(statistics)) {
         counts.row([name, value]);
     }
     out + &counts.to_string()
@@ -146,6 +146,20 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
     rows.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
+/// The disks whose flush is an eviction, home first, by name.
+fn coerced(statistics: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+    ["home", "journal"].into_iter().zip(statistics["coerced"].as_array().into_iter().flatten())
+}
+
+fn evictions(statistics: &Value) -> impl Iterator<Item = (String, String)> {
+    coerced(statistics).map(|(disk, counts)| {
+        let [evictions, barriers, bytes, time] =
+            ["evictions", "barriers", "bytes", "nanoseconds"].map(|name| number(&counts[name]));
+        let (bytes, time) = (format_size(bytes), format_duration(Duration::from_nanos(time)));
+        (format!("evictions, {disk} disk"), format!("{evictions} for {barriers} barriers: {bytes}, {time}"))
+    })
+}
+
 /// Every number becomes `okeanos_` and its path; kinds of blocks become a label.
 fn prometheus(statistics: &Value) -> String {
     let mut out = String::new();
@@ -154,6 +168,11 @@ fn prometheus(statistics: &Value) -> String {
             for (kind, count) in statistics["engine"][place].as_object().into_iter().flatten() {
                 out += &format!("okeanos_{place}_{unit}{{kind=\"{kind}\"}} {}\n", count[unit]);
             }
+        }
+    }
+    for (disk, counts) in coerced(statistics) {
+        for (name, count) in counts.as_object().into_iter().flatten() {
+            out += &format!("okeanos_coerced_{name}{{disk=\"{disk}\"}} {count}\n");
         }
     }
     for room in ["engine", "door", "ring"] {
@@ -197,6 +216,7 @@ mod tests {
                 "commits": 3,
                 "sync": { "count": 7, "p50_nanoseconds": 150_000 },
             },
+            "coerced": [{ "barriers": 9, "evictions": 5, "bytes": 8192, "nanoseconds": 2_000_000 }],
             "door": { "requests": 12 },
         })
     }
@@ -209,6 +229,7 @@ mod tests {
         assert!(line("home bytes per payload byte").ends_with("1.00"));
         assert!(line("journal: multiwrite").ends_with("8.0 KiB"));
         assert!(line("sync latency p50").ends_with("150.0 us"));
+        assert!(line("evictions, home disk").ends_with("5 for 9 barriers: 8.0 KiB, 2.00 ms"), "{text}");
     }
 
     #[test]
@@ -217,6 +238,7 @@ mod tests {
         for line in [
             "okeanos_log_written_bytes{kind=\"multiwrite\"} 8192",
             "okeanos_engine_sync_count 7",
+            "okeanos_coerced_evictions{disk=\"home\"} 5",
             "okeanos_door_requests 12",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -39,4 +39,6 @@ fn a_device_is_refused_without_leave_in_use_or_too_small_a_part_of_it() {
     assert_eq!(said.matches("is in use by").count(), 2, "{said}");
     assert!(said.contains("too few for a fingerprint") && said.contains("Give a larger --range"), "{said}");
     assert!(said.contains("do not lie on"), "{said}");
+    let said = rig.run("$O mkfs volume 64M -- -q; refuses $O fingerprint volume 2>&1; clean volume");
+    assert!(said.contains("holds a volume") && said.contains("--destroy"), "{said}");
 }

@@ -111,6 +111,8 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
     listener.write(&["--count", "10", "--destroy"], &rig.path("other"));
     let output = listener.run(&["verify"], &path);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let run = verdict["run"].as_str().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("say --run {run}")), "{output:?}");
     // All of it is gone.
     file.set_len(0).unwrap();
     assert!(!listener.verify(&path).0);

@@ -39,6 +39,8 @@ struct Verdict {
     under_way: u64,
     by_age: Vec<(&'static str, Counts)>,
     total: Counts,
+    /// Whose record stands where one of this run is missing: perhaps this is the file of that run.
+    other_run: Option<String>,
     verdict: String,
 }
 
@@ -65,7 +67,13 @@ pub fn run(listener: &str, run: Option<u64>, path: &Path, json: bool) -> Result<
         print(&table(&verdict))?
     }
     if total.present < total.acknowledged || total.acknowledged == 0 {
-        return Err(CliError::new(text));
+        let error = CliError::new(text);
+        return Err(match &verdict.other_run {
+            Some(run) => error.with_remedy(format!(
+                "It holds records of run {run}, too: if that was the cut, say --run {run}."
+            )),
+            None => error,
+        });
     }
     if json { Ok(()) } else { print(&format_args!("{text}\n")) }
 }
@@ -98,7 +106,7 @@ fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> 
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
     let being_written = told.under_way.map(|number| place(number, places));
-    let mut under_way = 0;
+    let (mut under_way, mut other_run) = (0, None);
     for (index, newest) in (0..).zip(&told.newest) {
         let Some((number, at)) = *newest else { continue };
         if being_written == Some(index) {
@@ -109,6 +117,11 @@ fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> 
             Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
             read => Some(Record::read(&read?)),
         };
+        if let Some(Held::Record(record)) = held
+            && record.run != told.run
+        {
+            other_run = Some(format!("{:016x}", record.run));
+        }
         let age = told.last.saturating_sub(at);
         let row = AGES.iter().position(|(most, _)| age <= *most).expect("the last has no end");
         for counts in [&mut by_age[row].1, &mut total] {
@@ -131,6 +144,7 @@ fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> 
         by_age: by_age.to_vec(),
         total,
         verdict: words(total),
+        other_run,
     })
 }
 
@@ -202,6 +216,7 @@ mod tests {
             }
         };
         let verdict = judge(&told, read).unwrap();
+        assert_eq!(verdict.other_run, None);
         assert_eq!(verdict.total, Counts { acknowledged: 4, present: 2, lost: 1, torn: 0, unreadable: 1 });
         assert!(verdict.verdict.starts_with("it lies"), "{}", verdict.verdict);
     }

@@ -22,7 +22,7 @@ pub use grid::Grid;
 pub use prober::{FingerprintError, Phase, Progress, fingerprint};
 pub use threshold::{Threshold, threshold};
 
-use crate::{EvictionWorkload, Profile};
+use crate::{EvictionWorkload, FlushZone, Profile};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
@@ -57,6 +57,15 @@ impl Options {
             at_once: true,
             range,
         }
+    }
+
+    /// Whether the largest workload has room enough for its places to vary.
+    pub fn check_range(&self, sector: u32) -> Result<(), FingerprintError> {
+        let workloads = self.grid.workloads();
+        let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
+        let needed = sizes.max().unwrap_or_default() * 4;
+        let available = self.range.end.saturating_sub(self.range.start);
+        if available < needed { Err(FingerprintError::RangeTooSmall { available, needed }) } else { Ok(()) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::choice::{Wanted, best};
 use super::{Cell, Fingerprint, Options, Threshold};
-use crate::{EvictionWorkload, FlushZone, ZoneError};
+use crate::{EvictionWorkload, ZoneError};
 use device::{Buffer, DeviceError, Disk, World};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -68,12 +68,7 @@ pub async fn fingerprint(
 ) -> Result<(), FingerprintError> {
     let sector = disk.geometry().logical_sector;
     let workloads = options.grid.workloads();
-    let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
-    let needed = sizes.max().unwrap_or_default() * 4;
-    let available = options.range.end.saturating_sub(options.range.start);
-    if available < needed {
-        return Err(FingerprintError::RangeTooSmall { available, needed });
-    }
+    options.check_range(sector)?;
     if state.cells.is_empty() {
         let fresh =
             |workload| Cell { workload, read_us: Vec::new(), at_once_us: Vec::new(), milliseconds: 0.0 };
