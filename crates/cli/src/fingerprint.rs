@@ -33,7 +33,8 @@ Examples:
 Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
 that is slow, the workload had pushed it out of the cache. What is recommended must also have done so at once:
 with 64 blocks of 4 KiB waiting in the cache, all over the drive, and no second of rest (--as-paper does without). A whole
-fingerprint takes an hour or more on a real drive; stop it with Ctrl-C, and the same command goes on where it was.
+fingerprint takes an hour or two on most drives, about one with --quick; stop it with Ctrl-C, and the same command goes
+on where it was.
 
 In the directory of --out: eviction.svg and performance.svg (dark: evicted, costly), cells.csv,
 fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
@@ -66,6 +67,9 @@ pub struct FingerprintArguments {
     /// So many trials in every cell of the grid, instead of where they tell most: many hours on a real drive
     #[arg(long)]
     full: bool,
+    /// One trial in most cells: about half the time, and a coarser picture; what is recommended passes as many as ever
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
     /// Recommend what evicts on a drive at rest, a second later; what evicts at once is not tried
     #[arg(long)]
     as_paper: bool,
@@ -94,6 +98,8 @@ struct Found {
     drive: String,
     size: u64,
     trials: u64,
+    /// That this run took, on the drive's clock.
+    seconds: f64,
     threshold_us: Option<f64>,
     profile: Option<Profile>,
     /// What the paper's method chose, if that is something else.
@@ -178,6 +184,8 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     (options.trials, options.at_once) = (arguments.trials, !arguments.as_paper);
     if arguments.full {
         (options.trials_min, options.trials_at_borders) = (arguments.trials, arguments.trials);
+    } else if arguments.quick {
+        (options.trials_min, options.trials_at_borders) = (1, 3);
     }
     let kept = out.join("fingerprint.json");
     let of = Conditions::of(subject, arguments);
@@ -212,6 +220,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         }
         ControlFlow::Continue(())
     };
+    let begun = subject.world.now();
     let result = prints::fingerprint(&subject.world, &subject.disk, &options, &mut state, &mut watch).await;
     drop(progress);
     if let Some(error) = trouble {
@@ -238,6 +247,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         drive: subject.name.clone(),
         size: subject.size,
         trials: state.cells.iter().map(|cell| u64::from(cell.trials() + cell.trials_at_once())).sum(),
+        seconds: subject.world.now().since(begun).as_secs_f64(),
         threshold_us: state.threshold().map(|threshold| threshold.0),
         loss_bound: profile.as_ref().map(Profile::loss_bound),
         profile,
@@ -271,15 +281,16 @@ fn found_text(found: &Found) -> String {
             profile.workload, profile.milliseconds,
         )
     });
+    let minutes = found.seconds / 60.0;
     let (Some(profile), Some(bound)) = (&found.profile, found.loss_bound) else {
         return format!(
-            "{drive}: no workload of the grid evicted in every trial, at once as well as later ({} trials in all).\n{of_paper}\
+            "{drive}: no workload of the grid evicted in every trial, at once as well as later ({} trials in all, {minutes:.0} min).\n{of_paper}\
              See {files}/eviction.svg and {files}/cells.csv.\n",
             found.trials
         );
     };
     format!(
-        "{drive}: what evicts: {}, in {:.1} ms.\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
+        "{drive}: what evicts: {}, in {:.1} ms (found in {minutes:.0} min).\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
          {of_paper}Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
         profile.workload,
         profile.milliseconds,

@@ -178,6 +178,30 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
     assert!(said.contains("behind it need"), "{said}");
 }
 
+/// Evictions write to the blocks that the file had when the volume was mounted.
+#[test]
+fn nobody_takes_the_zones_blocks_away() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
+    for options in ["barrier=coerce", "barrier=flush"] {
+        rig.run(&format!(
+            "$O mount -o {options} image $M; refuses chattr -i $M/.flush-zone; refuses rm -f $M/.flush-zone
+             refuses truncate -s 0 $M/.flush-zone; refuses fallocate -p -l 64K $M/.flush-zone
+             touch $M/other; chattr +i $M/other; chattr -i $M/other; $O umount $M"
+        ));
+    }
+    // The kernel lets root do it.
+    let said = rig.run(
+        "mount -o loop image $M; chattr -i $M/.flush-zone; umount $M; settle image
+         refuses $O mount -o barrier=coerce image $M 2>&1
+         mount -o loop image $M; chattr +i $M/.flush-zone; umount $M; settle image
+         e2fsck -fp image >/dev/null; tune2fs -U random image >/dev/null; $O mount -o barrier=coerce image $M; $O umount $M",
+    );
+    assert!(said.contains("no longer immutable"), "{said}");
+    rig.check("");
+}
+
 /// What a loop device keeps in the page cache pushes nothing out of a drive.
 #[test]
 fn a_loop_device_without_direct_io_is_refused() {

@@ -27,8 +27,13 @@ impl Volume {
     }
 
     /// Makes the inode's flags those of `wanted`, as far as users may change them. The kernel has checked that the
-    /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here.
+    /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here; EPERM for the flush zone,
+    /// which stays immutable.
     pub async fn set_flags(self: &Rc<Self>, inode: &Rc<Inode>, wanted: u32) -> Result<()> {
+        let was = inode.fields.borrow().flags;
+        if was & !wanted & IMMUTABLE != 0 && self.is_flush_zone(inode).await? {
+            return Err(Error::Refused(errno::EPERM));
+        }
         let _guard = inode.lock.write().await;
         let before = inode.fields.borrow().flags;
         let after = flags_after(inode, before, wanted)?;

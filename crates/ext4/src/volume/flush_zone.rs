@@ -73,6 +73,15 @@ impl Volume {
         self.sync().await
     }
 
+    /// Whether evictions may be writing to this file's blocks, here or at the next mount: then nobody may take them away.
+    pub(crate) async fn is_flush_zone(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<bool> {
+        if !inode.is_regular() {
+            return Ok(false);
+        }
+        let start = self.read(inode, 0, FLUSH_ZONE_SUPERBLOCK_SIZE).await?;
+        Ok(FlushZoneSuperblock::parse(&start.to_vec()).is_ok_and(|zone| zone.inode == inode.number.0))
+    }
+
     async fn write_zeros(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> Result<()> {
         let zeros = vec![0; WRITE as usize];
         let mut at = from;
@@ -119,9 +128,15 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
             Err(error) => return Err(Error::FlushZone(error.to_string())),
             Ok(zone) => zone,
         };
-        if zone.inode != number.0 || zone.uuid != superblock.uuid || zone.length / block >= blocks {
+        // The uuid may be another since (`tune2fs -U`): the blocks are the file's all the same.
+        if zone.inode != number.0 || zone.length / block >= blocks {
             // A copy of some zone, as a file.
             continue;
+        }
+        if inode.fields.borrow().flags & flags::IMMUTABLE == 0 {
+            return Err(Error::FlushZone(format!(
+                "the flush zone ({number}, /{FLUSH_ZONE_NAME}) is no longer immutable (chattr +i): its blocks may be given away"
+            )));
         }
         let runs = runs(&volume, &inode, 1 + zone.length / block).await?;
         let bytes = |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
