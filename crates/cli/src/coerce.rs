@@ -270,7 +270,7 @@ fn wrap(
 ) -> Result<CoercedDisk, CliError> {
     let sector = disk.geometry().logical_sector;
     let zone = FlushZone::new(EvictionWorkload::from(&zone.superblock), &zone.extents, sector)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ELSE))?;
     Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
 }
 

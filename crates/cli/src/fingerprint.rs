@@ -312,7 +312,9 @@ fn verdict_text(name: &str, test: &FlushTest) -> String {
     row("durable write of one sector, repeated".into(), test.durable_write_ms);
     let verdict = match test.verdict {
         Verdict::Honest => "honest: its flush waits for the medium",
-        Verdict::Suspicious => "suspicious: do not trust its flush (mount -o barrier=coerce)",
+        Verdict::Suspicious => {
+            "suspicious: unless its cache outlives a power cut (okeanos powercut), do not trust its flush (mount -o barrier=coerce)"
+        }
         Verdict::CannotTell => "cannot tell; cut its power (okeanos powercut --help)",
     };
     let evidence: String = test.evidence.iter().map(|sentence| format!("  {sentence}\n")).collect();

@@ -142,7 +142,10 @@ fn judge(
     let share = |(writes, flush): &(u32, f64)| flush / needed(*writes);
     let (writes, flush) =
         dirty.iter().copied().min_by(|one, other| share(one).total_cmp(&share(other))).expect("several");
-    let (few, many) = (dirty[0], dirty[dirty.len() - 1]);
+    // The most writes that took hardly longer than the fewest: a liar's cache has room for so many.
+    let few = dirty[0];
+    let same_flush =
+        dirty[1..].iter().rev().copied().find(|(writes, flush)| flush - few.1 < needed(writes - few.0));
     let verdict = if random_read_ms < TURNING_MS_MIN {
         evidence.push(format!(
             "a random read takes {random_read_ms:.3} ms: this is no turning medium, or a cache in front of one, and time tells nothing"
@@ -156,7 +159,6 @@ fn judge(
         Verdict::Honest
     } else {
         let fast_flush = flush < needed(writes);
-        let same_flush = many.1 - few.1 < needed(many.0 - few.0);
         let fast_durable = durable_write_ms < random_read_ms / 4.0;
         let (verb, least) = (if writes == 1 { "takes" } else { "take" }, needed(writes));
         evidence.push(match fast_flush {
@@ -167,10 +169,13 @@ fn judge(
                 "no flush was faster than a medium can be: {writes} scattered writes and a flush {verb} {flush:.3} ms"
             ),
         });
-        if same_flush && !fast_flush {
+        if let (Some(many), false) = (same_flush, fast_flush) {
             evidence.push(format!(
-                "what a flush takes does not depend on how much there is to bring home: with {} scattered writes {:.3} ms, with {} {:.3} ms",
-                few.0, few.1, many.0, many.1
+                "a flush takes as long whatever there is to bring home: {:.3} ms with scattered writes of {} KiB, {:.3} ms with {} KiB",
+                few.1,
+                few.0 as usize * WRITE / 1024,
+                many.1,
+                many.0 as usize * WRITE / 1024
             ));
         }
         evidence.push(match fast_durable {
@@ -181,7 +186,7 @@ fn judge(
                 "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: it waits for the platter"
             ),
         });
-        if fast_flush || same_flush || fast_durable { Verdict::Suspicious } else { Verdict::Honest }
+        if fast_flush || same_flush.is_some() || fast_durable { Verdict::Suspicious } else { Verdict::Honest }
     };
     FlushTest { random_read_ms, cached_write_ms, flush_ms, durable_write_ms, verdict, evidence }
 }
