@@ -163,8 +163,7 @@ fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
 /// second later, does not if the power fails as soon as an eviction is answered.
 #[test]
 fn evictions_keep_what_a_lying_drive_would_lose() {
-    for model in ["hitachi-7k80", "hitachi-32", "western-digital-64"] {
-        let (_, profile) = Profile::shipped().find(|(name, _)| *name == model).expect("it is shipped");
+    for (model, profile) in Profile::shipped() {
         for data in [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless] {
             let (lost, evictions) = lost_on(model, data, Caching::Discreet(profile.workload));
             assert!(lost == 0 && evictions > 0, "{model}, {data:?}: {lost} lost after {evictions} evictions");

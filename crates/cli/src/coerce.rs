@@ -105,7 +105,10 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     }
     let text = std::fs::read_to_string(profile).map_err(|error| match profile.to_str() {
         Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
-            "{name} has no profile: nothing that a fingerprint tries evicts from it at once and always"
+            "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts 64 blocks at once from it, as it replaces at random"
+        ))
+        .with_remedy(format!(
+            "The paper's method finds what evicts one block from it nearly always: okeanos fingerprint --model {name} --ignore-flush --as-paper"
         )),
         _ => {
             let names: Vec<&str> = Profile::shipped().map(|(name, _)| name).collect();

@@ -92,6 +92,8 @@ fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
     assert!(said.contains("--force-profile"), "{said}");
     let said = rig.run("refuses $O mkfs --flush-zone hitachi-7k80 image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("hitachi-7k80 may not fit"), "{said}");
+    let said = rig.run("refuses $O mkfs --flush-zone samsung-16 image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("samsung-16 has no profile") && said.contains("--as-paper"), "{said}");
     rig.run("$O mkfs image 64M -- -q");
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
     assert!(said.contains("no flush zone"), "{said}");

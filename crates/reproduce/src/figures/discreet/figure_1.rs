@@ -76,8 +76,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         "The paper's sizes, and how much it wrote, are not in its text. Writes follow one another without a pause, so the cache \
          is full most of the time and its time is that of the medium, which may choose among what it holds."
             .to_string(),
-        "At 512 KiB the cache holds four writes, which is little to choose among, and nearly half of a write's time is its transfer: \
-         the cache saves a sixth."
+        "590 KB may wait for the medium in this model, from the times that the paper measured on its drive: two writes of 256 KiB, one of 512. So \
+         the drive has little to choose among, and saves a sixth at 256 KiB and nothing at 512."
             .to_string(),
     ];
     Ok(Results {

@@ -3,7 +3,7 @@
 use crate::Context;
 use crate::figure::FigureError;
 use device::{Disk, World};
-use emulated::{EmulatedDisk, Lies, Options};
+use emulated::{EmulatedDisk, Lies, Options, Replacement};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, Threshold};
 use eviction::{EvictionWorkload, Pattern};
 use runtime::VirtualWorld;
@@ -24,6 +24,12 @@ pub struct Drive {
     pub writes: u32,
     pub megabytes: f64,
     pub milliseconds: f64,
+}
+
+impl Drive {
+    fn replaces_at_random(&self) -> bool {
+        super::model(self.model).cache.is_some_and(|cache| cache.replacement == Replacement::Random)
+    }
 }
 
 const fn drive(
@@ -82,12 +88,23 @@ pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     {
         return Ok(taken.clone());
     }
-    let all = context.play(&DRIVES, |drive| take(*drive, context))?;
+    let all = context.play(&DRIVES, |drive| take(*drive, context.seed, context))?;
     *taken = Some((context.seed, context.quick, all.clone()));
     Ok(all)
 }
 
-fn take(drive: Drive, context: &Context) -> Result<Taken, FigureError> {
+/// With the next seeds, of the drives that replace at random: there chance decides what is chosen. Seed by seed.
+pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
+    let more = if context.quick { 1 } else { 4 };
+    let mut again = Vec::new();
+    for seed in 1..=more {
+        let random = DRIVES.iter().filter(|drive| drive.replaces_at_random());
+        again.extend(random.map(|drive| (*drive, context.seed + seed)));
+    }
+    context.play(&again, |(drive, seed)| take(*drive, *seed, context))
+}
+
+fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError> {
     let model = super::model(drive.model);
     let size = model.size.get();
     let mut options = fingerprint::Options::adaptive(Grid::of_paper(), 0..size);
@@ -97,7 +114,7 @@ fn take(drive: Drive, context: &Context) -> Result<Taken, FigureError> {
         options.grid.bytes = vec![1_000_000, 11_000_000];
         options.trials = 4;
     }
-    let world = VirtualWorld::new(context.seed);
+    let world = VirtualWorld::new(seed);
     let lies = Lies { ignores_flush: true, ..Lies::default() };
     let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
     let (of_run, grid, interrupted) = (world.clone(), options.grid.clone(), context.interrupted);
