@@ -55,6 +55,10 @@ Mount options:
   cache=SIZE           memory for blocks (default 256M)
   journal_dev=DEVICE   the journal, where the volume has an external one
   [no]journal_checksum (default on)
+  [no]transaction_checksum
+                       a checksum over each transaction in every mode: a commit needs one
+                       barrier less, but after a crash okeanos alone can replay the journal,
+                       as always with wasteless and selective (default off)
   transport=auto|uring|classic
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   noloop               mount the image file itself, as plain fuse: then sync(2) does not

@@ -32,6 +32,7 @@ pub struct MountSettings {
     pub cache: Option<u64>,
     pub journal_device: Option<PathBuf>,
     pub journal_checksum: bool,
+    pub transaction_checksum: bool,
     pub transport: Transport,
     /// An image file gets a loop device.
     pub loop_device: bool,
@@ -56,6 +57,7 @@ impl Default for MountSettings {
             cache: None,
             journal_device: None,
             journal_checksum: true,
+            transaction_checksum: false,
             transport: Transport::Auto,
             loop_device: true,
             read_only: false,
@@ -144,6 +146,7 @@ impl MountSettings {
             expire: self.expire.unwrap_or(own.expire),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
+            transaction_checksum: self.transaction_checksum,
             read_only: self.read_only,
             until_damage: false,
             find_log: false,
@@ -229,7 +232,9 @@ impl MountSettings {
             "allow_other" => self.allow_other = true,
             "noallow_other" => self.allow_other = false,
             "journal_checksum" => self.journal_checksum = true,
-            "nojournal_checksum" => self.journal_checksum = false,
+            "nojournal_checksum" => (self.journal_checksum, self.transaction_checksum) = (false, false),
+            "transaction_checksum" => (self.journal_checksum, self.transaction_checksum) = (true, true),
+            "notransaction_checksum" => self.transaction_checksum = false,
             "sync" => {
                 self.flags |= libc::MS_SYNCHRONOUS;
                 self.synchronous_directories = true;
@@ -286,6 +291,20 @@ mod tests {
     fn of_two_that_contradict_the_later_wins() {
         let settings = parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
         assert_eq!(settings, MountSettings { data: Some(DataMode::Wasteless), ..Default::default() });
+    }
+
+    #[test]
+    fn a_checksum_of_the_whole_needs_those_of_the_parts() {
+        for (text, expected) in [
+            ("defaults", (true, false)),
+            ("transaction_checksum", (true, true)),
+            ("nojournal_checksum,transaction_checksum", (true, true)),
+            ("transaction_checksum,nojournal_checksum", (false, false)),
+            ("transaction_checksum,notransaction_checksum", (true, false)),
+        ] {
+            let settings = parse(text).unwrap();
+            assert_eq!((settings.journal_checksum, settings.transaction_checksum), expected, "{text}");
+        }
     }
 
     #[test]

@@ -33,7 +33,8 @@ impl LogState {
     /// A clean log, to be written in the format that the options ask for.
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
-        let extended = options.data.is_extended();
+        let whole = options.transaction_checksum && options.journal_checksum;
+        let extended = options.data.is_extended() || whole;
         // Block numbers beyond 32 bits need wide tags.
         let wide = superblock.is_wide() || parts.volume_blocks > u64::from(u32::MAX);
         superblock.set_log_format(options.journal_checksum, wide, extended);

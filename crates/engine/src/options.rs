@@ -93,6 +93,9 @@ pub struct EngineOptions {
     /// Most bytes of blocks in the cache.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
+    /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
+    /// can read the log. Only with `journal_checksum`.
+    pub transaction_checksum: bool,
     pub read_only: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
@@ -112,6 +115,7 @@ impl Default for EngineOptions {
             expire: Duration::from_secs(30),
             cache_bytes: 256 << 20,
             journal_checksum: true,
+            transaction_checksum: false,
             read_only: false,
             until_damage: false,
             find_log: false,

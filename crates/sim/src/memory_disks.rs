@@ -41,6 +41,7 @@ impl MemoryDisks {
             writeback,
             expire,
             cache_bytes: case.cache_bytes,
+            transaction_checksum: case.has_transaction_checksum(),
             ..EngineOptions::default()
         };
         let options = VolumeOptions { engine, ..VolumeOptions::default() };

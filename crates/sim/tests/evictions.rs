@@ -45,6 +45,14 @@ impl Bench {
 
 /// Runs `action` on a volume with files of two blocks, everything of which is evicted already.
 fn run<A: AsyncFnOnce(Bench) + 'static>(setup: &str, mode: DataMode, action: A) {
+    run_with(setup, mode, false, action)
+}
+fn run_with<A: AsyncFnOnce(Bench) + 'static>(
+    setup: &str,
+    mode: DataMode,
+    transaction_checksum: bool,
+    action: A,
+) {
     let setup = setup::find(setup).unwrap();
     let mut fresh = setup::make(setup).unwrap();
     let world = VirtualWorld::new(1);
@@ -68,6 +76,7 @@ fn run<A: AsyncFnOnce(Bench) + 'static>(setup: &str, mode: DataMode, action: A) 
             commit: NEVER,
             writeback: NEVER,
             expire: NEVER,
+            transaction_checksum,
             ..EngineOptions::default()
         };
         let parts = OpenParts {
@@ -129,6 +138,25 @@ fn a_commit_evicts_as_often_as_its_mode_has_barriers() {
                 assert_eq!(bench.cost(append(end, BLOCK)).await, whole, "a block, {mode:?}, {name}");
             });
         }
+    }
+}
+
+#[test]
+fn a_transaction_checksum_saves_the_eviction_before_the_commit_block() {
+    let of_journal =
+        [("ext4-4k", DataMode::Journal, vec![1]), ("external-4k", DataMode::Journal, vec![0, 1])];
+    let of_ordered = [DataMode::Ordered, DataMode::Writeback]
+        .into_iter()
+        // Inside, the data then has the other for itself.
+        .flat_map(|mode| [("ext4-4k", mode, vec![2]), ("external-4k", mode, vec![1, 1])]);
+    for (name, mode, expected) in of_journal.into_iter().chain(of_ordered) {
+        run_with(name, mode, true, async move |bench| {
+            let append = async {
+                bench.write(0, 2 * BLOCK as u64, BLOCK).await;
+                bench.sync(0).await;
+            };
+            assert_eq!(bench.cost(append).await, expected, "{mode:?}, {name}");
+        });
     }
 }
 

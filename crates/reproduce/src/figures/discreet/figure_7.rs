@@ -98,6 +98,8 @@ fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
         if cell.host == Host::Queueing {
             options.home.elevator = None;
         }
+        // As the paper's varmail has it.
+        options.engine.transaction_checksum = options.eviction.is_some();
     })?;
     let report: FilebenchReport =
         stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;

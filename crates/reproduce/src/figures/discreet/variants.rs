@@ -110,7 +110,8 @@ paper does not name.";
 pub const PLANS: &str = "The paper evicts four times for a transaction of ordered journaling and three times for one of data \
 journaling, one of which is for the checkpoint; its varmail has a transaction checksum that saves one. Ours evicts twice before \
 the reply in both: ordered mode sends data and log out together, so that they share an eviction, and the commit block has \
-its own. A checkpoint evicts twice and comes once for many transactions.";
+its own. With a transaction checksum (varmail) ordered mode evicts for the data and for the log, data journaling once. Checkpoints ride with \
+commits.";
 /// Where the files are.
 pub const PLACE: &str = "All variants have their files in one directory, whose place on the disk the seed decides, as ext3 \
 spreads directories: with it changes how long the arm moves between files and journal.";
