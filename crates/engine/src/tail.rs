@@ -15,6 +15,8 @@ use units::{LogBlock, TransactionId};
 #[derive(Default)]
 pub(crate) struct TailState {
     pub wish: Wish,
+    /// A round of write-back has ended since the tail moved.
+    after_round: bool,
     /// The superblock is being written: nobody else may, or an older tail could overtake a newer one.
     is_moving: bool,
     /// Where the tail could be when the last commit began, and where it may be already.
@@ -73,10 +75,9 @@ impl Engine {
 
     /// The same after a round of write-back: by then a commit may have come.
     pub(crate) async fn advance_tail_of_round(&self) -> Result<(), EngineError> {
-        match self.log.as_ref().map(|log| log.borrow().tail.wish) {
-            Some(Wish::None) => self.advance_tail_soon().await,
-            _ => self.advance_tail().await,
-        }
+        let Some(log) = &self.log else { return Ok(()) };
+        let seen = std::mem::replace(&mut log.borrow_mut().tail.after_round, true);
+        if seen { self.advance_tail().await } else { self.advance_tail_soon().await }
     }
 
     /// Moves the tail as far as it may, now. Whoever does so holds `home_turn`.
@@ -135,7 +136,7 @@ impl Engine {
         log.superblock = moved.superblock;
         log.disk_tail = moved.tail;
         log.tail.is_moving = false;
-        log.tail.wish = Wish::None;
+        (log.tail.wish, log.tail.after_round) = (Wish::None, false);
         log.space.release_to(moved.at);
         log.live.release_before(moved.tail);
         drop(log);
