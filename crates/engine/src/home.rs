@@ -124,14 +124,14 @@ impl Engine {
         if !self.log_is_short() {
             return Ok(());
         }
-        if self.checkpoint_batch().is_some() {
-            self.runner.counters.borrow_mut().checkpoints += 1;
-        }
-        while let Some(blocks) = self.checkpoint_batch() {
+        let mut batch = self.checkpoint_batch();
+        self.runner.counters.borrow_mut().checkpoints += u64::from(batch.is_some());
+        while let Some(blocks) = batch {
             if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
             self.advance_tail_soon().await?;
+            batch = self.checkpoint_batch();
         }
         self.advance_tail_soon().await
     }

@@ -7,11 +7,11 @@ use crate::open_disk::open_disk;
 use crate::programs;
 use crate::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use disks::Access;
+use disks::{Access, next_data};
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, SuperblockError};
 use runtime::RealWorld;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::rc::Rc;
@@ -44,8 +44,7 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
     if !arguments.flush_test {
         refuse_page_cache(path)?;
     }
-    let holds_volume = !is_device && magic_of(path) == Some(format::ext4::superblock::MAGIC);
-    if holds_volume && !arguments.destroy {
+    if !is_device && !arguments.destroy && holds_volume(path) {
         return Err(CliError::new(format!(
             "{} holds a volume, and a fingerprint overwrites it",
             path.display()
@@ -74,20 +73,17 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
     Ok(Subject { name, size, disk: Rc::new(disk), world: Rc::new(world.clone()), range, has_holes })
 }
 
-/// The number that tells an ext volume, if there is one.
-fn magic_of(path: &Path) -> Option<u16> {
-    let mut bytes = [0; 2];
-    let at = format::ext4::superblock::SUPERBLOCK_OFFSET + 0x38;
-    File::open(path).and_then(|file| file.read_exact_at(&mut bytes, at)).ok()?;
-    Some(u16::from_le_bytes(bytes))
+/// Whether there is a superblock, damaged or not, of an ext volume.
+fn holds_volume(path: &Path) -> bool {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET));
+    read.is_ok() && !matches!(Superblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
 }
 
 /// The first byte from `from` on that the file system keeps no block for, or only a promise of one.
 fn first_hole(path: &Path, from: u64) -> Option<u64> {
-    let file = File::open(path).ok()?;
-    // SAFETY: only numbers, and a descriptor that `file` keeps open.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), from as i64, libc::SEEK_HOLE) };
-    u64::try_from(found).ok().or(Some(from))
+    let data = next_data(&File::open(path).ok()?, from).ok().flatten();
+    Some(data.filter(|data| data.start == from).map_or(from, |data| data.end))
 }
 
 /// Bytes of a write.

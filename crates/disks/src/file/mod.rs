@@ -7,7 +7,7 @@ mod claims;
 mod open;
 mod system;
 
-pub(crate) use system::next_data;
+pub use system::next_data;
 
 pub use open::OpenError;
 

@@ -5,7 +5,7 @@ use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name, costs,
 };
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{Caching, FilebenchOptions, FilebenchReport, HostScheduler, Limit, Personality, filebench};
+use bench::{FilebenchOptions, FilebenchReport, HostScheduler, Limit, Personality, filebench};
 use eviction::CoercionStatistics;
 use std::time::Duration;
 
@@ -97,19 +97,17 @@ fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
         .chunks(microseconds.len())
         .map(|line| line.iter().map(|(report, _)| megabits(report)).collect())
         .collect();
-    let series = lines.iter().enumerate().filter(|(_, variant)| variant.caching != Caching::Unsafe);
-    let series = series.map(|(at, variant)| {
-        let best = &rates[at / choices.len() * choices.len() + choices.len() - 1];
-        let shares = rates[at].iter().zip(best).map(|(rate, best)| rate / best);
-        ours(&variant.name(), microseconds.iter().map(|time| *time as f64 / 1e3).zip(shares).collect())
-    });
+    let mut series = Vec::new();
+    for (lines, rates) in lines.chunks(choices.len()).zip(rates.chunks(choices.len())) {
+        let (best, others) = rates.split_last().expect("unsafe caching is the last");
+        for (variant, rates) in lines.iter().zip(others) {
+            let shares = rates.iter().zip(best).map(|(rate, best)| rate / best);
+            let points = microseconds.iter().map(|time| *time as f64 / 1e3).zip(shares).collect();
+            series.push(ours(&variant.name(), points));
+        }
+    }
     let x = axis("ms of the processor for a loop", Scale::Logarithmic);
-    Ok(picture(
-        "Where the host takes time, too",
-        x,
-        axis("of unsafe caching", Scale::Linear),
-        series.collect(),
-    ))
+    Ok(picture("Where the host takes time, too", x, axis("of unsafe caching", Scale::Linear), series))
 }
 
 /// Read and written by the workload, in a second.
