@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install uninstall clean help
+.PHONY: all build deps deps-bench demo check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install uninstall clean help
 
 all: build
 
@@ -28,6 +28,12 @@ lint: ## format, clippy, dependencies between floors
 	scripts/check-floors.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The floors whose tests need neither root nor mounts, and that nearly every change touches.
+LOWER_FLOORS := units format device runtime disks journal engine
+
+check: lint ## before a commit: lints and the lower floors; no root, no network, about two minutes
+	$(CARGO) test --quiet $(addprefix --package ,$(LOWER_FLOORS))
 
 # The suites of others, built once; unoptimised, because they wait for the file system anyway.
 TOOLS := target/tools

@@ -14,10 +14,9 @@ use device::Buffer;
 use journal::RangeSet;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockRange, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
+use units::{BlockMap, BlockRange, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// The content of a block at one moment, perhaps known in part only.
 #[derive(Clone)]
@@ -171,7 +170,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub fn new(limit: usize, size: BlockSize) -> Cache {
         Cache {
-            blocks: HashMap::default(),
+            blocks: BlockMap::default(),
             clock: VecDeque::new(),
             limit: limit.max(16),
             nothing: Rc::new(Buffer::zeroed(size.bytes())),
@@ -238,28 +237,6 @@ impl Cache {
                 self.remove(block.number);
             }
         }
-    }
-}
-
-/// A table by block number, for lookups alone: nothing may depend on its order.
-pub(crate) type BlockMap<T> = HashMap<HomeBlock, T, BuildHasherDefault<BlockHasher>>;
-
-/// Block numbers are well spread by one multiplication (Fibonacci hashing).
-#[derive(Default)]
-pub(crate) struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        let product = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
     }
 }
 

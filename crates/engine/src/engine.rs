@@ -1,6 +1,6 @@
 //! The engine itself: its parts, how it is opened and closed, and how it gives up.
 
-use crate::cache::{BlockMap, Cache, CachedBlock};
+use crate::cache::{Cache, CachedBlock};
 use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
@@ -15,7 +15,7 @@ use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
+use units::{BlockMap, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// A block held in the cache: as long as one of these lives, it stays there.
 #[derive(Clone)]

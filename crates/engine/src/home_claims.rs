@@ -1,11 +1,10 @@
 //! Home blocks that a write is under way to. Two writes of one block wait for each other, because a disk may
 //! carry out in any order what it was given at once.
 
-use crate::cache::BlockMap;
 use runtime::sync::Event;
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{BlockMap, HomeBlock};
 
 #[derive(Clone, Default)]
 pub(crate) struct HomeClaims(Rc<State>);

@@ -1,6 +1,5 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
 
-use crate::cache::BlockMap;
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::TailState;
@@ -9,7 +8,7 @@ use format::jbd2::{JournalSuperblock, RevokeBlock};
 use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
+use units::{BlockMap, BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;

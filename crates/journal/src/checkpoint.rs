@@ -9,16 +9,16 @@
 use crate::plan::{Address, Barrier, BlockKind, Plan};
 use crate::transaction::{CommittedTransaction, Coverage};
 use device::Buffer;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-use units::{HomeBlock, LogBlock, TransactionId};
+use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
 
 /// The committed transactions in the log, oldest first. Bounded by the log.
 #[derive(Debug)]
 pub struct Checkpoint {
     entries: VecDeque<Entry>,
     /// Blocks whose newest records are not known to be home. For look-ups only.
-    needs: HashMap<HomeBlock, Need>,
+    needs: BlockMap<Need>,
     /// The transaction that will commit next, and where it begins.
     next: TransactionId,
     head: LogBlock,
@@ -45,7 +45,7 @@ struct Need {
 impl Checkpoint {
     /// `next`: the transaction that will commit first, and where it will begin.
     pub fn new(next: TransactionId, head: LogBlock) -> Checkpoint {
-        Checkpoint { entries: VecDeque::new(), needs: HashMap::new(), next, head }
+        Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next, head }
     }
 
     /// `transaction` is durable in the log. `head` is where the one after it will begin. Transactions come in

@@ -5,8 +5,8 @@
 
 use crate::log_space::LogRuns;
 use crate::ranges::RangeSet;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use units::{BlockRange, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// How a block is recorded in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,11 +27,11 @@ pub struct RunningTransaction {
     /// Sum of the credits of open handles: metadata blocks they may still add.
     credits: u32,
     handles: u64,
-    metadata: HashMap<HomeBlock, RangeSet>,
-    data: HashMap<HomeBlock, Record>,
+    metadata: BlockMap<RangeSet>,
+    data: BlockMap<Record>,
     home_data: BTreeMap<InodeNumber, BTreeSet<HomeBlock>>,
     home_written_early: bool,
-    revoked: HashSet<HomeBlock>,
+    revoked: BlockSet,
     /// Upper bound of the fragments of all `Record::Bytes`, and of their bytes.
     fragments: u64,
     fragment_bytes: u64,
@@ -92,11 +92,11 @@ impl RunningTransaction {
             open_handles: 0,
             credits: 0,
             handles: 0,
-            metadata: HashMap::new(),
-            data: HashMap::new(),
+            metadata: BlockMap::default(),
+            data: BlockMap::default(),
             home_data: BTreeMap::new(),
             home_written_early: false,
-            revoked: HashSet::new(),
+            revoked: BlockSet::default(),
             fragments: 0,
             fragment_bytes: 0,
             whole_data: 0,

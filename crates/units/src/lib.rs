@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod block_map;
 mod number;
 mod time;
 mod transaction;
 
 pub use block::{BlockRange, BlockSize};
+pub use block_map::{BlockHasher, BlockMap, BlockSet};
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock};
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;

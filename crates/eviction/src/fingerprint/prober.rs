@@ -4,7 +4,7 @@ use super::choice::{Wanted, best};
 use super::{Cell, Fingerprint, Options, Threshold};
 use crate::{EvictionWorkload, ZoneError};
 use device::{Buffer, DeviceError, Disk, World};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub async fn fingerprint(
     } else if !state.cells.iter().map(|cell| cell.workload).eq(workloads) {
         return Err(FingerprintError::OtherGrid);
     }
-    let mut prober = Prober { world, disk, options, used: HashSet::new(), sector: u64::from(sector) };
+    let mut prober = Prober { world, disk, options, used: BTreeSet::new(), sector: u64::from(sector) };
     prober.calibrate(state, watch).await?;
     prober.every_cell(state, watch).await?;
     prober.borders(state, watch).await?;
@@ -90,7 +90,7 @@ pub(super) struct Prober<'a> {
     pub(super) disk: &'a Rc<dyn Disk>,
     pub(super) options: &'a Options,
     /// Targets of before may still be in the cache.
-    pub(super) used: HashSet<u64>,
+    pub(super) used: BTreeSet<u64>,
     pub(super) sector: u64,
 }
 
