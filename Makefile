@@ -88,7 +88,7 @@ bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop d
 bench-peers: deps-bench build ## the same, beside more of the kernel's file systems
 	$(OKEANOS) bench compare --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
 
-# Not part of any test: what comes out differs each time, and is in the repository (crates/bench/traces).
+# Not part of any test: what comes out differs each time, and is in the repository (crates/workloads/traces).
 record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; half an hour
 	@scripts/install-packages.sh strace zstd mariadb-server postgresql sysbench gcc make libssl-dev zlib1g-dev
 	scripts/record-traces.sh target/traces

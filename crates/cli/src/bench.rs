@@ -50,6 +50,6 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
     }
 }
 
-fn rig_error(error: bench::RigError) -> CliError {
+fn rig_error(error: rigs::RigError) -> CliError {
     CliError::new(error.to_string())
 }

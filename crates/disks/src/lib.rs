@@ -1,15 +1,21 @@
-//! Disks: a file or block device through the ring, memory with a volatile cache for tests, and RAID-0 over any.
+//! Disks: a file or block device through the ring, memory with a volatile cache for tests, RAID-0 over any, and disks in front of others.
 #![deny(unsafe_code)]
 
 mod check;
+mod elevator;
 mod file;
 mod memory;
 mod raid0;
+mod traced;
+mod watched;
 
 pub use check::check;
+pub use elevator::{Elevator, HostScheduler};
 pub use file::{Access, FileDisk, OpenError, next_data};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, Lying, MemoryDisk, MemoryStatistics,
     Replacement, Times,
 };
 pub use raid0::Raid0;
+pub use traced::Trace;
+pub use watched::{Watch, Watched};

@@ -22,7 +22,7 @@ pub struct Figure {
 #[derive(Debug, thiserror::Error)]
 pub enum FigureError {
     #[error("{0}")]
-    Stage(#[from] bench::StageError),
+    Stage(#[from] stages::StageError),
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("interrupted")]

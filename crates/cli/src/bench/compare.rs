@@ -4,7 +4,7 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{CompareOptions, Comparison, Contender, compare};
+use rigs::{CompareOptions, Comparison, Contender, compare};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{DemoOptions, DemoRow, demo};
+use rigs::{DemoOptions, DemoRow, demo};
 use std::path::PathBuf;
 use std::time::Duration;
 

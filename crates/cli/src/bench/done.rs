@@ -1,9 +1,9 @@
 //! Options that several workloads share.
 
 use crate::error::CliError;
-use bench::SyncKind;
 use std::io;
 use std::path::Path;
+use workloads::SyncKind;
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Done {

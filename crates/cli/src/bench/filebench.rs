@@ -4,9 +4,9 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, format_size, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{FilebenchOptions, Limit, Personality, run_filebench};
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::{FilebenchOptions, Limit, Personality, run_filebench};
 
 const EXAMPLES: &str = "\
 What a loop of a thread does, as Filebench 1.4.9 defines it (sizes are options, defaults are Filebench's):

@@ -4,9 +4,9 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, format_size, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{MpiIoOptions, Network, run_mpi_io};
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::{MpiIoOptions, Network, run_mpi_io};
 
 const EXAMPLES: &str = "\
 Each process appends to a file of its own through a file server that syncs the data, and then its database of file sizes,

@@ -4,9 +4,9 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, format_size, parse_size};
 use crate::table::Table;
-use bench::{PostmarkOptions, PostmarkReport, run_postmark};
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::{PostmarkOptions, PostmarkReport, run_postmark};
 
 const EXAMPLES: &str = "\
 Postmark imitates a mail or news server: many small files. Each transaction reads a whole file or appends to one,

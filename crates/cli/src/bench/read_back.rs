@@ -3,9 +3,9 @@ use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::quantity::{format_duration, format_size, parse_size};
 use crate::table::Table;
-use bench::run_read_back;
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::run_read_back;
 
 const EXAMPLES: &str = "\
 What is still in memory costs no read: mount anew, or empty the page cache, between writing and reading.

@@ -4,9 +4,9 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, format_size, parse_duration};
 use crate::table::Table;
-use bench::{LogTrace, ReplayOptions, ReplayReport, run_replay};
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::{LogTrace, ReplayOptions, ReplayReport, run_replay};
 
 const EXAMPLES: &str = "\
 Each instance has a log file of its own, writes and syncs it when the trace says, and reports how long a sync took: from the

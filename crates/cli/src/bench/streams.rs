@@ -4,9 +4,9 @@ use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::quantity::{format_duration, parse_duration, parse_size};
 use crate::table::Table;
-use bench::{Limit, StreamOptions, StreamReport, run_streams};
 use std::path::PathBuf;
 use std::time::Duration;
+use workloads::{Limit, StreamOptions, StreamReport, run_streams};
 
 const EXAMPLES: &str = "\
 Examples:

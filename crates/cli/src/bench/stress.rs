@@ -1,8 +1,8 @@
 use super::done::choose_seed;
 use crate::error::CliError;
 use crate::output::{print, print_json};
-use bench::{StressOptions, check_stressed, stress};
 use std::path::PathBuf;
+use workloads::{StressOptions, check_stressed, stress};
 
 const EXAMPLES: &str = "\
 Example:

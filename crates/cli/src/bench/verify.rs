@@ -1,7 +1,7 @@
 use crate::error::CliError;
 use crate::output::{print, print_json};
-use bench::{Acknowledged, verify};
 use std::path::PathBuf;
+use workloads::{Acknowledged, verify};
 
 const EXAMPLES: &str = "\
 Example, after a crash:

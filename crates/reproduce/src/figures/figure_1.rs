@@ -4,8 +4,8 @@ use super::shared::{at_least, at_most, axis, name, of_paper, ours, picture};
 use super::streams::{Cell, Played, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
-use bench::Layout;
 use engine::DataMode;
+use stages::Layout;
 
 pub fn figure() -> Figure {
     Figure {

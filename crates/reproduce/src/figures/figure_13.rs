@@ -3,9 +3,10 @@
 use super::shared::{FIVE_MODES, at_least, at_most, axis, name, ours, picture, rig};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale, Series};
-use bench::{Files, PeriodicOptions, Stage, SyncKind, periodic, periodic_byte, periodic_file};
 use engine::{DataMode, RecoveryReport};
+use stages::Stage;
 use std::time::Duration;
+use workloads::{Files, PeriodicOptions, SyncKind, periodic, periodic_byte, periodic_file};
 
 pub fn figure() -> Figure {
     Figure {

@@ -4,8 +4,8 @@ use super::shared::{FIVE_MODES, alike, at_least, at_most, axis, name, of_paper, 
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
-use bench::Layout;
 use engine::DataMode;
+use stages::Layout;
 
 pub fn figure_7a() -> Figure {
     Figure {

@@ -5,12 +5,13 @@ use super::shared::{FIVE_MODES, alike, at_least, axis, name, ours, picture};
 use super::streams::{FAST, Played, Runs};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale};
-use bench::{LogStructuredFiles, PeriodicOptions, SyncKind, periodic};
 use emulated::{EmulatedDisk, Model};
 use engine::DataMode;
 use runtime::VirtualWorld;
+use stages::LogStructuredFiles;
 use std::rc::Rc;
 use std::time::Duration;
+use workloads::{PeriodicOptions, SyncKind, periodic};
 
 /// Of the log-structured drive: that of the paper's rig.
 const MODEL: &str = "cheetah-15k5-300";

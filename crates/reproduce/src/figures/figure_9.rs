@@ -4,8 +4,8 @@ use super::shared::{at_least, axis, name, ours, picture};
 use super::streams::{Cell, Played, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
-use bench::SyncKind;
 use engine::DataMode;
+use workloads::SyncKind;
 
 pub fn figure() -> Figure {
     Figure {

@@ -2,9 +2,10 @@
 
 use super::shared::{FOUR_MODES, NO_KERNEL, at_least, axis, claim, name, of_paper, ours, rig};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{FilebenchOptions, FilebenchReport, Limit, Personality, Stage, filebench};
 use engine::DataMode;
+use stages::Stage;
 use std::time::Duration;
+use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
 pub const TABLE_1: Figure = Figure {
     name: "table-1",

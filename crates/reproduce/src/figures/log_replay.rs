@@ -2,9 +2,10 @@
 
 use super::shared::{FOUR_MODES, NO_KERNEL, at_least, axis, claim, name, ours, rig};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{LogTrace, ReplayOptions, ReplayReport, Stage, replay_log};
 use engine::DataMode;
+use stages::Stage;
 use std::time::Duration;
+use workloads::{LogTrace, ReplayOptions, ReplayReport, replay_log};
 
 pub const FIGURE_10B: Figure = Figure {
     name: "10b",

@@ -2,9 +2,10 @@
 
 use super::shared::{FOUR_MODES, NO_KERNEL, at_least, axis, claim, name, of_paper, ours, rig};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{DATABASE, DiskChoice, Mounted, MpiIoOptions, Network, Stage, StageOptions, mpi_io};
 use engine::DataMode;
+use stages::{DiskChoice, Mounted, Stage, StageOptions};
 use std::time::Duration;
+use workloads::{DATABASE, MpiIoOptions, Network, mpi_io};
 
 pub const FIGURE_11: Figure = Figure {
     name: "11",
@@ -38,7 +39,7 @@ Berkeley DB and the kernel, which limit all modes alike. So the modes that the j
 Writes of 47,001 bytes with 520 processes (--trace): ordered journaling sends home 8,070 requests of 40 KiB, one for nearly each \
 write, each to another file, which is all that the disk can do; data journaling sends home 2,597 of 118 KiB, several appends of a \
 file at once. With all of the paper's 65,000 writes it is the same: 17 MiB/s against 39";
-const SERVER: &str = "The server is a model: what it keeps of PVFS2 stands in crates/bench/src/mpi_io.rs. A gigabit link with 0.2 \
+const SERVER: &str = "The server is a model: what it keeps of PVFS2 stands in crates/workloads/src/mpi_io.rs. A gigabit link with 0.2 \
 ms for a message and its answer is shared by all clients; the latter number is chosen. The database has a disk of its own, \
 with a journal on it, in ordered mode; its volume is 32 GB.";
 

@@ -2,9 +2,10 @@
 
 use super::shared::{FOUR_MODES, NO_KERNEL, at_least, axis, claim, name, of_paper, ours, rig};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{PostmarkOptions, Stage, postmark};
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
+use stages::Stage;
+use workloads::{PostmarkOptions, postmark};
 
 pub const FIGURE_10A: Figure = Figure {
     name: "10a",

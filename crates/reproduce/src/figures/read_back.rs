@@ -2,14 +2,13 @@
 
 use super::shared::{at_least, axis, name, ours, rig};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{
-    Files, Limit, LogStructuredFiles, ReadBackReport, Stage, StreamOptions, SyncKind, read_back, streams,
-};
 use emulated::{EmulatedDisk, Model};
 use engine::DataMode;
 use runtime::VirtualWorld;
+use stages::{LogStructuredFiles, Stage};
 use std::rc::Rc;
 use std::time::Duration;
+use workloads::{Files, Limit, ReadBackReport, StreamOptions, SyncKind, read_back, streams};
 
 pub const FIGURE_8C: Figure = Figure {
     name: "8c",
@@ -115,7 +114,7 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
         5.0,
     )];
     let notes = vec![
-        "The log-structured placement is not NILFS: what it is stands in crates/bench/src/log_structured.rs. In its log a second \
+        "The log-structured placement is not NILFS: what it is stands in crates/stages/src/log_structured.rs. In its log a second \
          of one file, 31 blocks, lies between those of the others, so the arm moves once for every 31 reads, for 3 ms: a short \
          seek and half a turn. That alone is what its time shows, and ten times ours would need a movement for every 8 or 9. It \
          keeps its map in memory, where NILFS with cold caches also reads its index and its address translation; but of 100 files \

@@ -1,8 +1,8 @@
 //! What figures have in common.
 
 use crate::{Axis, Claim, Context, Picture, Scale, Series};
-use bench::StageOptions;
 use engine::DataMode;
+use stages::StageOptions;
 
 /// The paper's four, from the slowest to the fastest as its figure 10a has them.
 pub const FOUR_MODES: [DataMode; 4] =

@@ -3,10 +3,11 @@
 
 use super::shared::rig;
 use crate::{Context, FigureError};
-use bench::{Layout, PeriodicOptions, Stage, StageOptions, SyncKind, Traffic, periodic};
 use engine::DataMode;
+use stages::{Layout, Stage, StageOptions, Traffic};
 use std::sync::Mutex;
 use std::time::Duration;
+use workloads::{PeriodicOptions, SyncKind, periodic};
 
 /// 1 Kbps at one append a second, in bytes.
 pub(super) const SLOW: usize = 125;

@@ -5,9 +5,10 @@ use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name, costs,
 };
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use bench::{FilebenchOptions, FilebenchReport, HostScheduler, Limit, Personality, filebench};
+use disks::HostScheduler;
 use eviction::CoercionStatistics;
 use std::time::Duration;
+use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
 pub const FIGURE_5: Figure = Figure {
     name: "discreet-figure-5",

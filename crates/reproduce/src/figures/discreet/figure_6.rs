@@ -3,8 +3,8 @@
 use super::super::shared::{NO_KERNEL, at_least, axis, claim, ours, picture};
 use super::variants::{CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs};
 use crate::{Context, Figure, FigureError, Results, Scale};
-use bench::{PostmarkOptions, SyncKind, postmark};
 use eviction::CoercionStatistics;
+use workloads::{PostmarkOptions, SyncKind, postmark};
 
 pub const FIGURE_6: Figure = Figure {
     name: "discreet-figure-6",

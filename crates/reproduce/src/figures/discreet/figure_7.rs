@@ -6,10 +6,10 @@ use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all, bars, costs,
 };
 use crate::{Context, Figure, FigureError, Results, Scale};
-use bench::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 use eviction::CoercionStatistics;
 use std::sync::Mutex;
 use std::time::Duration;
+use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
 const ABOUT: &str = "Filebench's varmail, 1 thread, 500 files of 16 KiB, appends of 16 KiB to 8 MiB before each fsync, for 20 s; ordered and data \
 journaling on an emulated Hitachi with its cache off, discreet with either eviction, and unsafe. Figures 7 and 8 share these runs.";

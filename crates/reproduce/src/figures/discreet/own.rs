@@ -3,10 +3,11 @@
 use super::super::shared::{at_least, axis, name, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
 use crate::{Context, Figure, FigureError, Results, Scale};
-use bench::{Caching, Limit, StreamOptions, SyncKind, streams};
 use engine::DataMode;
 use eviction::CoercionStatistics;
+use stages::Caching;
 use std::time::Duration;
+use workloads::{Limit, StreamOptions, SyncKind, streams};
 
 pub const STREAMS: Figure = Figure {
     name: "discreet-streams",

@@ -3,8 +3,10 @@
 use super::super::shared::{NO_KERNEL, claim};
 use super::variants::{CACHINGS, MODES, OFF, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, costs};
 use crate::{Context, Figure, FigureError, Results};
-use bench::{FileReplayReport, FileTrace, HostScheduler, PhaseLength, replay_files};
+use disks::HostScheduler;
 use eviction::CoercionStatistics;
+use stages::{FileReplayReport, PhaseLength, replay_files};
+use workloads::FileTrace;
 
 pub const TABLE_5: Figure = Figure {
     name: "discreet-table-5",

@@ -1,12 +1,13 @@
 //! The same cells in real time, on any file system, and in virtual time, for Okeanos.
 
 use crate::{Context, FigureError};
-use bench::{
-    DirectoryFiles, Files, PeriodicOptions, PostmarkOptions, RealStage, RealStageOptions, RigError, Stage,
-    StageOptions, SyncKind, Traffic, at_once, periodic, postmark,
-};
+use rigs::{RealStage, RealStageOptions, RigError};
+use stages::{Stage, StageOptions, Traffic};
 use std::io;
 use std::time::Duration;
+use workloads::{
+    DirectoryFiles, Files, PeriodicOptions, PostmarkOptions, SyncKind, at_once, periodic, postmark,
+};
 
 const MODEL: &str = "cheetah-15k5-300";
 /// Bytes of the home disk in both kinds of time: a volume that mke2fs makes in real time within seconds.

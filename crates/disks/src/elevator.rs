@@ -1,7 +1,6 @@
 //! What kernels put before drives without command queueing: one request at a time, sorted, none of them long; reads and
 //! writes take turns.
 
-use super::HostScheduler;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use runtime::Sender;
 use std::cell::{Cell, RefCell};
@@ -9,12 +8,52 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 use units::Instant;
+
+/// How a host's scheduler shares a drive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct HostScheduler {
+    /// Bytes of a request at most.
+    pub longest: u64,
+    /// How long reads go before writes that wait, as long as there are any…
+    pub read_turn: Duration,
+    /// …and how long the drive is kept idle for another.
+    pub read_wait: Duration,
+    /// How long writes go before reads that wait, and how many at most.
+    pub write_turn: Duration,
+    pub writes_most: u32,
+}
+
+impl HostScheduler {
+    /// Linux's default up to 2.6.17 (Documentation/block/as-iosched.txt: `read_batch_expire`, `antic_expire`, `write_batch_expire`; how
+    /// many writes it sends adjusts itself to that time).
+    pub const ANTICIPATORY: HostScheduler = HostScheduler {
+        longest: LONGEST_REQUEST,
+        read_turn: Duration::from_millis(500),
+        read_wait: Duration::from_millis(6),
+        write_turn: Duration::from_millis(125),
+        writes_most: u32::MAX,
+    };
+    /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and `slice_async_rq`, which gives 16 at the
+    /// usual priority). Its slices for each reader are one here.
+    pub const COMPLETE_FAIR_QUEUEING: HostScheduler = HostScheduler {
+        longest: LONGEST_REQUEST,
+        read_turn: Duration::from_millis(100),
+        read_wait: Duration::from_millis(8),
+        write_turn: Duration::from_millis(40),
+        writes_most: 16,
+    };
+}
+
+/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
+/// be neighbours, and later the block layer's limit was 1,024 sectors.
+const LONGEST_REQUEST: u64 = 512 << 10;
 
 /// Requests wait here, so the drive has only one to choose from: of the kind whose turn it is the next one upwards, and after the
 /// highest the lowest.
 #[derive(Clone)]
-pub(super) struct Elevator(Rc<State>);
+pub struct Elevator(Rc<State>);
 
 struct State {
     world: Rc<dyn World>,
@@ -227,10 +266,9 @@ impl Disk for Elevator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::watched::{Watch, Watched};
-    use disks::MemoryDisk;
+    use crate::watched::{Watch, Watched};
+    use crate::MemoryDisk;
     use runtime::{SplitMix, VirtualWorld};
-    use std::time::Duration;
 
     const LONGEST: u64 = 512 << 10;
     const SIZE: u64 = 64 << 20;

@@ -2,9 +2,9 @@
 //! compute for as long as they did when it was recorded.
 
 use crate::virtual_files::VirtualFiles;
-use crate::{FileOperation, FileRecord, FileTrace, Files};
 use std::io;
 use std::time::Duration;
+use workloads::{FileOperation, FileRecord, FileTrace, Files};
 
 /// How long a part of a trace should take if no call took time; its recorded times are stretched to that.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -63,19 +63,19 @@ async fn perform(files: &VirtualFiles, record: &FileRecord) -> io::Result<()> {
         FileOperation::MakeDirectory => files.make_directory(path).await,
         FileOperation::RemoveDirectory => files.remove_directory(path).await,
         FileOperation::Create => {
-            let made = files.create(path, crate::SyncKind::None).await?;
+            let made = files.create(path, workloads::SyncKind::None).await?;
             files.close(made).await;
             Ok(())
         }
         FileOperation::Open => files.length(path).await.map(drop),
         FileOperation::Read { offset, size } => {
-            let file = files.open(path, crate::SyncKind::None).await?;
+            let file = files.open(path, workloads::SyncKind::None).await?;
             let read = files.read_at(&file, *offset, &mut vec![0; *size as usize]).await;
             files.close(file).await;
             read.map(drop)
         }
         FileOperation::Write { offset, size } => {
-            let mut file = files.open(path, crate::SyncKind::None).await?;
+            let mut file = files.open(path, workloads::SyncKind::None).await?;
             let written = files.write_at(&mut file, *offset, &vec![0x6f; *size as usize]).await;
             files.close(file).await;
             written
@@ -87,7 +87,7 @@ async fn perform(files: &VirtualFiles, record: &FileRecord) -> io::Result<()> {
         FileOperation::Unlink => files.unlink(path).await,
         FileOperation::Attributes => files.touch(path).await,
         FileOperation::Fsync | FileOperation::Fdatasync => {
-            let file = files.open(path, crate::SyncKind::None).await?;
+            let file = files.open(path, workloads::SyncKind::None).await?;
             let synced = files.sync(&file).await;
             files.close(file).await;
             synced

@@ -1,10 +1,11 @@
 //! A file system of the kernel's, or ours, mounted on emulated disks that are served in real time.
 //!
-//! It is the counterpart of [`crate::Stage`]: the same drives, the same layout, but the kernel, its loop devices and FUSE
+//! It is the counterpart of [`stages::Stage`]: the same drives, the same layout, but the kernel, its loop devices and FUSE
 //! lie between, and the clock is the one on the wall. Needs root.
 
+use crate::compare::Contender;
 use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
-use crate::{Contender, Traffic};
+use stages::Traffic;
 use std::cell::Cell;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

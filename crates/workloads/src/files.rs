@@ -1,7 +1,7 @@
 //! Where workloads run: files, a clock, and actors that use them at the same time.
 //!
 //! The same workload runs on a directory in real time ([`DirectoryFiles`]: actors are threads, calls block) and on an
-//! emulated disk in virtual time ([`crate::VirtualFiles`]: actors are tasks of one thread).
+//! emulated disk in virtual time (`stages::VirtualFiles`: actors are tasks of one thread).
 
 use crate::semaphore::block_on;
 use std::fs::{File, OpenOptions};

@@ -1,11 +1,11 @@
 //! Two volumes in one tree of names.
 
-use crate::files::{Actor, Files, SyncKind};
 use crate::virtual_files::{VirtualFile, VirtualFiles, run_tasks};
 use device::World;
 use runtime::VirtualWorld;
 use std::io;
 use units::Instant;
+use workloads::{Actor, Files, SyncKind};
 
 /// The files of a volume, with another volume of the same world in place of one of its top directories.
 #[derive(Clone)]

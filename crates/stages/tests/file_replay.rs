@@ -1,7 +1,8 @@
 //! File traces played on a volume: what they leave, and how long they take.
 
-use bench::{Caching, FileTrace, Files, PhaseLength, Stage, StageOptions, replay_files};
 use engine::DataMode;
+use stages::{Caching, PhaseLength, Stage, StageOptions, replay_files};
+use workloads::{FileTrace, Files};
 
 const TEXT: &str = "time_us,operation,path,to,offset_bytes,size_bytes\n\
     0,phase,first,,,\n100,mkdir,src,,,\n200,create,src/a,,,\n300,write,src/a,,0,5000\n400,fsync,src/a,,,\n\

@@ -1,14 +1,9 @@
 //! Emulated disks with a volume on them, in virtual time: where a workload is played as the papers played theirs.
 
-mod drives;
-mod elevator;
-mod options;
-mod traced;
-mod volumes;
-mod watched;
-
-use crate::VirtualFiles;
-use drives::Drives;
+use crate::drives::{Drives, Traffic};
+use crate::options::{DiskChoice, StageOptions};
+use crate::virtual_files::VirtualFiles;
+use crate::volumes;
 use e2fsprogs::Images;
 use eviction::{CoercedDisk, CoercionStatistics, FlushZone};
 use ext4::{OpenParts, Volume, VolumeOptions};
@@ -16,9 +11,6 @@ use runtime::VirtualWorld;
 use std::future::Future;
 use std::rc::Rc;
 use units::InodeNumber;
-
-pub use drives::Traffic;
-pub use options::{Caching, DiskChoice, HostScheduler, Layout, StageOptions};
 
 const ROOT: InodeNumber = InodeNumber(2);
 

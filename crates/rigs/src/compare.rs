@@ -2,11 +2,11 @@
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
-use crate::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
+use workloads::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
 
 /// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`, `okeanos:wasteless`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -216,7 +216,7 @@ mod tests {
             operations: 1,
             seconds: 1.0,
             operations_per_second: speed,
-            latency: crate::Latency::default(),
+            latency: workloads::Latency::default(),
             failure: None,
         };
         let turns = [report(20.0), report(300.0), report(90.0)];

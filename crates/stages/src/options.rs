@@ -1,6 +1,7 @@
 //! What a stage is made of.
 
-use super::StageError;
+use crate::stage::StageError;
+use disks::HostScheduler;
 use emulated::{CacheMode, Lies, Model};
 use engine::{BarrierKind, DataMode, EngineOptions};
 use eviction::EvictionWorkload;
@@ -23,45 +24,6 @@ pub struct DiskChoice {
     /// Where its requests are written to, if anywhere.
     pub trace: Option<PathBuf>,
 }
-
-/// How a host's scheduler shares a drive.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct HostScheduler {
-    /// Bytes of a request at most.
-    pub longest: u64,
-    /// How long reads go before writes that wait, as long as there are any…
-    pub read_turn: Duration,
-    /// …and how long the drive is kept idle for another.
-    pub read_wait: Duration,
-    /// How long writes go before reads that wait, and how many at most.
-    pub write_turn: Duration,
-    pub writes_most: u32,
-}
-
-impl HostScheduler {
-    /// Linux's default up to 2.6.17 (Documentation/block/as-iosched.txt: `read_batch_expire`, `antic_expire`, `write_batch_expire`; how
-    /// many writes it sends adjusts itself to that time).
-    pub const ANTICIPATORY: HostScheduler = HostScheduler {
-        longest: LONGEST_REQUEST,
-        read_turn: Duration::from_millis(500),
-        read_wait: Duration::from_millis(6),
-        write_turn: Duration::from_millis(125),
-        writes_most: u32::MAX,
-    };
-    /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and `slice_async_rq`, which gives 16 at the
-    /// usual priority). Its slices for each reader are one here.
-    pub const COMPLETE_FAIR_QUEUEING: HostScheduler = HostScheduler {
-        longest: LONGEST_REQUEST,
-        read_turn: Duration::from_millis(100),
-        read_wait: Duration::from_millis(8),
-        write_turn: Duration::from_millis(40),
-        writes_most: 16,
-    };
-}
-
-/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
-/// be neighbours, and later the block layer's limit was 1,024 sectors.
-const LONGEST_REQUEST: u64 = 512 << 10;
 
 /// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured otherwise. Its commits waited for it.
 const TICK: Duration = Duration::from_millis(4);
@@ -185,7 +147,7 @@ impl StageOptions {
 }
 
 impl DiskChoice {
-    pub(super) fn find_model(&self) -> Result<Model, StageError> {
+    pub(crate) fn find_model(&self) -> Result<Model, StageError> {
         let name = self.model.clone();
         let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
             Some((_, text)) => text.to_owned(),
@@ -201,7 +163,7 @@ impl DiskChoice {
         self.options.size.unwrap_or(model.size.get())
     }
     /// Bytes of all.
-    pub(super) fn size(&self, model: &Model) -> u64 {
+    pub(crate) fn size(&self, model: &Model) -> u64 {
         match self.drives {
             0 | 1 => self.drive_size(model),
             drives => self.drive_size(model) / self.chunk * self.chunk * u64::from(drives),

@@ -1,6 +1,6 @@
 //! A disk's requests, written to a file in a format that `okeanos disk replay` reads.
 
-use super::watched::Watch;
+use crate::watched::Watch;
 use device::{LocalFuture, Operation, World};
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// MSR Cambridge's columns; a unit of time is 100 ns.
 const HEADER: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
 
-pub(super) struct Trace {
+pub struct Trace {
     world: Rc<dyn World>,
     out: Rc<RefCell<BufWriter<File>>>,
 }

@@ -1,55 +1,38 @@
-//! Workloads, and the proofs and comparisons made with them.
+//! Workloads, and the proofs made with them.
 //!
 //! A workload is written against [`Files`], so that the same code runs on a directory in real time
-//! ([`DirectoryFiles`]) and on emulated disks in virtual time ([`Stage`], [`VirtualFiles`]).
+//! ([`DirectoryFiles`]) and on emulated disks in virtual time (`stages::VirtualFiles`).
 
-mod compare;
-mod demo;
 mod dice;
-mod file_replay;
 pub mod file_trace;
 pub mod filebench;
 mod files;
 mod latency;
 mod log_replay;
-mod log_structured;
 pub mod log_trace;
-mod mounted;
 mod mpi_io;
 mod periodic;
 mod postmark;
 mod read_back;
-mod real_stage;
 mod record;
-mod rig;
 mod semaphore;
-mod stage;
 mod streams;
 mod stress;
 mod trace_text;
 mod verify;
-mod virtual_files;
 
-pub use compare::{CompareOptions, Comparison, Contender, compare};
-pub use demo::{DemoOptions, DemoRow, demo};
-pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
 pub use file_trace::{FileOperation, FileRecord, FileTrace};
 pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, run_filebench};
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};
 pub use latency::{Latencies, Latency};
 pub use log_replay::{ReplayOptions, ReplayReport, replay_log, run_replay};
-pub use log_structured::{LogStructuredFile, LogStructuredFiles};
 pub use log_trace::{LogRecord, LogTrace, LogTraceError};
-pub use mounted::{Mounted, MountedFile};
 pub use mpi_io::{DATABASE, MpiIoOptions, MpiIoReport, Network, mpi_io, run_mpi_io};
 pub use periodic::{PeriodicOptions, PeriodicReport, periodic, periodic_byte, periodic_file};
 pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
 pub use read_back::{ReadBackReport, read_back, run_read_back};
-pub use real_stage::{RealStage, RealStageOptions};
-pub use rig::RigError;
-pub use stage::{Caching, DiskChoice, HostScheduler, Layout, Stage, StageError, StageOptions, Traffic};
+pub use record::is_right;
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};
 pub use stress::{StressOptions, StressReport, check_stressed, stress};
 pub use trace_text::TraceError;
 pub use verify::{Verdict, verify};
-pub use virtual_files::{VirtualFile, VirtualFiles};

@@ -1,10 +1,11 @@
 //! Volumes on emulated disks: the same seed plays the same piece, what was promised survives, and e2fsck is content.
 
-use bench::{Caching, Files, Layout, Limit, Stage, StageOptions, StreamOptions, SyncKind, Traffic, streams};
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
 use eviction::{EvictionWorkload, Pattern, Profile};
+use stages::{Caching, Layout, Stage, StageOptions, Traffic};
 use std::time::Duration;
+use workloads::{Files, Limit, StreamOptions, SyncKind, streams};
 
 const MODES: [DataMode; 5] =
     [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
@@ -211,7 +212,7 @@ fn who_changes_part_of_a_block_that_must_be_read_first_keeps_nobody_waiting() {
     let mut options = options(DataMode::Journal);
     options.engine.tick = Duration::ZERO;
     let mut stage = Stage::build(&options).unwrap();
-    let make = |files: bench::VirtualFiles| async move {
+    let make = |files: stages::VirtualFiles| async move {
         for name in ["cold", "warm"] {
             let mut file = files.create(name, SyncKind::OSync).await?;
             files.append(&mut file, &[1; 64 << 10]).await?;

@@ -12,7 +12,6 @@
 //! everything until [`LogStructuredFiles::drop_caches`]. How many index and checkpoint blocks a partial segment has is
 //! counted as said at [`LogStructuredFiles::overhead_blocks`], not taken from NILFS's code.
 
-use crate::files::{Actor, Files, SyncKind};
 use crate::virtual_files::run_tasks;
 use device::{Buffer, Disk, Durability, World};
 use emulated::EmulatedDisk;
@@ -24,6 +23,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use units::Instant;
+use workloads::{Actor, Files, SyncKind};
 
 /// Bytes.
 const BLOCK: usize = 4096;
@@ -305,9 +305,9 @@ impl Files for LogStructuredFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::{Limit, StreamOptions, streams};
     use emulated::{Model, Options};
     use std::rc::Rc;
+    use workloads::{Limit, StreamOptions, streams};
 
     fn files(size: u64) -> (VirtualWorld, EmulatedDisk, LogStructuredFiles) {
         let world = VirtualWorld::new(1);
@@ -343,7 +343,7 @@ mod tests {
             let mut bytes = vec![0; 30_000];
             assert_eq!(inner.read_at(&file, 0, &mut bytes).await.unwrap(), 25_000);
             for (sequence, record) in bytes[..25_000].chunks(5000).enumerate() {
-                assert!(crate::record::is_right(record, 2, sequence as u64), "record {sequence}");
+                assert!(workloads::is_right(record, 2, sequence as u64), "record {sequence}");
             }
             assert!((2..=5).contains(&(drive.statistics().reads - reads)));
         });

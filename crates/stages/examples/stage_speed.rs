@@ -3,9 +3,10 @@
 //!
 //! `stage_speed MODE STREAMS SECONDS [BYTES [ext4]]`
 
-use bench::{Layout, PeriodicOptions, Stage, StageOptions, SyncKind, periodic};
 use engine::DataMode;
+use stages::{Layout, Stage, StageOptions};
 use std::time::{Duration, Instant};
+use workloads::{PeriodicOptions, SyncKind, periodic};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -3,12 +3,12 @@
 //! was acknowledged.
 
 use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
-use crate::streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
-use crate::{SyncKind, verify};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use workloads::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
+use workloads::{SyncKind, verify};
 
 pub struct DemoOptions {
     /// Values of `data=`.
@@ -163,7 +163,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn read_back(&self, acknowledged: &Acknowledged) -> Result<crate::Verdict, RigError> {
+    fn read_back(&self, acknowledged: &Acknowledged) -> Result<workloads::Verdict, RigError> {
         verify(&self.mount_point, acknowledged).map_err(RigError::at(format!("{}: reading back", self.mode)))
     }
 

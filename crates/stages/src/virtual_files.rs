@@ -1,6 +1,5 @@
 //! A volume's files in virtual time.
 
-use crate::files::{Actor, Files, SyncKind};
 use device::World;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
@@ -8,6 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
+use workloads::{Actor, Files, SyncKind};
 
 /// The files of a volume as a program sees them that calls the kernel, without the kernel: no time passes but the
 /// disks'. The engine's cache stands for the page cache, so an asynchronous write is in the running transaction at once,

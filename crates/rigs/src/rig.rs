@@ -2,7 +2,7 @@
 //!
 //! Everything is taken down again when its value is dropped. Needs root.
 
-use crate::Traffic;
+use stages::Traffic;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;

@@ -19,7 +19,7 @@ thread_local! {
     static MADE: RefCell<VecDeque<(String, Images)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-pub(super) fn make(options: &StageOptions, size: u64) -> Result<Images, StageError> {
+pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageError> {
     let mebibytes = format!("size={}", options.journal_size >> 20);
     let mut mke2fs: Vec<&str> = match options.layout {
         Layout::Ext3Paper => vec!["-t", "ext3", "-I", "128"],
@@ -64,7 +64,7 @@ fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext
 }
 
 /// The name of a stage's directory of its own.
-pub(super) const DIRECTORY: &str = "work";
+pub(crate) const DIRECTORY: &str = "work";
 
 fn with_directory(home: Image, seed: u64) -> Result<Image, ext4::Error> {
     changed(home, seed, async move |volume| {

@@ -4,7 +4,7 @@ use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Opera
 use std::ops::Range;
 use std::rc::Rc;
 
-pub(super) trait Watch: 'static {
+pub trait Watch: 'static {
     /// Stands for `request`, which concerns these bytes and begins when it is polled.
     fn watch<T: 'static>(
         &self,
@@ -14,7 +14,7 @@ pub(super) trait Watch: 'static {
     ) -> LocalFuture<T>;
 }
 
-pub(super) struct Watched<W> {
+pub struct Watched<W> {
     pub disk: Rc<dyn Disk>,
     pub watch: W,
 }

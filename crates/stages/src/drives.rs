@@ -1,11 +1,8 @@
 //! The emulated drives of a stage.
 
-use super::DiskChoice;
-use super::elevator::Elevator;
-use super::traced::Trace;
-use super::watched::Watched;
+use crate::options::DiskChoice;
 use device::Disk;
-use disks::{Image, Raid0};
+use disks::{Elevator, Image, Raid0, Trace, Watched};
 use emulated::{CrashImage, EmulatedDisk, Model};
 use runtime::VirtualWorld;
 use std::cell::Cell;
@@ -23,7 +20,7 @@ pub struct Traffic {
 }
 
 /// One disk of the stage: a drive, or several in a RAID-0.
-pub(super) struct Drives {
+pub(crate) struct Drives {
     model: Model,
     chunk: u64,
     members: Vec<EmulatedDisk>,
@@ -104,7 +101,7 @@ impl Drives {
 }
 
 impl Traffic {
-    pub(crate) fn minus(self, earlier: Traffic) -> Traffic {
+    pub fn minus(self, earlier: Traffic) -> Traffic {
         Traffic {
             reads: self.reads - earlier.reads,
             writes: self.writes - earlier.writes,

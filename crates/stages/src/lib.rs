@@ -1,0 +1,19 @@
+//! Where workloads are played in virtual time: emulated disks with a volume on them ([`Stage`]), and placements to compare it with.
+#![forbid(unsafe_code)]
+
+mod drives;
+mod file_replay;
+mod log_structured;
+mod mounted;
+mod options;
+mod stage;
+mod virtual_files;
+mod volumes;
+
+pub use drives::Traffic;
+pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
+pub use log_structured::{LogStructuredFile, LogStructuredFiles};
+pub use mounted::{Mounted, MountedFile};
+pub use options::{Caching, DiskChoice, Layout, StageOptions};
+pub use stage::{Stage, StageError};
+pub use virtual_files::{VirtualFile, VirtualFiles};
