@@ -7,6 +7,7 @@ pub mod abi;
 mod answer;
 mod file_system;
 mod mount;
+mod privilege;
 mod request;
 mod session;
 mod volume_door;

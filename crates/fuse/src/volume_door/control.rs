@@ -2,14 +2,18 @@
 
 use super::{Result, VolumeDoor};
 use crate::Answer;
-use crate::abi::*;
-use ext4::{Error, MappingState, flags};
+use crate::abi::{self, *};
+use crate::privilege::{self, Capability};
+use ext4::{Error, Inode, MappingState, flags};
 use units::FileBlock;
 use zerocopy::FromBytes;
 
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` (linux/fs.h) on 64-bit and 32-bit machines: lsattr and chattr.
-const GETFLAGS: [u32; 2] = [0x8008_6601, 0x8004_6601];
-const SETFLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` (linux/fs.h): lsattr and chattr.
+const GETFLAGS: u32 = 0x8008_6601;
+const SETFLAGS: u32 = 0x4008_6602;
+/// The numbers by which 32-bit processes know them.
+const GETFLAGS_32: u32 = 0x8004_6601;
+const SETFLAGS_32: u32 = 0x4004_6602;
 /// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
@@ -27,8 +31,8 @@ impl VolumeDoor {
         let inode = self.inode(header.nodeid).await?;
         let before = self.volume.flags(&inode);
         let mut answer = Answer::of(&IoctlOut::default());
-        match arguments.cmd {
-            command if GETFLAGS.contains(&command) => {
+        match standard(&arguments) {
+            GETFLAGS => {
                 // The caller's variable may be as wide as a long.
                 let bytes = u64::from(before).to_le_bytes();
                 answer.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
@@ -36,19 +40,46 @@ impl VolumeDoor {
             FSGETXATTR if arguments.out_size as usize >= size_of::<Fsxattr>() => {
                 answer.append(&Fsxattr { xflags: xflags_of(before), ..Default::default() });
             }
-            command if SETFLAGS.contains(&command) => {
-                self.volume.set_flags(&inode, first_word(input)?).await?;
+            SETFLAGS => {
+                let wanted = first_word(input)?;
+                self.check_flags_change(header, &arguments, &inode, wanted)?;
+                self.volume.set_flags(&inode, wanted).await?;
             }
             FSSETXATTR => {
                 let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
                 if (wanted.extsize, wanted.projid, wanted.cowextsize) != (0, 0, 0) {
                     return Err(Error::Refused(libc::EOPNOTSUPP));
                 }
-                self.volume.set_flags(&inode, flags_of(wanted.xflags, before)?).await?;
+                let wanted = flags_of(wanted.xflags, before)?;
+                self.check_flags_change(header, &arguments, &inode, wanted)?;
+                self.volume.set_flags(&inode, wanted).await?;
             }
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
         Ok(answer)
+    }
+
+    /// From Linux 5.13 on the kernel checks who may change flags, and then asks with a structure of its own. What
+    /// comes with an address of the caller's nobody has checked.
+    fn check_flags_change(
+        &self,
+        header: &InHeader,
+        arguments: &IoctlIn,
+        inode: &Inode,
+        wanted: u32,
+    ) -> Result<()> {
+        if arguments.arg == 0 {
+            return Ok(());
+        }
+        let changed = self.volume.flags(inode) ^ wanted;
+        let owns = header.uid == self.volume.getattr(inode).uid;
+        let is_privileged = changed & (flags::IMMUTABLE | flags::APPEND) != 0;
+        if !(owns || privilege::holds(header.pid, Capability::FileOwner))
+            || is_privileged && !privilege::holds(header.pid, Capability::LinuxImmutable)
+        {
+            return Err(Error::Refused(libc::EPERM));
+        }
+        Ok(())
     }
 
     /// Where a block of the file lies on the device; 0 for a hole. Blocks are the caller's size.
@@ -68,6 +99,17 @@ impl VolumeDoor {
             _ => 0,
         };
         Ok(Answer::of(&BmapOut { block }))
+    }
+}
+
+/// The command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones gets ENOTTY, as from the
+/// kernel's ext4: by such a number it would come past the checks of the kernel.
+fn standard(arguments: &IoctlIn) -> u32 {
+    let compatible = arguments.flags & abi::ioctl::COMPAT != 0;
+    match arguments.cmd {
+        GETFLAGS_32 if compatible => GETFLAGS,
+        SETFLAGS_32 if compatible => SETFLAGS,
+        command => command,
     }
 }
 
