@@ -117,10 +117,15 @@ impl Mounted {
         {
             take_away(plan);
             served.await;
-            let error = CliError::new("transport=uring: the kernel does not offer FUSE over io_uring");
-            return herald.failed(error.with_remedy(
-                "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
-            ));
+            return herald.failed(no_ring(self.session.why_no_ring()));
+        }
+        if let Either::Left(Some(Err(error))) = &begun {
+            take_away(plan);
+            let _ = self.door.close().await;
+            return herald.failed(CliError::new(error.to_string()));
+        }
+        if let Some(why) = self.session.why_no_ring() {
+            report(&format!("requests come by the classic channel, not over io_uring: {why}"));
         }
         let control = self.start_control(world, plan).unwrap_or_else(|error| {
             report(&format!("no control socket, so stats and umount cannot reach this daemon: {error}"));
@@ -211,6 +216,17 @@ impl Mounted {
             }
         };
         ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
+    }
+}
+
+/// `transport=uring` cannot be had.
+fn no_ring(why: Option<String>) -> CliError {
+    match why {
+        Some(why) => CliError::new(format!("transport=uring: {why}"))
+            .with_remedy("Mount with transport=classic, or allow the daemon more memory."),
+        None => CliError::new("transport=uring: the kernel does not offer FUSE over io_uring").with_remedy(
+            "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
+        ),
     }
 }
 

@@ -132,6 +132,11 @@ impl Request {
         Ok(Request { header, body, payload_at: Some(fixed.len()) })
     }
 
+    /// Bytes that it holds.
+    pub(crate) fn length(&self) -> usize {
+        self.body.len()
+    }
+
     /// Whether the kernel waits for an answer.
     pub fn wants_answer(&self) -> bool {
         !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)

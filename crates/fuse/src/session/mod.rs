@@ -10,22 +10,28 @@
 //! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that was
 //!    answered is durable. INTERRUPT itself is therefore only noted.
 //! 4. DESTROY, and the end, wait until nothing else is under way.
+//! 5. No more requests are under way than there is room for ([`room`]).
 
 mod classic;
 mod init;
+mod payloads;
+mod room;
 mod uring;
 
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
-use crate::abi::opcode;
+use crate::abi::{InitIn, opcode};
 use crate::{Answer, Connection, FileSystem, Operation, Request};
 use classic::{Classic, Received};
 use device::World;
+use room::Room;
 use runtime::sync::Event;
 use runtime::{Either, RealWorld, race};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
+use uring::Entries;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -56,12 +62,24 @@ pub struct Session<F> {
     stopping: Cell<bool>,
     /// The kernel agreed to the ring and then took an entry of it not.
     ring_refused: Cell<bool>,
+    /// Why the ring that the kernel offered was not taken.
+    why_no_ring: RefCell<Option<String>>,
     /// The cells above have changed.
     changed: Event,
     /// Requests taken and not yet answered.
     running: Cell<u64>,
     idle: Event,
+    room: Rc<Room>,
     statistics: Cell<SessionStatistics>,
+}
+
+/// Why the classic channel was left alone.
+enum Drained {
+    /// Nothing waits there.
+    Empty,
+    /// What waits there must wait for room.
+    Full,
+    Gone,
 }
 
 impl<F: FileSystem> Session<F> {
@@ -79,9 +97,11 @@ impl<F: FileSystem> Session<F> {
             negotiated: Cell::new(None),
             stopping: Cell::new(false),
             ring_refused: Cell::new(false),
+            why_no_ring: RefCell::default(),
             changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
+            room: Rc::default(),
             statistics: Cell::default(),
         })
     }
@@ -94,7 +114,13 @@ impl<F: FileSystem> Session<F> {
         self.negotiated.get()
     }
 
-    /// Waits until the kernel and we have agreed: from here on the mount is in use.
+    /// Why requests come by the classic channel although the kernel offered the ring.
+    pub fn why_no_ring(&self) -> Option<String> {
+        self.why_no_ring.borrow().clone()
+    }
+
+    /// Waits until the kernel and we have agreed, and it has taken what it needs of us: from here on the mount is in
+    /// use. Never returns if it refuses; then [`Session::serve`] fails.
     pub async fn until_begun(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
@@ -110,14 +136,17 @@ impl<F: FileSystem> Session<F> {
     pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
         let mut readable = self.classic.readable();
         let result = loop {
+            let stopped = self.changed.until(|| self.stopping.get().then_some(()));
             match self.drain() {
-                Ok(Received::Nothing) => {}
-                Ok(Received::Gone) => break Ok(()),
-                Ok(Received::Message) => unreachable!("drained"),
+                Ok(Drained::Empty) => {}
+                Ok(Drained::Full) => match race(stopped, self.room.until_left()).await {
+                    Either::Left(()) => break Ok(()),
+                    Either::Right(()) => continue,
+                },
+                Ok(Drained::Gone) => break Ok(()),
                 Err(error) => break Err(error),
             }
             // Once unmounted the poll reports an error event; reading then tells what happened.
-            let stopped = self.changed.until(|| self.stopping.get().then_some(()));
             match race(stopped, readable.next()).await {
                 Either::Left(()) => break Ok(()),
                 Either::Right(Ok(_)) => {}
@@ -132,14 +161,16 @@ impl<F: FileSystem> Session<F> {
         result
     }
 
-    /// Takes all requests that wait in the classic channel.
-    fn drain(self: &Rc<Self>) -> Result<Received, SessionError> {
-        loop {
+    /// Takes the requests that wait in the classic channel, as far as there is room.
+    fn drain(self: &Rc<Self>) -> Result<Drained, SessionError> {
+        while self.room.is_left() {
             match self.classic.receive()? {
                 Received::Message => self.classic.with_message(|message| self.take(message))?,
-                other => return Ok(other),
+                Received::Nothing => return Ok(Drained::Empty),
+                Received::Gone => return Ok(Drained::Gone),
             }
         }
+        Ok(Drained::Full)
     }
 
     fn take(self: &Rc<Self>, message: &[u8]) -> Result<(), SessionError> {
@@ -162,14 +193,13 @@ impl<F: FileSystem> Session<F> {
             self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
             return Ok(());
         };
-        match init::negotiate(&offer, self.transport) {
-            Ok(negotiated) => {
+        match self.agree(&offer) {
+            Ok((negotiated, entries)) => {
                 self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
-                self.negotiated.set(Some(negotiated));
-                self.changed.notify();
-                if negotiated.uring {
-                    self.start_ring();
+                if let Some(entries) = entries {
+                    self.start_ring(entries);
                 }
+                self.begin_after_turn(negotiated);
                 Ok(())
             }
             Err(error) => {
@@ -179,6 +209,35 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
+    /// With the ring only if there is memory for it.
+    fn agree(&self, offer: &InitIn) -> Result<(Negotiated, Option<Entries>), InitError> {
+        let negotiated = init::negotiate(offer, self.transport)?;
+        if !negotiated.uring {
+            return Ok((negotiated, None));
+        }
+        match Entries::new() {
+            Ok(entries) => Ok((negotiated, Some(entries))),
+            Err(error) => {
+                *self.why_no_ring.borrow_mut() =
+                    Some(format!("no memory for the requests of its queues: {error}"));
+                Ok((init::negotiate(offer, Transport::Classic)?, None))
+            }
+        }
+    }
+
+    /// The kernel says at once if it refuses an entry: one turn of the loop later that is known.
+    fn begin_after_turn(self: &Rc<Self>, negotiated: Negotiated) {
+        let session = self.clone();
+        self.world.spawn(Box::pin(async move {
+            let soon = session.world.now().plus(Duration::from_millis(1));
+            session.world.sleep_until(soon).await;
+            if !session.ring_refused.get() {
+                session.negotiated.set(Some(negotiated));
+                session.changed.notify();
+            }
+        }));
+    }
+
     fn start(self: &Rc<Self>, request: Request) {
         if request.header.opcode == opcode::INTERRUPT {
             self.note(|statistics| statistics.interrupts += 1);
@@ -186,12 +245,14 @@ impl<F: FileSystem> Session<F> {
         }
         self.count_in();
         let session = self.clone();
+        let share = self.room.take(&request);
         self.world.spawn(Box::pin(async move {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;
             if wants_answer {
                 session.classic.answer(unique, answer);
             }
+            drop(share);
         }));
     }
 

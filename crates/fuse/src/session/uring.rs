@@ -6,73 +6,109 @@
 //! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its completion
 //!    and the next command. The command under way holds a reference to them.
 
-use super::{MAX_WRITE, Session};
+use super::Session;
+use super::payloads::{PAYLOAD, Payloads, queue_depths};
 use crate::abi::{
     InHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCommand, UringEntryInOut, UringHeaders,
 };
 use crate::{Answer, FileSystem, Request};
 use device::World;
 use runtime::command;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::io;
 use std::mem::offset_of;
 use std::rc::Rc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Entries of one queue. When more requests wait, they wait in the kernel.
-const QUEUE_DEPTH: usize = 128;
 /// The area that a command has for itself.
 const AREA: usize = 80;
 
-/// The buffers of one entry. Payload memory that no request ever reached is never backed by pages.
+/// The entries to give to the kernel, queue after queue. Made before it is told of them: then nothing is left that
+/// could fail for want of memory of ours.
+pub(super) struct Entries(Vec<Rc<Entry>>);
+
+impl Entries {
+    pub fn new() -> io::Result<Entries> {
+        let depths = queue_depths(possible_processors());
+        let payloads = Rc::new(Payloads::map(depths.iter().sum())?);
+        let places =
+            depths.iter().enumerate().flat_map(|(queue, depth)| (0..*depth).map(move |at| (queue, at)));
+        let entry = |(index, (queue, at))| Entry::new(queue as u16, at == 0, payloads.clone(), index);
+        Ok(Entries(places.enumerate().map(entry).collect()))
+    }
+}
+
+/// The buffers of one entry.
 struct Entry {
     queue: u16,
+    /// Its queue's first, which must not be missing.
+    is_first: bool,
     headers: UnsafeCell<UringHeaders>,
-    payload: Box<UnsafeCell<[u8]>>,
-    /// What REGISTER points to: the two buffers above.
+    payloads: Rc<Payloads>,
+    /// Which of the payloads, and how much of it was used.
+    index: usize,
+    reached: Cell<usize>,
+    /// What REGISTER points to: the two buffers.
     vectors: UnsafeCell<[libc::iovec; 2]>,
 }
 
 impl Entry {
-    fn new(queue: u16) -> Rc<Entry> {
-        let payload = <[u8]>::new_box_zeroed_with_elems(MAX_WRITE as usize).expect("memory for a payload");
+    fn new(queue: u16, is_first: bool, payloads: Rc<Payloads>, index: usize) -> Rc<Entry> {
         let entry = Rc::new(Entry {
             queue,
+            is_first,
             headers: UnsafeCell::new(UringHeaders::new_zeroed()),
-            // SAFETY: UnsafeCell has the layout of what it holds.
-            payload: unsafe { Box::from_raw(Box::into_raw(payload) as *mut UnsafeCell<[u8]>) },
+            payloads,
+            index,
+            reached: Cell::new(0),
             vectors: UnsafeCell::new([libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]),
         });
         // SAFETY: nobody else knows the entry yet.
         unsafe {
             *entry.vectors.get() = [
                 libc::iovec { iov_base: entry.headers.get().cast(), iov_len: size_of::<UringHeaders>() },
-                libc::iovec { iov_base: entry.payload.get().cast(), iov_len: MAX_WRITE as usize },
+                libc::iovec { iov_base: entry.payloads.at(index).cast(), iov_len: PAYLOAD },
             ];
         }
         entry
     }
 
     /// # Safety
+    /// No command of this entry may be under way, and no other reference to the payload may live.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
+    unsafe fn payload(&self) -> &mut [u8] {
+        // SAFETY: the mapping lives as long as the entry, and this part of it belongs to the entry alone.
+        unsafe { std::slice::from_raw_parts_mut(self.payloads.at(self.index), PAYLOAD) }
+    }
+
+    /// The request that the kernel put here, copied.
+    ///
+    /// # Safety
     /// No command of this entry may be under way.
     unsafe fn request(&self) -> (u64, Option<Request>) {
         // SAFETY: the buffers are ours now, as the caller promises, and this thread makes no other reference.
-        let (headers, payload) = unsafe { (&*self.headers.get(), &*self.payload.get()) };
+        let (headers, payload) = unsafe { (&*self.headers.get(), &*self.payload()) };
+        self.payloads.note(&self.reached, PAYLOAD.min(headers.entry.payload_size as usize));
         let parse = || {
             let (header, _) = InHeader::read_from_prefix(&headers.in_out).ok()?;
             let payload = payload.get(..headers.entry.payload_size as usize)?;
             Request::from_parts(header, &headers.op_in, payload).ok()
         };
-        (headers.entry.commit_id, parse())
+        let (commit_id, request) = (headers.entry.commit_id, parse());
+        // SAFETY: what the payload held is copied, and no reference to it is used any more.
+        unsafe { self.payloads.give_back(self.index, &self.reached) };
+        (commit_id, request)
     }
 
     /// # Safety
     /// No command of this entry may be under way.
     unsafe fn put(&self, unique: u64, answer: Answer) {
         // SAFETY: as in `request`.
-        let (headers, payload) = unsafe { (&mut *self.headers.get(), &mut *self.payload.get()) };
+        let (headers, payload) = unsafe { (&mut *self.headers.get(), self.payload()) };
         let (header, length) = answer.copy_to(unique, payload).unwrap_or_else(|| {
             Answer::error(libc::EIO).copy_to(unique, &mut []).expect("an error has no payload")
         });
+        self.payloads.note(&self.reached, length);
         headers.in_out[..size_of_val(&header)].copy_from_slice(header.as_bytes());
         headers.entry = UringEntryInOut { payload_size: length as u32, ..headers.entry };
     }
@@ -80,31 +116,32 @@ impl Entry {
 
 impl<F: FileSystem> Session<F> {
     /// Gives the kernel all entries. INIT has been answered.
-    pub(super) fn start_ring(self: &Rc<Self>) {
-        for queue in 0..possible_processors() {
-            for _ in 0..QUEUE_DEPTH {
-                let session = self.clone();
-                self.world.spawn(Box::pin(async move { session.serve_entry(Entry::new(queue)).await }));
-            }
+    pub(super) fn start_ring(self: &Rc<Self>, entries: Entries) {
+        for entry in entries.0 {
+            let session = self.clone();
+            self.world.spawn(Box::pin(async move { session.serve_entry(entry).await }));
         }
     }
 
     /// Until the kernel takes the entry no more: ENOTCONN after unmounting.
     async fn serve_entry(self: Rc<Self>, entry: Rc<Entry>) {
         let mut result = self.run_command(&entry, URING_REGISTER, 0).await;
-        if result < 0 && result != -libc::ENOTCONN {
-            // The kernel serves nobody before all entries are there (`fuse_block_alloc`): better no mount than
+        if result < 0 && result != -libc::ENOTCONN && entry.is_first {
+            // The kernel serves nobody before every queue has an entry (`fuse_block_alloc`): better no mount than
             // one that hangs. Seen when `fuse.enable_uring` was switched off after INIT.
             self.ring_refused.set(true);
             self.stop();
         }
         while result >= 0 {
             self.note(|statistics| statistics.ring_requests += 1);
+            // The kernel brought it unasked; it waits in its payload.
+            self.room.until_left().await;
             // SAFETY: the command has completed.
             let (commit_id, request) = unsafe { entry.request() };
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
             let answer = match request {
                 Some(request) => {
+                    let _share = self.room.take(&request);
                     self.count_in();
                     self.answer(request).await
                 }
@@ -159,20 +196,20 @@ mod tests {
 
     #[test]
     fn a_request_is_read_from_an_entry_and_its_answer_put_there() {
-        let entry = Entry::new(0);
+        let entry = Entry::new(0, true, Rc::new(Payloads::map(2).unwrap()), 1);
         let header = InHeader { opcode: opcode::LOOKUP, unique: 7, ..Default::default() };
         // SAFETY: no command is under way.
         unsafe {
             let headers = &mut *entry.headers.get();
             headers.in_out[..40].copy_from_slice(header.as_bytes());
             headers.entry = UringEntryInOut { commit_id: 9, payload_size: 5, ..Default::default() };
-            (&mut *entry.payload.get())[..5].copy_from_slice(b"name\0");
+            entry.payload()[..5].copy_from_slice(b"name\0");
             let (commit_id, request) = entry.request();
             assert_eq!((commit_id, request.unwrap().header.unique), (9, 7));
             entry.put(7, Answer::bytes(b"answer"));
             let headers = &*entry.headers.get();
             assert_eq!(OutHeader::read_from_prefix(&headers.in_out).unwrap().0.len, 22);
-            assert_eq!((headers.entry.payload_size, &(&*entry.payload.get())[..6]), (6, &b"answer"[..]));
+            assert_eq!((headers.entry.payload_size, &entry.payload()[..6]), (6, &b"answer"[..]));
             // Nonsense from the kernel's side is no reason to stop.
             (&mut *entry.headers.get()).entry.payload_size = u32::MAX;
             assert!(entry.request().1.is_none());

@@ -1,0 +1,98 @@
+//! How much memory requests under way may hold: what they bring, and what their answers may grow to.
+//!
+//! No more is taken from the kernel than there is room for; the rest waits there, in the memory of those who ask. No
+//! request under way waits for one that is not yet taken, so that room always comes back.
+
+use super::MAX_WRITE;
+use crate::{Operation, Request};
+use runtime::sync::Event;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Thousands of small requests, or sixty of the largest. In bytes.
+const ROOM: usize = 64 << 20;
+/// What a request costs besides its bytes: its task and what the volume keeps while it works on it.
+const OVERHEAD: usize = 4 << 10;
+/// No request costs more than this.
+const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
+
+#[derive(Default)]
+pub(super) struct Room {
+    used: Cell<usize>,
+    changed: Event,
+}
+
+/// A request's share, given back when dropped.
+pub(super) struct Share {
+    room: Rc<Room>,
+    size: usize,
+}
+
+impl Room {
+    pub fn is_left(&self) -> bool {
+        self.used.get() + LARGEST <= ROOM
+    }
+    /// Waits until one more request may be taken, whatever it is.
+    pub async fn until_left(&self) {
+        self.changed.until(|| self.is_left().then_some(())).await
+    }
+    pub fn take(self: &Rc<Self>, request: &Request) -> Share {
+        let size = cost(request).min(LARGEST);
+        self.used.set(self.used.get() + size);
+        Share { room: self.clone(), size }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let was_full = !self.room.is_left();
+        self.room.used.set(self.room.used.get() - self.size);
+        if was_full && self.room.is_left() {
+            self.room.changed.notify();
+        }
+    }
+}
+
+fn cost(request: &Request) -> usize {
+    let answer = match request.operation() {
+        Ok(Operation::Read(arguments)) => arguments.size,
+        Ok(Operation::Readdir(arguments) | Operation::Readdirplus(arguments)) => arguments.size,
+        Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
+        _ => 0,
+    };
+    OVERHEAD + request.length() + answer.min(MAX_WRITE) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{InHeader, ReadIn, opcode};
+    use zerocopy::IntoBytes;
+
+    fn read_of(size: u32) -> Request {
+        let arguments = ReadIn { size, ..Default::default() };
+        let header = InHeader { len: 80, opcode: opcode::READ, ..Default::default() };
+        Request::from_message(&[header.as_bytes(), arguments.as_bytes()].concat()).unwrap()
+    }
+
+    #[test]
+    fn room_ends_before_its_limit_and_comes_back() {
+        let room = Rc::<Room>::default();
+        let mut shares = Vec::new();
+        while room.is_left() {
+            shares.push(room.take(&read_of(u32::MAX)));
+        }
+        assert!(room.used.get() <= ROOM && shares.len() > 50, "{} requests", shares.len());
+        shares.pop();
+        assert!(room.is_left());
+        drop(shares);
+        assert_eq!(room.used.get(), 0);
+    }
+
+    #[test]
+    fn small_requests_find_room_by_the_thousand() {
+        let room = Rc::<Room>::default();
+        let shares: Vec<_> = (0..10_000).map(|_| room.take(&read_of(100))).collect();
+        assert!(room.is_left(), "{} requests take {} bytes", shares.len(), room.used.get());
+    }
+}
