@@ -15,7 +15,7 @@ mod volume;
 
 pub use mutate::mutate;
 pub use patches::random_input;
-pub use volume::visit_golden;
+pub use volume::{lie_in_bitmaps, visit_golden};
 
 /// One reader, and how to reach it.
 pub struct Target {

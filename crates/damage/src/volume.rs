@@ -20,7 +20,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{FileBlock, InodeNumber};
 
+mod bitmaps;
 mod roles;
+pub use bitmaps::lie_in_bitmaps;
 pub use roles::places_of_file;
 
 const BASES: [&str; 14] = [

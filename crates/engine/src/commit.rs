@@ -24,6 +24,9 @@ const FEW_WRITERS: usize = 32;
 const HOLD: Duration = Duration::from_micros(100);
 const HOLD_EACH: Duration = Duration::from_micros(5);
 
+/// Blocks that are logged, and blocks that go home in the commit.
+type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
+
 /// A transaction on its way to the disk, and the blocks that wait for the outcome.
 struct Commit {
     transaction: CommittingTransaction,
@@ -243,7 +246,7 @@ impl Engine {
         self.ticks.begin_anew();
         let locked = taken.transaction.lock();
         *self.committing.borrow_mut() = Some((locked.id(), taken.completion.clone()));
-        let (logged, home) = self.take_images(&locked);
+        let (logged, home) = self.take_images(&locked)?;
         let (plan, transaction) = self.plan(locked)?;
         self.locking.set(false);
         self.gate.wake_first();
@@ -261,22 +264,23 @@ impl Engine {
         })
     }
 
-    fn take_images(&self, locked: &LockedTransaction) -> (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>) {
+    /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
+    fn take_images(&self, locked: &LockedTransaction) -> Result<Images, EngineError> {
         let cache = self.cache.borrow();
         let take = |at: HomeBlock| {
-            let block = cache.peek(at).expect("a block in a transaction stays in the cache");
+            let Some(block) = cache.peek(at) else { return Err(EngineError::Shared { at }) };
             block.running.set(false);
             block.ordered.set(None);
             *block.committing.borrow_mut() = Some(block.current.borrow().clone());
-            block.clone()
+            Ok(block.clone())
         };
-        let logged: Vec<_> = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take).collect();
-        let home: Vec<_> = locked.home_data().map(|(_, at)| take(at)).collect();
-        if self.log.is_some() {
-            (logged, home)
-        } else {
-            (Vec::new(), logged.into_iter().chain(home).collect())
-        }
+        let logged = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take);
+        let logged = logged.collect::<Result<Vec<_>, _>>()?;
+        let home = locked.home_data().map(|(_, at)| take(at)).collect::<Result<Vec<_>, _>>()?;
+        Ok(match self.log {
+            Some(_) => (logged, home),
+            None => (Vec::new(), logged.into_iter().chain(home).collect()),
+        })
     }
 
     fn plan(&self, locked: LockedTransaction) -> Result<(Planned, CommittingTransaction), EngineError> {
@@ -332,7 +336,7 @@ impl Engine {
     fn finish(&self, commit: Commit) {
         let committed = commit.transaction.committed();
         for block in &commit.logged {
-            let image = block.committing.take().expect("an image since the lock");
+            let image = block.committing.take().expect("one image of each, since the lock");
             *block.committed.borrow_mut() = Some((image, committed.id));
         }
         for block in &commit.home {
@@ -364,11 +368,8 @@ impl Engine {
         let mut cache = self.cache.borrow_mut();
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
+                // Used again before this commit: only by another owner of the same block, on a damaged volume.
                 if cache.peek(number).is_some_and(|block| block.running.get()) {
-                    debug_assert!(
-                        false,
-                        "{number} is used again before the transaction that freed it committed"
-                    );
                     continue;
                 }
                 let Some(block) = cache.remove(number) else { continue };

@@ -31,6 +31,8 @@ pub enum EngineError {
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,
+    #[error("{at} was freed while another structure of the volume still used it; run e2fsck")]
+    Shared { at: units::HomeBlock },
     /// A handle asked for more log blocks than any transaction may take.
     #[error("a change of {needed} log blocks does not fit into a transaction of at most {limit}")]
     HandleTooLarge { needed: u32, limit: u32 },

@@ -223,7 +223,9 @@ impl Handle {
         let engine = &self.engine;
         assert!(!range.is_empty() && range.end as usize <= engine.block_size.bytes());
         let block = &block.0;
-        debug_assert!(block.is_cached(), "{} was freed", block.number);
+        if !block.is_cached() {
+            engine.abort(&EngineError::Shared { at: block.number });
+        }
         let transaction = &mut engine.running.borrow_mut().transaction;
         if transaction.add_metadata(block.number, range) {
             debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number);

@@ -13,6 +13,7 @@ mod gate;
 mod handle;
 mod home;
 mod home_claims;
+mod in_memory;
 mod log;
 mod options;
 mod read;

@@ -173,6 +173,10 @@ impl RunningTransaction {
         assert!(!range.is_empty() && self.block_size.whole().covers(range), "{block} {range:?}");
         self.payload += range.len() as u64;
         self.revoked.remove(&block);
+        // Metadata of another owner, on a damaged volume: it is logged whole, as of locking, with these bytes.
+        if self.metadata.contains_key(&block) {
+            return;
+        }
         let whole = self.block_size.whole();
         let record = self
             .data
@@ -201,6 +205,9 @@ impl RunningTransaction {
         self.drop_data(block);
         self.payload += bytes;
         self.revoked.remove(&block);
+        if self.metadata.contains_key(&block) {
+            return;
+        }
         self.data.insert(block, Record::Whole);
         self.whole_data += 1;
     }

@@ -3,6 +3,7 @@
 
 use crate::patches::Input;
 use crate::seal;
+use crate::volume::bitmaps::vouch_for_bitmaps;
 use disks::Image;
 use format::ext4::checksum::inode_seed;
 use format::ext4::extent::{Entry, ExtentNode};
@@ -208,20 +209,14 @@ impl Roles {
         vouched.into_iter().for_each(|group| self.seal_group(image, group, false));
     }
 
-    /// The descriptor's checksum; with `bitmaps`, those of the bitmaps first.
+    /// The descriptor's checksum; with `bitmaps`, first their checksums and counts.
     fn seal_group(&self, image: &mut Image, group: GroupNumber, bitmaps: bool) {
         let superblock = &self.superblock;
-        let mut descriptor = read_descriptor(image, superblock, group);
         if bitmaps {
-            let healthy =
-                |role: Role| self.places.iter().find(|(found, _)| *found == role).expect("a place").1;
-            let bits = read_block(image, superblock, healthy(Role::BlockBitmap(group)));
-            let sum = bitmap::block_bitmap_checksum(&bits, superblock);
-            descriptor.block_bitmap_checksum = sum.unwrap_or(descriptor.block_bitmap_checksum);
-            let bits = read_block(image, superblock, healthy(Role::InodeBitmap(group)));
-            let sum = bitmap::inode_bitmap_checksum(&bits, superblock);
-            descriptor.inode_bitmap_checksum = sum.unwrap_or(descriptor.inode_bitmap_checksum);
+            vouch_for_bitmaps(image, superblock, group);
+            return;
         }
+        let descriptor = read_descriptor(image, superblock, group);
         let at = descriptor_at(superblock, group);
         let mut raw = vec![0; superblock.descriptor_size().into()];
         image.read(at, &mut raw);
@@ -286,23 +281,23 @@ impl Tree {
     }
 }
 
-fn read_superblock(image: &Image) -> Superblock {
+pub(super) fn read_superblock(image: &Image) -> Superblock {
     let mut bytes = vec![0; 1024];
     image.read(SUPERBLOCK_OFFSET, &mut bytes);
     Superblock::parse(&bytes).expect("a healthy superblock")
 }
-fn read_block(image: &Image, superblock: &Superblock, block: u64) -> Vec<u8> {
+pub(super) fn read_block(image: &Image, superblock: &Superblock, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; superblock.block_size.bytes()];
     image.read(block << superblock.block_size.shift(), &mut bytes);
     bytes
 }
-fn descriptor_at(superblock: &Superblock, group: GroupNumber) -> u64 {
+pub(super) fn descriptor_at(superblock: &Superblock, group: GroupNumber) -> u64 {
     let per_block = superblock.descriptors_per_block();
     let block = superblock.descriptor_block(group.get() / per_block).get();
     let within = u64::from(group.get() % per_block) * u64::from(superblock.descriptor_size());
     (block << superblock.block_size.shift()) + within
 }
-fn read_descriptor(image: &Image, superblock: &Superblock, group: GroupNumber) -> GroupDescriptor {
+pub(super) fn read_descriptor(image: &Image, superblock: &Superblock, group: GroupNumber) -> GroupDescriptor {
     let mut raw = vec![0; superblock.descriptor_size().into()];
     image.read(descriptor_at(superblock, group), &mut raw);
     GroupDescriptor::parse(&raw)

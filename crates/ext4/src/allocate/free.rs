@@ -51,7 +51,10 @@ impl Volume {
             crate::groups::Bits::Stored(block) => bitmap::all_set(&block.bytes(), range.clone()),
             crate::groups::Bits::Initial(_) => false,
         };
-        if !all_used {
+        // What is withheld was free when it was last looked at: the bitmap has been changed behind our back.
+        let freed = start + u64::from(range.start)..start + u64::from(range.end);
+        let is_withheld = self.withheld.borrow().ranges(freed.clone()).next().is_some();
+        if !all_used || is_withheld {
             self.groups.mark_damaged(group);
             let at = HomeBlock(start + u64::from(first));
             let why = format!("of {count} blocks given back some are free already");
@@ -62,7 +65,6 @@ impl Volume {
         let free = self.groups.descriptor(group).free_blocks + count;
         self.block_bitmap_changed(handle, group, &block, free);
         self.superblock.borrow_mut().free_blocks += u64::from(count);
-        let freed = start + u64::from(range.start)..start + u64::from(range.end);
         self.withheld.borrow_mut().add_freed(handle.transaction(), freed);
         self.groups.withhold(group, count);
         Ok(())

@@ -93,12 +93,13 @@ impl Volume {
             None => {
                 // What windows hold back is free for all before anyone is told that there is no space.
                 self.drop_all_windows();
-                self.find(goal, wanted).await?.ok_or(Error::Refused(errno::ENOSPC))?
+                self.find(goal, wanted).await?.ok_or_else(|| self.no_space())?
             }
         };
         let start = self.superblock.borrow().group_start(found.group).plus(found.run.start.into());
         let length = found.run.len() as u32;
         let run = Run { start, count: count.min(length) };
+        self.check_free_blocks(found.group, start, run.count)?;
         self.take(handle, found, run);
         if window > 0 && length > run.count {
             let rest = start.get() + u64::from(run.count)..start.get() + u64::from(length);
@@ -167,6 +168,10 @@ impl Volume {
         }
         let run = Run { start: HomeBlock(start), count: count.min((window.end - start) as u32) };
         self.drop_preallocation(request.inode);
+        if self.groups.state(group).damaged {
+            return Ok(None);
+        }
+        self.check_free_blocks(group, run.start, run.count)?;
         let found = Found { group, bits, run: first..first + run.count };
         if !found.bits.all_clear(found.run.clone()) {
             self.groups.mark_damaged(group);
@@ -300,7 +305,7 @@ impl Volume {
     }
 
     /// Blocks freed by transactions that are committed by now can be had again.
-    fn release_committed(&self) {
+    pub(crate) fn release_committed(&self) {
         let ranges = self.withheld.borrow_mut().take_committed(self.engine.committed());
         ranges.into_iter().for_each(|range| self.give_back(range));
     }

@@ -171,6 +171,9 @@ impl Volume {
         if bitmap::count_clear(bits, superblock.blocks_in_group(group)) != descriptor.free_blocks {
             return Err("the descriptor tells another number of free blocks");
         }
+        if self.free_but_owned(group, bits) {
+            return Err("blocks of a file in memory are marked free");
+        }
         Ok(())
     }
 
@@ -189,6 +192,9 @@ impl Volume {
         }
         if bitmap::count_clear(bits, superblock.inodes_per_group) != descriptor.free_inodes {
             return Err("the descriptor tells another number of free inodes");
+        }
+        if self.free_but_known(group, bits) {
+            return Err("inodes in memory are marked free");
         }
         Ok(())
     }

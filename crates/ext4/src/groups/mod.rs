@@ -4,6 +4,7 @@
 //! counts in memory change in one stretch without await.
 
 mod bitmaps;
+mod contradiction;
 mod zone;
 
 pub(crate) use bitmaps::Bits;
@@ -78,6 +79,10 @@ impl Groups {
     }
     pub fn mark_damaged(&self, group: GroupNumber) {
         self.states.borrow_mut()[group.get() as usize].damaged = true;
+    }
+    pub fn first_damaged(&self) -> Option<GroupNumber> {
+        let found = self.states.borrow().iter().position(|state| state.damaged);
+        found.map(|index| GroupNumber(index as u32))
     }
     /// Withholds `count` blocks of a group, or gives them back.
     pub fn withhold(&self, group: GroupNumber, count: u32) {

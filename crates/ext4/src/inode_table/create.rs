@@ -2,7 +2,6 @@
 
 use super::ROOT;
 use crate::allocate::bitmap_bytes;
-use crate::error::errno;
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
 use engine::{Block, Handle};
@@ -44,12 +43,11 @@ impl Volume {
             if state.damaged || state.descriptor.free_inodes == 0 {
                 continue;
             }
-            let taken = match self.take_inode(handle, group, directory).await {
-                // A damaged group has nothing to give.
-                Err(Error::Corrupt { .. }) => None,
-                taken => taken?,
-            };
-            let Some((number, block)) = taken else { continue };
+            // A damaged group has nothing to give.
+            if matches!(self.inode_bitmap(group).await, Err(Error::Corrupt { .. })) {
+                continue;
+            }
+            let Some((number, block)) = self.take_inode(handle, group, directory).await? else { continue };
             let inode = Rc::new(Inode::new(number, self.new_fields(&new), handle.transaction()));
             let (_, range) = self.inode_place(number);
             handle.change(&block, range, |bytes| {
@@ -59,7 +57,7 @@ impl Volume {
             });
             return Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()));
         }
-        Err(Error::Refused(errno::ENOSPC))
+        Err(self.no_space())
     }
 
     /// Frees an inode without links and content. Credits: [`Volume::credits_free_inode`].
@@ -113,14 +111,19 @@ impl Volume {
             let bits = self.inode_bitmap(group).await?;
             let Some(index) = self.first_free_inode(group, &bits) else { return Ok(None) };
             let number = InodeNumber(group.get() * self.superblock.borrow().inodes_per_group + index + 1);
-            let (at, _) = self.inode_place(number);
+            let (at, range) = self.inode_place(number);
             if self.is_table_block_unused(group, index) {
+                self.check_free_inode(group, number, None)?;
                 let block = handle.create(at);
                 self.mark_inode(handle, group, index, bits, directory);
                 return Ok(Some((number, block)));
             }
             match table {
                 Some(block) if block.number() == at => {
+                    let bytes = block.bytes();
+                    let slot = (!self.was_never_used(number)).then(|| &bytes[range.as_usize()]);
+                    self.check_free_inode(group, number, slot)?;
+                    drop(bytes);
                     self.mark_inode(handle, group, index, bits, directory);
                     return Ok(Some((number, block)));
                 }
@@ -157,7 +160,7 @@ impl Volume {
         let checksums = self.has_group_checksums();
         self.inode_bitmap_changed(handle, group, &block, |descriptor| {
             descriptor.free_inodes -= 1;
-            descriptor.directories += u32::from(directory);
+            descriptor.directories = descriptor.directories.saturating_add(directory.into());
             if checksums {
                 descriptor.unused_inodes = descriptor.unused_inodes.min(per_group - index - 1);
             }

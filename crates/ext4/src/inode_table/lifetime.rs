@@ -2,6 +2,7 @@
 
 use crate::{Inode, Result, Volume};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
 
@@ -46,6 +47,17 @@ impl InodeCache {
     }
     pub fn remove(&mut self, number: InodeNumber) {
         self.inodes.remove(&number);
+    }
+    /// Whether it is in use as far as memory knows.
+    pub fn knows(&self, number: InodeNumber) -> bool {
+        self.inodes.contains_key(&number) || self.lookups.contains_key(&number)
+    }
+    /// Those that are in memory.
+    pub fn numbers(&self, range: Range<InodeNumber>) -> impl Iterator<Item = InodeNumber> + '_ {
+        self.inodes.range(range).map(|(number, _)| *number)
+    }
+    pub fn any(&self, wanted: impl Fn(&Inode) -> bool) -> bool {
+        self.inodes.values().any(|inode| wanted(inode))
     }
     pub fn all(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Rc<Inode>> {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()

@@ -30,6 +30,7 @@ impl Volume {
         if inode.fields.borrow().links == 0 && !self.is_orphan(number) {
             return Err(Error::Refused(errno::ESTALE));
         }
+        self.note_owned_inode(number);
         Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()))
     }
 
@@ -79,7 +80,7 @@ impl Volume {
         (at, BlockRange::new(start, start + size))
     }
 
-    fn was_never_used(&self, number: InodeNumber) -> bool {
+    pub(super) fn was_never_used(&self, number: InodeNumber) -> bool {
         let superblock = self.superblock.borrow();
         let (group, index) = superblock.group_of_inode(number);
         // Before recovery the descriptor may say anything.

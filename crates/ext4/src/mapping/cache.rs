@@ -22,6 +22,11 @@ impl MappingCache {
         let [latest, _] = self.entries.get();
         self.entries.set([Some(mapping), latest]);
     }
+    /// The runs of blocks that are known to be the file's.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = (HomeBlock, u64)> {
+        let known = self.entries.get().into_iter().flatten();
+        known.filter_map(|mapping| Some((mapping.home()?, u64::from(mapping.count))))
+    }
     pub(crate) fn clear(&self) {
         self.entries.set([None; 2]);
     }

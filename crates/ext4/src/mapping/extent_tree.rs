@@ -81,6 +81,7 @@ impl Volume {
             if let Some(seed) = self.inode_checksum_seed(inode.number, generation) {
                 node.verify_checksum(seed).map_err(damaged)?;
             }
+            self.note_owned_blocks(at, 1);
             block.set_verified();
         }
         Ok(block)

@@ -65,7 +65,12 @@ impl Volume {
             if !self.block_is_usable(child, 1) {
                 return Err(Error::corrupt_inode(inode.number, format!("a pointer block is {child}")));
             }
-            walk.blocks.push(self.engine().metadata(child).await?);
+            let block = self.engine().metadata(child).await?;
+            if !block.is_verified() {
+                self.note_owned_blocks(child, 1);
+                block.set_verified();
+            }
+            walk.blocks.push(block);
         }
         Ok(Some(walk))
     }

@@ -96,6 +96,9 @@ impl Volume {
             false => self.map_pointer(inode, at).await,
         };
         let whole = whole.map_err(|error| self.note_damage(error))?;
+        if let Some(home) = whole.home() {
+            self.note_owned_blocks(home, whole.count.into());
+        }
         inode.mapping_cache.remember(whole);
         Ok(whole.part(at, max).expect("the mapping that was asked for"))
     }

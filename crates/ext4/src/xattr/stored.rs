@@ -215,6 +215,7 @@ impl Volume {
             if self.checksum_seed().is_some_and(wrong) {
                 return Err(corrupt(at, "its checksum is wrong"));
             }
+            self.note_owned_blocks(at, 1);
             block.set_verified();
         }
         Ok(block)

@@ -3,6 +3,7 @@
 mod allocation;
 mod damage;
 mod geometry;
+mod hostile;
 mod image;
 mod journal;
 mod lifetime;

@@ -252,6 +252,11 @@ impl Inode {
     }
 }
 
+/// Whether a slot of the table holds an inode in use, as e2fsck decides: one that links lead to. Its checksum may be wrong.
+pub fn is_in_use(raw: &[u8]) -> bool {
+    u16::load(&raw[LINKS..]) != 0
+}
+
 /// Changes the deletion time (the orphan list's link) of an inode in its slot, and nothing else.
 pub fn patch_deletion_time(raw: &mut [u8], value: u32, number: InodeNumber, checksum_seed: Option<u32>) {
     value.store(&mut raw[DELETION_TIME..]);

@@ -1,0 +1,19 @@
+//! Questions about what the cache holds, for whoever has another opinion of the disk to compare with.
+
+use crate::engine::{Block, Engine};
+use units::HomeBlock;
+
+impl Engine {
+    /// The first of the blocks `at .. at + count` that is in memory. A freed block leaves with the commit that frees it, so
+    /// a block that is free to be allocated is never found here.
+    pub fn first_in_memory(&self, at: HomeBlock, count: u64) -> Option<HomeBlock> {
+        let cache = self.cache.borrow();
+        (0..count).map(|index| at.plus(index)).find(|number| cache.peek(*number).is_some())
+    }
+
+    /// A metadata block if it needs no read.
+    pub fn metadata_in_memory(&self, at: HomeBlock) -> Option<Block> {
+        let block = self.cache.borrow().peek(at)?.clone();
+        block.is_whole().then_some(Block(block))
+    }
+}
