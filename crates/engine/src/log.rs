@@ -34,7 +34,7 @@ impl LogState {
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
         let whole = options.transaction_checksum && options.journal_checksum;
-        let extended = options.data.is_extended() || whole;
+        let extended = options.data.policy(options.threshold).logs_bytes() || whole;
         // Block numbers beyond 32 bits need wide tags.
         let wide = superblock.is_wide() || parts.volume_blocks > u64::from(u32::MAX);
         superblock.set_log_format(options.journal_checksum, wide, extended);
