@@ -6,7 +6,7 @@ use crate::options::{EngineParts, LogArea};
 use crate::tail::TailState;
 use device::{Buffer, Durability};
 use format::jbd2::{JournalSuperblock, RevokeBlock};
-use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
+use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
@@ -43,7 +43,7 @@ impl LogState {
         let space = CircularLog::new(superblock.first, superblock.log_end());
         LogState {
             superblock_at: area.superblock,
-            checkpoint: Checkpoint::new(next, space.head()),
+            checkpoint: Checkpoint::new(next),
             format: FormatOptions {
                 block_size: parts.block_size,
                 checksums: options.journal_checksum,
@@ -59,6 +59,10 @@ impl LogState {
             started: false,
             live: LiveRecords::default(),
         }
+    }
+
+    pub fn image_of(&self, superblock: &JournalSuperblock) -> SuperblockImage {
+        SuperblockImage { at: self.superblock_at, image: image_of(superblock) }
     }
 
     /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a

@@ -7,7 +7,7 @@
 //! In the log: revoke blocks, then descriptors with their blocks, fragments before regular blocks, then the commit
 //! block. Source: kernel `journal.rst`; paper, section 3.2.
 
-use crate::log_space::{LogFull, LogRuns, LogSpace};
+use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
@@ -17,7 +17,7 @@ use format::jbd2::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
+use units::{BlockRange, BlockSize, HomeBlock, Timestamp, TransactionId};
 
 /// Longest write of home data, in bytes: long enough for any disk to stream, short enough to let others in.
 const HOME_RUN_BYTES: usize = 1 << 20;
@@ -70,19 +70,33 @@ impl FormatOptions {
 
 #[derive(Debug)]
 pub struct CommitPlan {
+    pub transaction: TransactionId,
+    /// Its log blocks are slots until [`CommitPlan::issue`].
     pub plan: Plan,
-    /// The log blocks taken. Empty if the transaction was.
-    pub runs: LogRuns,
+    /// How many log blocks it takes. None if the transaction was empty.
+    pub log_blocks: u32,
     /// Blocks written, by kind.
     pub counts: BTreeMap<BlockKind, u64>,
     /// Bytes of file data that callers wrote, logged or home.
     pub payload: u64,
 }
 
+impl CommitPlan {
+    /// The plan is about to be carried out: the log says where its blocks lie.
+    pub fn issue(&mut self, log: &mut dyn LogSpace) -> LogRuns {
+        if self.log_blocks == 0 {
+            return LogRuns::default();
+        }
+        let runs = log.bind(self.transaction);
+        self.plan.bind(&runs);
+        runs
+    }
+}
+
 type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
 
 /// `images` gives the content of a block as of the locking of the transaction; for a block recorded as bytes,
-/// only those bytes need be right. Takes log blocks from `log`.
+/// only those bytes need be right. Reserves log blocks of `log`.
 ///
 /// An empty transaction gives an empty plan: do not commit it but let it run on, because the log has no gaps
 /// in its sequence numbers.
@@ -94,35 +108,53 @@ pub fn plan_commit(
 ) -> Result<CommitPlan, LogFull> {
     let mut plan = Plan::default();
     if transaction.is_empty() {
-        return Ok(CommitPlan { plan, runs: LogRuns::default(), counts: BTreeMap::new(), payload: 0 });
+        let (transaction, counts) = (transaction.id, BTreeMap::new());
+        return Ok(CommitPlan { transaction, plan, log_blocks: 0, counts, payload: 0 });
     }
     let body = log_body(transaction, images, options);
-    let runs = log.allocate(body.len() as u32 + 1)?;
-    let commit = commit_block(transaction.id, &body, options);
+    let log_blocks = body.len() as u32 + 1;
+    log.reserve(transaction.id, log_blocks)?;
+    let commit = (BlockKind::Commit, commit_block(transaction.id, &body, options));
 
     let has_home_data =
         plan_home_data(transaction, images, options, &mut plan) || transaction.home_written_early;
+    let slot = |index| Address::Slot(LogSlot { transaction: transaction.id, index });
     if options.is_one_write() {
         if has_home_data {
             plan.barrier(Barrier::DataBeforeCommit);
         }
-        let all = body.into_iter().chain([(BlockKind::Commit, commit)]).collect();
-        plan_log(all, runs.blocks(), &mut plan);
+        plan.write(slot(0), body.into_iter().chain([commit]).collect());
     } else {
         let has_body = !body.is_empty();
-        let mut blocks = runs.blocks();
-        plan_log(body, blocks.by_ref().take(runs.count() as usize - 1), &mut plan);
+        if has_body {
+            plan.write(slot(0), body);
+        }
         if has_home_data {
             plan.barrier(Barrier::DataBeforeCommit);
         }
         if has_body {
             plan.barrier(Barrier::LogBeforeCommit);
         }
-        plan_log(vec![(BlockKind::Commit, commit)], blocks, &mut plan);
+        plan.write(slot(log_blocks - 1), vec![commit]);
     }
     plan.barrier(Barrier::CommitBeforeReply);
     let counts = plan.counts();
-    Ok(CommitPlan { plan, runs, counts, payload: transaction.payload })
+    Ok(CommitPlan { transaction: transaction.id, plan, log_blocks, counts, payload: transaction.payload })
+}
+
+/// Without a journal, being home is all that a commit is: nothing is atomic.
+pub fn plan_commit_home(
+    transaction: &LockedTransaction,
+    images: &dyn Fn(HomeBlock) -> Rc<Buffer>,
+) -> CommitPlan {
+    let mut plan = Plan::default();
+    let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, images(at))]);
+    transaction.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
+    transaction.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
+    // Due even if nothing is left to write: write-back may have sent some of it.
+    plan.barrier(Barrier::DataBeforeCommit);
+    let counts = plan.counts();
+    CommitPlan { transaction: transaction.id, plan, log_blocks: 0, counts, payload: transaction.payload }
 }
 
 /// Home data in runs of neighbours, sorted by address. True if there is any.
@@ -149,24 +181,6 @@ fn plan_home_data(
     }
     flush(&mut run);
     !blocks.is_empty()
-}
-
-/// `content` to the log blocks `at`, one write per run of neighbours.
-fn plan_log(content: LogBlocks, at: impl Iterator<Item = LogBlock>, plan: &mut Plan) {
-    let mut run: Option<(LogBlock, LogBlocks)> = None;
-    for (block, at) in content.into_iter().zip(at) {
-        match &mut run {
-            Some((start, blocks)) if start.plus(blocks.len() as u32) == at => blocks.push(block),
-            _ => {
-                if let Some((start, blocks)) = run.replace((at, vec![block])) {
-                    plan.write(Address::Log(start), blocks);
-                }
-            }
-        }
-    }
-    if let Some((start, blocks)) = run {
-        plan.write(Address::Log(start), blocks);
-    }
 }
 
 /// All log blocks of the transaction but the commit block.

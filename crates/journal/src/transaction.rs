@@ -3,7 +3,6 @@
 //! Only addresses and ranges are kept here: the bytes stay in the cache (`Rc<Buffer>`, copied on write), and
 //! `plan_commit` asks for them once, at the moment of locking.
 
-use crate::log_space::LogRuns;
 use crate::ranges::RangeSet;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use units::{BlockRange, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
@@ -59,7 +58,6 @@ pub struct LockedTransaction {
 #[derive(Debug)]
 pub struct CommittingTransaction {
     id: TransactionId,
-    runs: LogRuns,
     records: Vec<(HomeBlock, Coverage)>,
     revoked: Vec<HomeBlock>,
 }
@@ -68,8 +66,8 @@ pub struct CommittingTransaction {
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
     pub id: TransactionId,
-    /// The log blocks it takes.
-    pub runs: LogRuns,
+    /// How many log blocks it takes.
+    pub log_blocks: u32,
     /// What it logged, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
     pub revoked: Vec<HomeBlock>,
@@ -331,8 +329,8 @@ impl LockedTransaction {
             && !self.home_written_early
             && self.revoked.is_empty()
     }
-    /// The plan has been made and is being carried out; the plan's `runs` are the log blocks it takes.
-    pub fn start_commit(self, runs: LogRuns) -> CommittingTransaction {
+    /// The plan has been made and is being carried out.
+    pub fn start_commit(self) -> CommittingTransaction {
         let coverage = |record: &Record| match record {
             Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
             Record::Bytes { .. } => Coverage::Fragment,
@@ -341,7 +339,7 @@ impl LockedTransaction {
         let data = self.data.iter().map(|(block, record)| (*block, coverage(record)));
         let mut records: Vec<_> = metadata.chain(data).collect();
         records.sort_unstable_by_key(|(block, _)| *block);
-        CommittingTransaction { id: self.id, runs, records, revoked: self.revoked.into_iter().collect() }
+        CommittingTransaction { id: self.id, records, revoked: self.revoked.into_iter().collect() }
     }
 }
 
@@ -349,9 +347,9 @@ impl CommittingTransaction {
     pub fn id(&self) -> TransactionId {
         self.id
     }
-    /// The plan has been carried out to its last barrier.
-    pub fn committed(self) -> CommittedTransaction {
-        CommittedTransaction { id: self.id, runs: self.runs, records: self.records, revoked: self.revoked }
+    /// The plan has been carried out to its last barrier, and takes so many log blocks.
+    pub fn committed(self, log_blocks: u32) -> CommittedTransaction {
+        CommittedTransaction { id: self.id, log_blocks, records: self.records, revoked: self.revoked }
     }
 }
 

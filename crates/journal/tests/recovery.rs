@@ -101,7 +101,7 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
             let mut volume = volume_with(format, 20);
             let everything_home = volume.plan_checkpoint(&[HomeBlock(5)]);
             perform(&mut volume.disk, &everything_home);
-            volume.log.release_to(volume.superblock.start);
+            volume.log.release_before(volume.superblock.sequence);
             for byte in 21..=35 {
                 let mut running = volume.running();
                 log(&mut volume, &mut running, byte);

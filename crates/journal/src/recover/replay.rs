@@ -1,8 +1,10 @@
-use super::scan::{LogArea, check_size};
+use super::scan::check_size;
 use super::{HomeBounds, Pass, PassCounts, RecoverError, Scanned};
+use crate::log_space::LogWalk;
 use crate::revoke::RevokeTable;
 use format::jbd2::{BlockTag, DescriptorBlock, LogLayout, Packing, Place, unescape};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
 /// One record to replay.
@@ -15,7 +17,7 @@ pub enum ReplayAction {
 /// Third pass: the records of all committed transactions in order, without those that a revoke hides.
 pub struct ReplayPass {
     layout: LogLayout,
-    log: LogArea,
+    log: Rc<dyn LogWalk>,
     revokes: RevokeTable,
     bounds: HomeBounds,
     descriptors: VecDeque<(TransactionId, LogBlock)>,
@@ -41,7 +43,7 @@ impl ReplayPass {
         };
         ReplayPass {
             layout: scanned.layout,
-            log: scanned.log,
+            log: scanned.log.clone(),
             revokes,
             bounds,
             descriptors: scanned.transactions.iter().flat_map(of).collect(),
@@ -56,6 +58,10 @@ impl ReplayPass {
         std::mem::take(&mut self.actions)
     }
 
+    fn after(&self, at: LogBlock) -> LogBlock {
+        self.log.next(at).expect("the scan came this way")
+    }
+
     fn descriptor(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let (transaction, at) = self.descriptors.pop_front().expect("no block was wanted");
         let descriptor = DescriptorBlock::parse(block, &self.layout, at)?;
@@ -66,7 +72,7 @@ impl ReplayPass {
         self.counts.descriptors += 1;
         let mut packing = Packing::new(self.layout.block_size);
         let tags = descriptor.tags.into_iter().map(|tag| (tag, packing.place(&tag))).collect();
-        self.open = Some(OpenDescriptor { transaction, at: self.log.after(at), tags });
+        self.open = Some(OpenDescriptor { transaction, at: self.after(at), tags });
         Ok(())
     }
 
@@ -93,7 +99,7 @@ impl ReplayPass {
             self.record(tag, its, &content, transaction, at)?;
         }
         if !tags.is_empty() {
-            self.open = Some(OpenDescriptor { transaction, at: self.log.after(at), tags });
+            self.open = Some(OpenDescriptor { transaction, at: self.after(at), tags });
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 use super::decide::{Decision, Facts, decide};
 use super::{Pass, PassCounts, RecoverError};
+use crate::log_space::{LogWalk, Ring};
 use format::jbd2::{
     BlockHeader, BlockType, CommitBlock, DescriptorBlock, FormatError, JournalSuperblock, LogLayout, Packing,
     Seed, WholeTransaction, ancient_checksum, live_fast_commit,
 };
 use std::collections::VecDeque;
+use std::rc::Rc;
 use units::{LogBlock, Timestamp, TransactionId};
 
 /// Ids left out after recovery: no later scan may take what lies behind the end of this log for its own.
@@ -19,7 +21,7 @@ const TRANSACTION_SHARE_MAX: u32 = 2;
 /// ended the log is damage. Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like
 /// a journal block. Without checksums a block proves nothing, and the log ends.
 pub struct ScanPass {
-    log: LogArea,
+    log: Rc<dyn LogWalk>,
     layout: LogLayout,
     has_ancient_checksum: bool,
     fast_commits: Option<LogBlock>,
@@ -44,7 +46,7 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
-    pub(super) log: LogArea,
+    pub(super) log: Rc<dyn LogWalk>,
     pub(super) layout: LogLayout,
     pub(super) transactions: Vec<ScannedTransaction>,
 }
@@ -54,25 +56,6 @@ pub(super) struct ScannedTransaction {
     pub id: TransactionId,
     pub descriptors: Vec<LogBlock>,
     pub revokes: Vec<LogBlock>,
-}
-
-/// The ring of log blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LogArea {
-    pub first: LogBlock,
-    end: LogBlock,
-}
-
-impl LogArea {
-    pub fn of(superblock: &JournalSuperblock) -> LogArea {
-        LogArea { first: superblock.first, end: superblock.log_end() }
-    }
-    pub fn after(self, at: LogBlock) -> LogBlock {
-        if at.plus(1) == self.end { self.first } else { at.plus(1) }
-    }
-    pub fn blocks(self) -> u32 {
-        self.end.get() - self.first.get()
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,18 +98,18 @@ impl OpenTransaction {
 impl ScanPass {
     /// Of a journal whose superblock is clean, nothing is read.
     pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
-        let (log, layout) = (LogArea::of(superblock), superblock.layout());
+        let (log, layout): (Rc<dyn LogWalk>, _) = (Rc::new(Ring::of(superblock)), superblock.layout());
         let (first, clean) = (superblock.sequence, superblock.is_clean());
         let next = if clean { superblock.next_transaction() } else { first };
         Ok(ScanPass {
-            log,
+            unread: log.blocks(),
+            log: log.clone(),
             layout,
             has_ancient_checksum: superblock.has_ancient_checksum(),
             fast_commits: superblock.fast_commit_start(),
             state: if clean { State::Over } else { State::Log },
             until_damage: false,
             at: superblock.start,
-            unread: log.blocks(),
             latest: first,
             open: OpenTransaction::new(first, layout.seed),
             last_commit_time: None,
@@ -147,11 +130,11 @@ impl ScanPass {
     }
 
     fn advance(&mut self) {
-        self.at = self.log.after(self.at);
         self.unread -= 1;
-        if self.unread == 0 {
+        match self.log.next(self.at) {
+            Some(next) if self.unread > 0 => self.at = next,
             // A whole turn: a log never is that full.
-            self.end();
+            _ => self.end(),
         }
     }
 
@@ -197,10 +180,9 @@ impl ScanPass {
                 self.latest = found;
             }
         }
-        self.at = self.log.after(self.at);
-        match left {
-            1 => self.end(),
-            _ => self.state = State::Ahead(left - 1),
+        match self.log.next(self.at) {
+            Some(next) if left > 1 => (self.at, self.state) = (next, State::Ahead(left - 1)),
+            _ => self.end(),
         }
         Ok(())
     }

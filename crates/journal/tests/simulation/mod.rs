@@ -24,6 +24,7 @@ impl Disk {
         let block = match at {
             Address::Home(home) => &mut self.home[home.get() as usize + index],
             Address::Log(log) => &mut self.log[log.get() as usize + index],
+            Address::Slot(slot) => panic!("{slot:?} was not bound"),
         };
         let part = sectors.start * SECTOR..(sectors.end * SECTOR).min(bytes.len());
         block[part.clone()].copy_from_slice(&bytes[part]);
@@ -81,7 +82,7 @@ impl Volume {
             disk: Disk { home, log },
             cache: BTreeMap::new(),
             options: FormatOptions::of(&superblock, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 }),
-            checkpoint: Checkpoint::new(first, head.head()),
+            checkpoint: Checkpoint::new(first),
             log: head,
             superblock,
             next: first,
@@ -108,8 +109,10 @@ impl Volume {
         let bound = running.log_blocks_bound();
         let locked = running.lock();
         let cache = &self.cache;
-        let plan = plan_commit(&locked, &|home| cache[&home].clone(), &mut self.log, &self.options).unwrap();
-        assert!(plan.runs.count() <= bound, "{} log blocks, bound {bound}", plan.runs.count());
+        let images = |home: HomeBlock| cache[&home].clone();
+        let mut plan = plan_commit(&locked, &images, &mut self.log, &self.options).unwrap();
+        assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
+        plan.issue(&mut self.log);
         (plan, locked)
     }
 
@@ -120,8 +123,7 @@ impl Volume {
             self.committed[home.get() as usize] = image.to_vec();
         }
         self.next = self.next.next();
-        let committed = locked.start_commit(plan.runs.clone()).committed();
-        self.checkpoint.committed(&committed, self.log.head());
+        self.checkpoint.committed(&locked.start_commit().committed(plan.log_blocks));
     }
 
     pub fn commit(&mut self, running: RunningTransaction) {
@@ -137,10 +139,10 @@ impl Volume {
             plan.write(Address::Home(*block), vec![(BlockKind::HomeData, image)]);
             self.checkpoint.home_written(*block, self.next.previous());
         }
-        let (tail, start) = self.checkpoint.tail();
-        self.superblock.set_tail(tail, start);
+        let tail = self.checkpoint.tail();
+        self.superblock.set_tail(tail, self.log.start_of(tail).unwrap());
         let image = Rc::new(Buffer::copy_of(&self.superblock.serialize()));
-        plan.steps.extend(plan_tail_update(LogBlock(0), image).steps);
+        plan.steps.extend(plan_tail_update(SuperblockImage { at: LogBlock(0), image }).steps);
         plan
     }
 
@@ -150,7 +152,7 @@ impl Volume {
             let homes = self.checkpoint.blocks_to_write(blocks, usize::MAX);
             let plan = self.plan_checkpoint(&homes);
             perform(&mut self.disk, &plan);
-            self.log.release_to(self.superblock.start);
+            self.log.release_before(self.superblock.sequence);
         }
     }
 }
