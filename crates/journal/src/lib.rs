@@ -7,6 +7,7 @@ pub mod log_space;
 mod plan;
 pub mod policy;
 mod ranges;
+pub mod records;
 pub mod recover;
 pub mod revoke;
 mod tail;
