@@ -8,7 +8,7 @@ use crate::completion::Completion;
 use crate::engine::{Engine, Running};
 use crate::error::EngineError;
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, begin_log, plan_commit, plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -273,8 +273,8 @@ impl Engine {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
         let log = &mut *log.borrow_mut();
-        log.format.commit_time = self.world.wall_clock();
-        let planned = plan_commit(&locked, &image, &mut log.space, &log.format)
+        let moment = Moment { time: self.world.wall_clock(), durable: self.committed.get() };
+        let planned = plan_commit(&locked, &image, &mut log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
         log.live.add(locked.id(), records);
@@ -309,8 +309,8 @@ impl Engine {
     }
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
-    fn finish(&self, commit: Commit) {
-        let committed = commit.transaction.committed(commit.plan.log_blocks);
+    fn finish(&self, mut commit: Commit) {
+        let committed = commit.transaction.committed(&mut commit.plan);
         for block in &commit.logged {
             let image = block.committing.take().expect("an image since the lock");
             *block.committed.borrow_mut() = Some((image, committed.id));

@@ -10,6 +10,7 @@ use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
 use crate::ticks::Ticks;
 use device::{Buffer, Disk, World};
+use journal::records;
 use journal::{LogSpace, Policy, RunningTransaction, UpdateSequence, plan_empty_log};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -249,7 +250,7 @@ impl Engine {
         superblock.errno = ERRNO_IO;
         if !log.started {
             // The log is empty, and not yet of any format.
-            superblock.set_log_format(log.format.checksums, log.format.wide, false);
+            records::clear(&mut superblock, self.options.journal_checksum);
         }
         let Ok((at, _)) = area.locate(log.superblock_at) else { return };
         let write = area.disk.write(
@@ -285,7 +286,7 @@ impl Engine {
             let log = log.borrow();
             let mut superblock = log.superblock.clone();
             superblock.set_clean(self.committed.get());
-            superblock.set_log_format(log.format.checksums, log.format.wide, false);
+            records::clear(&mut superblock, self.options.journal_checksum);
             log.started.then(|| log.image_of(&superblock))
         });
         self.runner.run(plan_empty_log(clean)).await

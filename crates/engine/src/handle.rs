@@ -128,7 +128,7 @@ impl Engine {
         let mut log = log.borrow_mut();
         let running = self.running.borrow();
         let transaction = &running.transaction;
-        let bound = transaction.log_blocks_bound_with(needed, 0, 0);
+        let bound = log.records.log_blocks_bound(&transaction.holdings().and_blocks(needed));
         let (used, id) = (transaction.handles() > 0, transaction.id());
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
@@ -288,7 +288,7 @@ impl Handle {
         }
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
-        let needed = running.transaction.log_blocks_bound_with(1, 0, 0);
+        let needed = log.records.log_blocks_bound(&running.transaction.holdings().and_blocks(1));
         let limit = log.transaction_limit().min(log.space.free());
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
@@ -368,7 +368,7 @@ impl Handle {
         let transaction = &mut self.engine.running.borrow_mut().transaction;
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
-            let bound = transaction.log_blocks_bound_with(credits.0, 0, 0);
+            let bound = log.records.log_blocks_bound(&transaction.holdings().and_blocks(credits.0));
             if bound > log.transaction_limit() || bound + log.revoke_reserve() > log.space.free() {
                 return false;
             }

@@ -5,11 +5,12 @@ use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::TailState;
 use device::{Buffer, Durability};
-use format::jbd2::{JournalSuperblock, RevokeBlock};
-use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace, SuperblockImage};
+use format::jbd2::JournalSuperblock;
+use journal::records::{self, Records, RecordsWanted};
+use journal::{Checkpoint, CircularLog, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
+use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;
@@ -20,7 +21,7 @@ pub(crate) struct LogState {
     pub superblock_at: LogBlock,
     pub space: CircularLog,
     pub checkpoint: Checkpoint,
-    pub format: FormatOptions,
+    pub records: Rc<dyn Records>,
     /// The first transaction of the log as the superblock **on disk** has it.
     pub disk_tail: TransactionId,
     pub tail: TailState,
@@ -33,25 +34,20 @@ impl LogState {
     /// A clean log, to be written in the format that the options ask for.
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
-        let whole = options.transaction_checksum && options.journal_checksum;
-        let extended = options.data.policy(options.threshold).logs_bytes() || whole;
-        // Block numbers beyond 32 bits need wide tags.
-        let wide = superblock.is_wide() || parts.volume_blocks > u64::from(u32::MAX);
-        superblock.set_log_format(options.journal_checksum, wide, extended);
+        let wanted = RecordsWanted {
+            bytes: options.data.policy(options.threshold).logs_bytes(),
+            checksums: options.journal_checksum,
+            transaction_checksum: options.transaction_checksum,
+            wide: parts.volume_blocks > u64::from(u32::MAX),
+        };
+        let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let space = CircularLog::new(superblock.first, superblock.log_end());
         LogState {
             superblock_at: area.superblock,
             checkpoint: Checkpoint::new(next),
-            format: FormatOptions {
-                block_size: parts.block_size,
-                checksums: options.journal_checksum,
-                wide,
-                extended,
-                uuid: superblock.uuid,
-                commit_time: Timestamp::default(),
-            },
+            records,
             superblock,
             space,
             disk_tail: next,
@@ -74,8 +70,8 @@ impl LogState {
     /// the log has records of. At most a sixteenth, so that it and the largest transaction stay below what
     /// `is_short` leaves: whoever waits for space then gets it.
     pub fn revoke_reserve(&self) -> u32 {
-        let per_block = RevokeBlock::capacity(&self.superblock.layout());
-        (self.live.len().div_ceil(per_block) as u32).min(self.space.capacity() / 16)
+        let revokes = self.records.revoke_blocks_bound(self.live.len() as u64);
+        revokes.min(self.space.capacity() / 16)
     }
     /// Time to write the oldest transactions home: between a quarter and a half is left.
     pub fn is_short(&self) -> bool {

@@ -54,3 +54,17 @@ fn only_policies_know_what_a_mode_means() {
     words.extend(["DataMode::{", "DataMode::*"].map(str::to_owned));
     assert_eq!(lines_with(&words, &["journal/src/policy"]), [""; 0]);
 }
+
+#[test]
+fn only_the_block_format_knows_how_blocks_of_the_log_look() {
+    let words = [
+        "DescriptorBlock",
+        "RevokeBlock",
+        "CommitBlock",
+        "BlockTag",
+        "LogLayout",
+        "Packing",
+        "WholeTransaction",
+    ];
+    assert_eq!(lines_with(&words.map(str::to_owned), &["format", "journal/src/records/blocks"]), [""; 0]);
+}

@@ -166,7 +166,7 @@ fn external_journal(directory: &Path, image: &str, block_size: u32) -> PathBuf {
 struct Writer<'a> {
     image: &'a Image,
     log: CircularLog,
-    options: FormatOptions,
+    records: Rc<dyn Records>,
     next: TransactionId,
     contents: BTreeMap<HomeBlock, Rc<Buffer>>,
 }
@@ -182,8 +182,8 @@ impl Writer<'_> {
         superblock.set_tail(next, head);
         image.write(Address::Log(image.superblock_at()), &superblock.serialize());
         image.debugfs("feature needs_recovery");
-        let options = FormatOptions::of(&superblock, Timestamp { seconds: 1_700_000_000, nanoseconds: 0 });
-        Writer { image, log, options, next, contents: BTreeMap::new() }
+        let records = journal::records::of(&superblock);
+        Writer { image, log, records, next, contents: BTreeMap::new() }
     }
     fn running(&self) -> RunningTransaction {
         RunningTransaction::new(self.next, Instant(0), self.image.block_size)
@@ -197,7 +197,9 @@ impl Writer<'_> {
         self.next = self.next.next();
         let contents = &self.contents;
         let images = |home: HomeBlock| contents[&home].clone();
-        let mut plan = plan_commit(&running.lock(), &images, &mut self.log, &self.options).unwrap();
+        let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let (locked, moment) = (running.lock(), Moment { time, durable: self.next.previous() });
+        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
         plan.issue(&mut self.log);
         plan.plan
     }

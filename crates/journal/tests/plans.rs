@@ -31,8 +31,8 @@ fn plan(volume: &mut Volume, home_data: bool) -> CommitPlan {
     for home in [53, 50, 51].into_iter().filter(|_| home_data) {
         running.add_home_data(InodeNumber(12), volume.change(home, range, 2), 8);
     }
-    let (plan, locked) = volume.plan(running);
-    volume.finish(&plan, locked);
+    let (mut plan, locked) = volume.plan(running);
+    volume.finish(&mut plan, locked);
     plan
 }
 
@@ -97,9 +97,9 @@ fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
     for home in [9, 10] {
         running.add_metadata(volume.change(home, range, 1), range);
     }
-    let (locked, cache) = (running.lock(), &volume.cache);
+    let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
     let images = |home: HomeBlock| cache[&home].clone();
-    let mut planned = plan_commit(&locked, &images, &mut volume.log, &volume.options).unwrap();
+    let mut planned = plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
     let expected = ["slot 0+3", "LogBeforeCommit", "slot 3+1", "CommitBeforeReply"];
     assert_eq!(words(&planned.plan), expected);
     planned.issue(&mut volume.log);
@@ -158,9 +158,9 @@ fn data_alone_still_writes_a_commit_block_because_sequence_numbers_have_no_gaps(
         let mut volume = Volume::new(Format { extended, ..FORMAT }, 64, TransactionId(1));
         let mut running = volume.running();
         running.add_home_data(InodeNumber(12), volume.change(50, BlockRange::new(0, 8), 2), 8);
-        let (plan, locked) = volume.plan(running);
+        let (mut plan, locked) = volume.plan(running);
         assert_eq!(words(&plan.plan), ["home 50+1", "DataBeforeCommit", "log 1+1", "CommitBeforeReply"]);
-        volume.finish(&plan, locked);
+        volume.finish(&mut plan, locked);
         assert_eq!(recover(&mut volume.disk).unwrap().scanned.end, TransactionId(2));
     }
 }
@@ -181,9 +181,9 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
     for home in 9..12 {
         running.add_metadata(volume.change(home, BlockRange::new(0, 8), 1), BlockRange::new(0, 8));
     }
-    let cache = &volume.cache;
-    let refused =
-        plan_commit(&running.lock(), &|home| cache[&home].clone(), &mut volume.log, &volume.options);
+    let (cache, moment) = (&volume.cache, volume.moment());
+    let images = |home: HomeBlock| cache[&home].clone();
+    let refused = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment);
     assert_eq!(refused.unwrap_err(), LogFull { needed: 5, free: 2 });
     assert_eq!(volume.log.free(), 2);
 }
@@ -195,7 +195,8 @@ fn home_data_goes_in_runs_of_at_most_a_mebibyte() {
     (0..600).rev().for_each(|at| running.add_home_data(InodeNumber(12), HomeBlock(1000 + at), 4096));
     let mut volume = Volume::new(Format { block_size: 4096, ..FORMAT }, 64, TransactionId(1));
     let image = std::rc::Rc::new(device::Buffer::zeroed(4096));
-    let plan = plan_commit(&running.lock(), &|_| image.clone(), &mut volume.log, &volume.options).unwrap();
+    let (images, moment) = (|_| image.clone(), volume.moment());
+    let plan = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment).unwrap();
     assert_eq!(words(&plan.plan)[..3], ["home 1000+256", "home 1256+256", "home 1512+88"]);
     assert_eq!(plan.payload, 600 * 4096);
 }

@@ -23,11 +23,11 @@ fn volume_with(format: Format, transactions: u8) -> Volume {
     volume
 }
 fn log(volume: &mut Volume, running: &mut RunningTransaction, byte: u8) {
-    if volume.options.extended {
+    if volume.format.extended {
         let range = BlockRange::new(u32::from(byte) * 16, u32::from(byte) * 16 + 8);
         running.add_data_bytes(volume.change(5, range, byte), range, false);
     } else {
-        running.add_data_block(volume.change(5, volume.options.block_size.whole(), byte), 1024);
+        running.add_data_block(volume.change(5, volume.block_size.whole(), byte), 1024);
     }
 }
 /// Descriptor, one logged block, commit block.
@@ -324,7 +324,7 @@ fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
 
 /// Block 5 after the first `count` transactions.
 fn state_after(volume: &Volume, format: Format, count: u8) -> Vec<u8> {
-    let mut block = vec![5; volume.options.block_size.bytes()];
+    let mut block = vec![5; volume.block_size.bytes()];
     for byte in 1..=count {
         match format.extended {
             true => block[usize::from(byte) * 16..][..8].fill(byte),

@@ -18,6 +18,11 @@
 //!    transaction everything was durable when it was issued ([`Moment::durable`]), and proves just that.
 //! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is long.
 
+pub mod blocks;
+mod choose;
+
+pub use choose::{RecordsWanted, begin, clear, of};
+
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
 use crate::recover::{PassCounts, RecoverError};
@@ -48,6 +53,16 @@ pub enum Written {
     Sealed(LogBlocks),
     /// The body must be durable before `commit` is written.
     InTwo { body: LogBlocks, commit: LogBlocks },
+}
+
+impl Written {
+    /// How many log blocks.
+    pub fn count(&self) -> u32 {
+        match self {
+            Written::Sealed(blocks) => blocks.len() as u32,
+            Written::InTwo { body, commit } => (body.len() + commit.len()) as u32,
+        }
+    }
 }
 
 /// What a transaction holds, for the bound of its log blocks.

@@ -59,7 +59,9 @@ pub struct Volume {
     pub superblock: JournalSuperblock,
     pub log: CircularLog,
     pub checkpoint: Checkpoint,
-    pub options: FormatOptions,
+    pub format: Format,
+    pub records: Rc<dyn Records>,
+    pub block_size: BlockSize,
     pub next: TransactionId,
     /// The state that recovery must produce: every committed update.
     pub committed: Vec<Vec<u8>>,
@@ -81,7 +83,9 @@ impl Volume {
             committed: home.clone(),
             disk: Disk { home, log },
             cache: BTreeMap::new(),
-            options: FormatOptions::of(&superblock, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 }),
+            format,
+            records: journal::records::of(&superblock),
+            block_size,
             checkpoint: Checkpoint::new(first),
             log: head,
             superblock,
@@ -90,7 +94,12 @@ impl Volume {
     }
 
     pub fn running(&self) -> RunningTransaction {
-        RunningTransaction::new(self.next, Instant(0), self.options.block_size)
+        RunningTransaction::new(self.next, Instant(0), self.block_size)
+    }
+
+    pub fn moment(&self) -> Moment {
+        let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+        Moment { time, durable: self.next.previous() }
     }
 
     pub fn image(&mut self, home: HomeBlock) -> &mut Buffer {
@@ -106,29 +115,29 @@ impl Volume {
     }
 
     pub fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
-        let bound = running.log_blocks_bound();
+        let bound = self.records.log_blocks_bound(&running.holdings());
         let locked = running.lock();
-        let cache = &self.cache;
+        let (cache, moment) = (&self.cache, self.moment());
         let images = |home: HomeBlock| cache[&home].clone();
-        let mut plan = plan_commit(&locked, &images, &mut self.log, &self.options).unwrap();
+        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
         assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
         plan.issue(&mut self.log);
         (plan, locked)
     }
 
     /// The plan has been carried out: memory and disk know it.
-    pub fn finish(&mut self, plan: &CommitPlan, locked: LockedTransaction) {
+    pub fn finish(&mut self, plan: &mut CommitPlan, locked: LockedTransaction) {
         perform(&mut self.disk, &plan.plan);
         for (home, image) in &self.cache {
             self.committed[home.get() as usize] = image.to_vec();
         }
         self.next = self.next.next();
-        self.checkpoint.committed(&locked.start_commit().committed(plan.log_blocks));
+        self.checkpoint.committed(&locked.start_commit().committed(plan));
     }
 
     pub fn commit(&mut self, running: RunningTransaction) {
-        let (plan, locked) = self.plan(running);
-        self.finish(&plan, locked);
+        let (mut plan, locked) = self.plan(running);
+        self.finish(&mut plan, locked);
     }
 
     /// Writes `blocks` home as last committed, and plans the new tail.
