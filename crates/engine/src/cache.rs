@@ -99,13 +99,14 @@ impl CachedBlock {
         }
     }
 
-    /// Whether something of it may go home: the latest committed image, or data that no commit waits for. Data of the running
-    /// transaction may, too, unless an older image of it is still on its way with the committing one.
+    /// Whether something of it may go home: the latest committed image, or its current one.
     pub fn may_go_home(&self) -> bool {
-        self.committed.borrow().is_some() || self.lazy.get().is_some() || self.may_go_early()
+        self.committed.borrow().is_some() || self.current_may_go_home()
     }
-    pub fn may_go_early(&self) -> bool {
-        self.ordered.get().is_some() && self.committing.borrow().is_none()
+    /// Whether the current image may: data that no commit waits for, or that the running transaction sends home in any case.
+    /// Not while an older image of it is on its way with the committing transaction, which would then be written over it.
+    pub fn current_may_go_home(&self) -> bool {
+        (self.lazy.get().is_some() || self.ordered.get().is_some()) && self.committing.borrow().is_none()
     }
 
     pub fn is_whole(&self) -> bool {

@@ -74,7 +74,7 @@ impl Engine {
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
         let transaction = match self.lazy_ordered.get() {
-            _ if !lazy.is_empty() => self.order_lazy(lazy),
+            _ if !lazy.is_empty() => self.order_lazy(lazy).await?,
             // Somebody else's sync may have taken this file's data along: then it is as durable as that commit.
             Some(ordered) if ordered.is_after(transaction) => ordered,
             _ => transaction,
@@ -86,20 +86,26 @@ impl Engine {
         self.commit(transaction).await
     }
 
-    /// Has data go home with the running transaction, to share its barrier.
-    fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) -> TransactionId {
+    /// Has data go home with the running transaction, to share its barrier. It joins as a handle does: the commit takes log
+    /// space. What write-back has sent home while this waited is left out.
+    async fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) -> Result<TransactionId, EngineError> {
+        // No credits: data that goes home takes no log blocks, and the commit block is in every bound.
+        self.gate.pass(|| self.admit(0).transpose()).await?;
         let mut running = self.running.borrow_mut();
         for (inode, at) in blocks {
-            self.lazy.borrow_mut().remove(&(inode, at));
-            if let Some(block) = self.cache.borrow().peek(at) {
+            if self.lazy.borrow_mut().remove(&(inode, at))
+                && let Some(block) = self.cache.borrow().peek(at)
+            {
                 block.lazy.set(None);
                 block.running.set(true);
                 block.ordered.set(Some(inode));
                 running.transaction.add_home_data(inode, at, 0);
             }
         }
-        self.lazy_ordered.set(Some(running.transaction.id()));
-        running.transaction.id()
+        let id = running.transaction.id();
+        running.transaction.close_handle(0);
+        self.lazy_ordered.set(Some(id));
+        Ok(id)
     }
 
     /// What to wait for, after asking for it; `None` if `transaction` and all before it are durable.
@@ -316,8 +322,11 @@ impl Engine {
             *block.committed.borrow_mut() = Some((image, committed.id));
         }
         for block in &commit.home {
-            *block.committing.borrow_mut() = None;
-            self.wash(block);
+            let written = block.committing.take();
+            // One that was changed meanwhile is home when the newer image is.
+            if written.is_none_or(|image| Rc::ptr_eq(&image.bytes, &block.current.borrow().bytes)) {
+                self.wash(block);
+            }
         }
         if let Some(log) = &self.log {
             log.borrow_mut().checkpoint.committed(&committed);

@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
-    fn admit(&self, needed: u32) -> Result<Option<()>, EngineError> {
+    pub(crate) fn admit(&self, needed: u32) -> Result<Option<()>, EngineError> {
         self.check()?;
         if self.closed.get() {
             return Err(EngineError::ReadOnly);
@@ -137,7 +137,8 @@ impl Engine {
             }
             return false;
         }
-        if bound <= log.space.free() {
+        // Credits, descriptors and commit block (`bound`) + revokes of whatever the log has records of.
+        if bound + log.revoke_reserve() <= log.space.free() {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.
@@ -289,7 +290,7 @@ impl Handle {
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
         let needed = log.records.log_blocks_bound(&running.transaction.holdings().and_blocks(1));
-        let limit = log.transaction_limit().min(log.space.free());
+        let limit = log.transaction_limit().min(log.space.free().saturating_sub(log.revoke_reserve()));
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }

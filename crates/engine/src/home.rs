@@ -344,9 +344,11 @@ impl Sent {
         let (bytes, as_of) = match &*block.committed.borrow() {
             Some((Image { bytes, valid: None }, as_of)) => (bytes.clone(), AsOf::Committed(*as_of)),
             Some(_) => unreachable!("the base was read before"),
-            None if block.lazy.get().is_some() => (block.current.borrow().bytes.clone(), AsOf::None),
-            None if block.may_go_early() => (block.current.borrow().bytes.clone(), AsOf::Running),
-            None => return None,
+            None if !block.current_may_go_home() => return None,
+            None => {
+                let as_of = if block.lazy.get().is_some() { AsOf::None } else { AsOf::Running };
+                (block.current.borrow().bytes.clone(), as_of)
+            }
         };
         Some(Sent { block, bytes, as_of })
     }

@@ -66,16 +66,18 @@ impl LogState {
     pub fn transaction_limit(&self) -> u32 {
         self.space.capacity() / 4
     }
-    /// Log blocks to keep free for revokes, for which handles have no credits: enough to revoke every block that
-    /// the log has records of. At most a sixteenth, so that it and the largest transaction stay below what
-    /// `is_short` leaves: whoever waits for space then gets it.
+    /// Log blocks to keep free for revokes, which any handle may make without credits: one for each block that the log
+    /// has records of; and those of the transaction itself, which take less than the records that they replace, but may
+    /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
     pub fn revoke_reserve(&self) -> u32 {
-        let revokes = self.records.revoke_blocks_bound(self.live.len() as u64);
-        revokes.min(self.space.capacity() / 16)
+        self.records.revoke_blocks_bound(self.live.len() as u64) + 1
     }
-    /// Time to write the oldest transactions home: between a quarter and a half is left.
+    /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
+    /// largest transaction takes with its revokes. Whoever waits for space then gets it: a record takes 13 bytes of the
+    /// log or more (21 where a revoke takes 8 and not 4), so half of a log needs a fifth of it for revokes at most.
     pub fn is_short(&self) -> bool {
-        self.space.free() < self.space.capacity() / 8 * 3
+        let largest = self.transaction_limit() + self.revoke_reserve();
+        self.space.free() < largest.max(self.space.capacity() / 8 * 3)
     }
 }
 
