@@ -266,8 +266,8 @@ impl Disk for Elevator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watched::{Watch, Watched};
     use crate::MemoryDisk;
+    use crate::watched::{Watch, Watched};
     use runtime::{SplitMix, VirtualWorld};
 
     const LONGEST: u64 = 512 << 10;

@@ -7,9 +7,8 @@ use crate::cache::CachedBlock;
 use crate::completion::Completion;
 use crate::engine::{Engine, Running};
 use crate::error::EngineError;
-use crate::log::image_of;
 use journal::{
-    Address, Barrier, BlockKind, CommittingTransaction, LockedTransaction, LogSpace, Plan, plan_commit,
+    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -36,9 +35,8 @@ struct Commit {
     logged: Vec<Rc<CachedBlock>>,
     /// Blocks that go home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
-    plan: Plan,
+    plan: CommitPlan,
     handles: u64,
-    payload: u64,
 }
 
 impl Engine {
@@ -247,21 +245,13 @@ impl Engine {
         let locked = taken.transaction.lock();
         *self.committing.borrow_mut() = Some((locked.id(), taken.completion.clone()));
         let (logged, home) = self.take_images(&locked)?;
+        let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.locking.set(false);
         self.gate.wake_first();
         self.commit_work.notify();
-        let Planned { plan, handles, payload } = plan;
-        Ok(Commit {
-            transaction,
-            completion: taken.completion,
-            freed: taken.freed,
-            logged,
-            home,
-            plan,
-            handles,
-            payload,
-        })
+        let Running { completion, freed, .. } = taken;
+        Ok(Commit { transaction, completion, freed, logged, home, plan, handles })
     }
 
     /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
@@ -283,45 +273,41 @@ impl Engine {
         })
     }
 
-    fn plan(&self, locked: LockedTransaction) -> Result<(Planned, CommittingTransaction), EngineError> {
+    fn plan(&self, locked: LockedTransaction) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
         let cache = self.cache.borrow();
         let image = |at: HomeBlock| {
             let block = cache.peek(at).expect("a block in a transaction stays in the cache");
             block.current.borrow().bytes.clone()
         };
-        let (handles, payload) = (locked.handles(), locked.payload());
         let Some(log) = &self.log else {
-            let mut plan = Plan::default();
-            let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, image(at))]);
-            locked.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
-            locked.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
-            // Being home is all that a commit is, and write-back may have sent some of it.
-            plan.barrier(Barrier::DataBeforeCommit);
-            return Ok((Planned { plan, handles, payload }, locked.start_commit(Default::default())));
+            return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
         let log = &mut *log.borrow_mut();
-        let mut prefix = Plan::default();
-        if !log.started {
-            // Until now the superblock on disk said that there is nothing to recover.
-            log.started = true;
-            log.superblock.set_tail(locked.id(), log.space.head());
-            let image = vec![(BlockKind::JournalSuperblock, image_of(&log.superblock))];
-            prefix.write(Address::Log(log.superblock_at), image);
-            prefix.barrier(Barrier::TailBeforeReuse);
-        }
-        log.format.commit_time = self.world.wall_clock();
-        let mut planned = plan_commit(&locked, &image, &mut log.space, &log.format)
+        let moment = Moment { time: self.world.wall_clock(), durable: self.committed.get() };
+        let planned = plan_commit(&locked, &image, &mut log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
-        prefix.steps.append(&mut planned.plan.steps);
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
         log.live.add(locked.id(), records);
-        Ok((Planned { plan: prefix, handles, payload }, locked.start_commit(planned.runs)))
+        Ok((planned, locked.start_commit()))
+    }
+
+    /// The last moment before the plan is carried out: its log blocks get their addresses.
+    fn issue(&self, planned: &mut CommitPlan) {
+        let Some(log) = &self.log else { return };
+        let log = &mut *log.borrow_mut();
+        let runs = planned.issue(&mut log.space);
+        if !log.started {
+            log.started = true;
+            log.superblock.set_tail(planned.transaction, runs.start().expect("a commit has log blocks"));
+            begin_log(&mut planned.plan, log.image_of(&log.superblock));
+        }
     }
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
-        let mut last = commit.plan.split_off_last_phase();
+        self.issue(&mut commit.plan);
+        let mut last = commit.plan.plan.split_off_last_phase();
         self.note_tail();
-        self.runner.run(std::mem::take(&mut commit.plan)).await?;
+        self.runner.run(std::mem::take(&mut commit.plan.plan)).await?;
         let moved = self.take_tail_along(&mut last);
         self.runner.run(last).await?;
         self.check()?;
@@ -333,8 +319,8 @@ impl Engine {
     }
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
-    fn finish(&self, commit: Commit) {
-        let committed = commit.transaction.committed();
+    fn finish(&self, mut commit: Commit) {
+        let committed = commit.transaction.committed(&mut commit.plan);
         for block in &commit.logged {
             let image = block.committing.take().expect("one image of each, since the lock");
             *block.committed.borrow_mut() = Some((image, committed.id));
@@ -347,13 +333,12 @@ impl Engine {
             }
         }
         if let Some(log) = &self.log {
-            let log = &mut *log.borrow_mut();
-            log.checkpoint.committed(&committed, log.space.head());
+            log.borrow_mut().checkpoint.committed(&committed);
         }
         self.drop_freed(&commit.freed);
         self.committed.set(committed.id);
         *self.committing.borrow_mut() = None;
-        self.runner.counters.borrow_mut().committed(commit.handles, commit.payload);
+        self.runner.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.away.set(commit.completion.waiters());
         self.answered.set(self.world.now());
         commit.completion.complete(Ok(()));
@@ -409,10 +394,4 @@ impl Engine {
             }
         }
     }
-}
-
-struct Planned {
-    plan: Plan,
-    handles: u64,
-    payload: u64,
 }

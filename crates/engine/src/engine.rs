@@ -10,7 +10,8 @@ use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
 use crate::ticks::Ticks;
 use device::{Buffer, Disk, World};
-use journal::{Address, Barrier, BlockKind, LogSpace, Plan, Policy, RunningTransaction, UpdateSequence};
+use journal::records;
+use journal::{LogSpace, Policy, RunningTransaction, UpdateSequence, plan_empty_log};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -249,7 +250,7 @@ impl Engine {
         superblock.errno = ERRNO_IO;
         if !log.started {
             // The log is empty, and not yet of any format.
-            superblock.set_log_format(log.format.checksums, log.format.wide, false);
+            records::clear(&mut superblock, self.options.journal_checksum);
         }
         let Ok((at, _)) = area.locate(log.superblock_at) else { return };
         let write = area.disk.write(
@@ -281,19 +282,13 @@ impl Engine {
         let _turn = self.home_turn.write().await;
         self.check()?;
         self.write_everything_home().await?;
-        let mut plan = Plan::default();
-        plan.barrier(Barrier::HomeBeforeLogTail);
-        if let Some(log) = &self.log {
+        let clean = self.log.as_ref().and_then(|log| {
             let log = log.borrow();
-            if log.started {
-                let mut superblock = log.superblock.clone();
-                superblock.set_clean(self.committed.get());
-                superblock.set_log_format(log.format.checksums, log.format.wide, false);
-                let image = vec![(BlockKind::JournalSuperblock, image_of(&superblock))];
-                plan.write(Address::Log(log.superblock_at), image);
-                plan.barrier(Barrier::TailBeforeReuse);
-            }
-        }
-        self.runner.run(plan).await
+            let mut superblock = log.superblock.clone();
+            superblock.set_clean(self.committed.get());
+            records::clear(&mut superblock, self.options.journal_checksum);
+            log.started.then(|| log.image_of(&superblock))
+        });
+        self.runner.run(plan_empty_log(clean)).await
     }
 }

@@ -15,6 +15,8 @@ use units::{BlockRange, HomeBlock, TransactionId};
 
 /// File data that one handle may always write, in bytes, if a transaction can be that large.
 const DATA_PER_HANDLE: usize = 1 << 20;
+/// The same where the log gets none of it: what one handle keeps the others from committing.
+const DATA_BLOCKS_UNLOGGED: u32 = 257;
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
@@ -43,7 +45,7 @@ impl Engine {
         credits: Credits,
         blocks: u32,
     ) -> Result<Handle, EngineError> {
-        let data_credits = self.data_blocks_per_handle().min(blocks);
+        let data_credits = self.logged_data_blocks_per_handle().map_or(0, |most| most.min(blocks));
         let needed = credits.0.saturating_add(data_credits);
         if let Some(limit) = self.transaction_limit()
             && needed > limit / 4 * 3
@@ -63,14 +65,13 @@ impl Engine {
 
     /// How many blocks of file data one handle may always change. A longer write takes several handles.
     pub fn data_blocks_per_handle(&self) -> u32 {
-        let logged = matches!(
-            self.options.data,
-            journal::DataMode::Journal | journal::DataMode::Wasteless | journal::DataMode::Selective
-        );
-        match self.transaction_limit() {
-            Some(limit) if logged => ((DATA_PER_HANDLE >> self.block_size.shift()) as u32 + 2).min(limit / 4),
-            _ => 0,
-        }
+        self.logged_data_blocks_per_handle().unwrap_or(DATA_BLOCKS_UNLOGGED)
+    }
+
+    /// `None` if no data is logged.
+    fn logged_data_blocks_per_handle(&self) -> Option<u32> {
+        let limit = self.transaction_limit().filter(|_| self.policy.logs_data())?;
+        Some(((DATA_PER_HANDLE >> self.block_size.shift()) as u32 + 2).min(limit / 4))
     }
 
     /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
@@ -81,7 +82,7 @@ impl Engine {
         range: BlockRange,
         request: u64,
     ) -> Result<(), EngineError> {
-        if range == self.block_size.whole() || self.options.data == journal::DataMode::Wasteless {
+        if range == self.block_size.whole() || !self.policy.needs_base() {
             return Ok(());
         }
         self.check_range(home, 1)?;
@@ -127,7 +128,7 @@ impl Engine {
         let mut log = log.borrow_mut();
         let running = self.running.borrow();
         let transaction = &running.transaction;
-        let bound = transaction.log_blocks_bound_with(needed, 0, 0);
+        let bound = log.records.log_blocks_bound(&transaction.holdings().and_blocks(needed));
         let (used, id) = (transaction.handles() > 0, transaction.id());
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
@@ -181,7 +182,7 @@ impl Engine {
     }
 
     fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
-        let (true, Some(log)) = (self.options.data == journal::DataMode::Selective, &self.log) else {
+        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
             return UpdateSequence::None;
         };
         let state = self.sequences.borrow().get(&block.number).copied().unwrap_or_default();
@@ -270,7 +271,7 @@ impl Handle {
         if decision.is_logged() {
             self.use_data_credit()?;
         }
-        if engine.options.data == journal::DataMode::Selective {
+        if engine.policy.keeps_sequences() {
             let after = sequence.after(decision, self.transaction);
             engine.sequences.borrow_mut().insert(update.home, after);
         }
@@ -290,7 +291,7 @@ impl Handle {
         }
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
-        let needed = running.transaction.log_blocks_bound_with(1, 0, 0);
+        let needed = log.records.log_blocks_bound(&running.transaction.holdings().and_blocks(1));
         let limit = log.transaction_limit().min(log.space.free().saturating_sub(log.revoke_reserve()));
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
@@ -370,7 +371,7 @@ impl Handle {
         let transaction = &mut self.engine.running.borrow_mut().transaction;
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
-            let bound = transaction.log_blocks_bound_with(credits.0, 0, 0);
+            let bound = log.records.log_blocks_bound(&transaction.holdings().and_blocks(credits.0));
             if bound > log.transaction_limit() || bound + log.revoke_reserve() > log.space.free() {
                 return false;
             }

@@ -4,11 +4,12 @@ use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::TailState;
 use device::{Buffer, Durability};
-use format::jbd2::{JournalSuperblock, RevokeBlock};
-use journal::{Checkpoint, CircularLog, FormatOptions, LogSpace};
+use format::jbd2::JournalSuperblock;
+use journal::records::{self, Records, RecordsWanted};
+use journal::{Checkpoint, CircularLog, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockMap, BlockSize, HomeBlock, LogBlock, Timestamp, TransactionId};
+use units::{BlockMap, BlockSize, HomeBlock, LogBlock, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;
@@ -19,7 +20,7 @@ pub(crate) struct LogState {
     pub superblock_at: LogBlock,
     pub space: CircularLog,
     pub checkpoint: Checkpoint,
-    pub format: FormatOptions,
+    pub records: Rc<dyn Records>,
     /// The first transaction of the log as the superblock **on disk** has it.
     pub disk_tail: TransactionId,
     pub tail: TailState,
@@ -32,25 +33,20 @@ impl LogState {
     /// A clean log, to be written in the format that the options ask for.
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
-        let whole = options.transaction_checksum && options.journal_checksum;
-        let extended = options.data.is_extended() || whole;
-        // Block numbers beyond 32 bits need wide tags.
-        let wide = superblock.is_wide() || parts.volume_blocks > u64::from(u32::MAX);
-        superblock.set_log_format(options.journal_checksum, wide, extended);
+        let wanted = RecordsWanted {
+            bytes: options.data.policy(options.threshold).logs_bytes(),
+            checksums: options.journal_checksum,
+            transaction_checksum: options.transaction_checksum,
+            wide: parts.volume_blocks > u64::from(u32::MAX),
+        };
+        let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let space = CircularLog::new(superblock.first, superblock.log_end());
         LogState {
             superblock_at: area.superblock,
-            checkpoint: Checkpoint::new(next, space.head()),
-            format: FormatOptions {
-                block_size: parts.block_size,
-                checksums: options.journal_checksum,
-                wide,
-                extended,
-                uuid: superblock.uuid,
-                commit_time: Timestamp::default(),
-            },
+            checkpoint: Checkpoint::new(next),
+            records,
             superblock,
             space,
             disk_tail: next,
@@ -58,6 +54,10 @@ impl LogState {
             started: false,
             live: LiveRecords::default(),
         }
+    }
+
+    pub fn image_of(&self, superblock: &JournalSuperblock) -> SuperblockImage {
+        SuperblockImage { at: self.superblock_at, image: image_of(superblock) }
     }
 
     /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
@@ -69,8 +69,7 @@ impl LogState {
     /// has records of; and those of the transaction itself, which take less than the records that they replace, but may
     /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
     pub fn revoke_reserve(&self) -> u32 {
-        let per_block = RevokeBlock::capacity(&self.superblock.layout());
-        self.live.len().div_ceil(per_block) as u32 + 1
+        self.records.revoke_blocks_bound(self.live.len() as u64) + 1
     }
     /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
     /// largest transaction takes with its revokes. Whoever waits for space then gets it: a record takes 13 bytes of the

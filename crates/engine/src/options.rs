@@ -106,7 +106,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
-            data: DataMode::Ordered,
+            data: DataMode::default(),
             threshold: WriteThreshold(4096),
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),

@@ -7,6 +7,7 @@ use crate::log::{read_superblock, write_superblock};
 use crate::options::{BarrierKind, EngineParts, LogArea};
 use device::{Buffer, Durability};
 use format::jbd2::JournalSuperblock;
+use journal::records;
 use journal::{HomeBounds, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass};
 use serde::Serialize;
 use std::rc::Rc;
@@ -217,8 +218,7 @@ impl Recovery<'_> {
             self.parts.home.flush().await?;
         }
         superblock.set_clean(next.previous());
-        let (checksums, wide) = (self.parts.options.journal_checksum, superblock.is_wide());
-        superblock.set_log_format(checksums, wide, false);
+        records::clear(superblock, self.parts.options.journal_checksum);
         let durability = if ordered { Durability::Durable } else { Durability::Cached };
         write_superblock(self.area, superblock, durability).await
     }

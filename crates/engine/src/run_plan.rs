@@ -209,6 +209,7 @@ impl Runner {
                     let (at, room) = self.locate(at.plus(done))?;
                     (Place::Log, at, None, room as usize)
                 }
+                Address::Slot(slot) => unreachable!("{slot:?} was not bound before its plan was issued"),
             };
             let taken: Vec<_> = parts.by_ref().take(room.min(BLOCKS_PER_WRITE_MAX)).collect();
             done += taken.len() as u32;

@@ -7,10 +7,10 @@
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::log::{LogState, image_of};
+use crate::log::LogState;
 use format::jbd2::JournalSuperblock;
-use journal::{Address, BlockKind, LogSpace, Plan, Step, UpdateSequence, Write, plan_tail_update};
-use units::{LogBlock, TransactionId};
+use journal::{LogSpace, Plan, UpdateSequence, plan_tail_update, take_tail_along};
+use units::TransactionId;
 
 #[derive(Default)]
 pub(crate) struct TailState {
@@ -38,7 +38,6 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy)]
 struct Noted {
     tail: TransactionId,
-    at: LogBlock,
     /// So many home writes must be durable.
     home_written: u64,
 }
@@ -46,16 +45,16 @@ struct Noted {
 /// A new tail on its way to the disk.
 pub(crate) struct TailMove {
     tail: TransactionId,
-    at: LogBlock,
     superblock: JournalSuperblock,
 }
 
 impl TailMove {
-    fn begin(log: &mut LogState, tail: TransactionId, at: LogBlock) -> TailMove {
+    fn begin(log: &mut LogState, tail: TransactionId) -> TailMove {
         log.tail.is_moving = true;
         let mut superblock = log.superblock.clone();
+        let at = log.space.start_of(tail).expect("the tail is in the log, or the next transaction");
         superblock.set_tail(tail, at);
-        TailMove { tail, at, superblock }
+        TailMove { tail, superblock }
     }
 }
 
@@ -85,13 +84,13 @@ impl Engine {
         let Some(log) = &self.log else { return Ok(()) };
         let (moved, plan) = {
             let mut log = log.borrow_mut();
-            let (tail, at) = log.checkpoint.tail();
+            let tail = log.checkpoint.tail();
             // A commit that takes it along wakes whoever waits.
             if !log.started || tail == log.disk_tail || log.tail.is_moving {
                 return Ok(());
             }
-            let moved = TailMove::begin(&mut log, tail, at);
-            let plan = plan_tail_update(log.superblock_at, image_of(&moved.superblock));
+            let moved = TailMove::begin(&mut log, tail);
+            let plan = plan_tail_update(log.image_of(&moved.superblock));
             (moved, plan)
         };
         self.runner.run(plan).await?;
@@ -104,8 +103,8 @@ impl Engine {
         let Some(log) = self.log.as_ref().filter(|_| self.runner.commits_cover_home()) else { return };
         let mut log = log.borrow_mut();
         self.promote(&mut log);
-        let (tail, at) = log.checkpoint.tail();
-        log.tail.noted = Some(Noted { tail, at, home_written: self.runner.home_written() });
+        let tail = log.checkpoint.tail();
+        log.tail.noted = Some(Noted { tail, home_written: self.runner.home_written() });
     }
 
     fn promote(&self, log: &mut LogState) {
@@ -123,9 +122,8 @@ impl Engine {
             return None;
         }
         let durable = log.tail.durable.take().filter(|durable| durable.tail.is_after(log.disk_tail))?;
-        let moved = TailMove::begin(&mut log, durable.tail, durable.at);
-        let blocks = vec![(BlockKind::JournalSuperblock, image_of(&moved.superblock))];
-        last.steps.insert(0, Step::Write(Write { at: Address::Log(log.superblock_at), blocks }));
+        let moved = TailMove::begin(&mut log, durable.tail);
+        take_tail_along(last, log.image_of(&moved.superblock));
         Some(moved)
     }
 
@@ -137,7 +135,7 @@ impl Engine {
         log.disk_tail = moved.tail;
         log.tail.is_moving = false;
         (log.tail.wish, log.tail.after_round) = (Wish::None, false);
-        log.space.release_to(moved.at);
+        log.space.release_before(moved.tail);
         log.live.release_before(moved.tail);
         drop(log);
         self.runner.counters.borrow_mut().tail_updates += 1;

@@ -5,13 +5,12 @@
 //!    A fragment supersedes nothing.
 //! 2. A block counts as home only up to the transaction whose content was written.
 //! 3. The tail is the oldest needed transaction; it never moves back, and never past a needed one.
+//!
+//! Where a transaction lies in the log is the log's business (`LogSpace::start_of`).
 
-use crate::plan::{Address, Barrier, BlockKind, Plan};
 use crate::transaction::{CommittedTransaction, Coverage};
-use device::Buffer;
 use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
-use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
+use units::{BlockMap, HomeBlock, TransactionId};
 
 /// The committed transactions in the log, oldest first. Bounded by the log.
 #[derive(Debug)]
@@ -19,15 +18,13 @@ pub struct Checkpoint {
     entries: VecDeque<Entry>,
     /// Blocks whose newest records are not known to be home. For look-ups only.
     needs: BlockMap<Need>,
-    /// The transaction that will commit next, and where it begins.
+    /// The transaction that will commit next.
     next: TransactionId,
-    head: LogBlock,
 }
 
 #[derive(Debug)]
 struct Entry {
     id: TransactionId,
-    start: LogBlock,
     log_blocks: u32,
     /// Blocks whose oldest needed record is here.
     needed: usize,
@@ -43,24 +40,22 @@ struct Need {
 }
 
 impl Checkpoint {
-    /// `next`: the transaction that will commit first, and where it will begin.
-    pub fn new(next: TransactionId, head: LogBlock) -> Checkpoint {
-        Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next, head }
+    /// `next`: the transaction that will commit first.
+    pub fn new(next: TransactionId) -> Checkpoint {
+        Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next }
     }
 
-    /// `transaction` is durable in the log. `head` is where the one after it will begin. Transactions come in
-    /// order, without gaps.
-    pub fn committed(&mut self, transaction: &CommittedTransaction, head: LogBlock) {
+    /// `transaction` is durable in the log. Transactions come in order, without gaps.
+    pub fn committed(&mut self, transaction: &CommittedTransaction) {
         assert_eq!(transaction.id, self.next, "transactions commit in order");
         let id = transaction.id;
         self.entries.push_back(Entry {
             id,
-            start: transaction.runs.start().expect("a committed transaction has log blocks"),
-            log_blocks: transaction.runs.count(),
+            log_blocks: transaction.log_blocks,
             needed: 0,
             candidates: Vec::new(),
         });
-        (self.next, self.head) = (id.next(), head);
+        self.next = id.next();
         for block in &transaction.revoked {
             self.release_up_to(*block, id);
         }
@@ -105,10 +100,10 @@ impl Checkpoint {
         self.home_written(block, by);
     }
 
-    /// The oldest transaction that replay still needs and where it begins; the next one to commit and the log
-    /// head when nothing is needed. True on disk only after `plan_tail_update` has been carried out.
-    pub fn tail(&self) -> (TransactionId, LogBlock) {
-        self.entries.front().map_or((self.next, self.head), |entry| (entry.id, entry.start))
+    /// The oldest transaction that replay still needs; the next one to commit when nothing is needed. True on disk only
+    /// after [`crate::plan_tail_update`] has been carried out.
+    pub fn tail(&self) -> TransactionId {
+        self.entries.front().map_or(self.next, |entry| entry.id)
     }
 
     /// No transaction needs replay.
@@ -179,19 +174,9 @@ impl Checkpoint {
     }
 }
 
-/// HomeBeforeLogTail, the journal superblock `image` (a whole block) at `at`, TailBeforeReuse.
-pub fn plan_tail_update(at: LogBlock, image: Rc<Buffer>) -> Plan {
-    let mut plan = Plan::default();
-    plan.barrier(Barrier::HomeBeforeLogTail);
-    plan.write(Address::Log(at), vec![(BlockKind::JournalSuperblock, image)]);
-    plan.barrier(Barrier::TailBeforeReuse);
-    plan
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_space::{LogRun, LogRuns};
 
     const A: HomeBlock = HomeBlock(100);
     const B: HomeBlock = HomeBlock(50);
@@ -203,24 +188,20 @@ mod tests {
     }
     impl Log {
         fn new() -> Log {
-            Log { checkpoint: Checkpoint::new(id(0), LogBlock(1)), next: 0 }
+            Log { checkpoint: Checkpoint::new(id(0)), next: 0 }
         }
         fn commit(&mut self, records: &[(HomeBlock, Coverage)], revoked: &[HomeBlock]) {
-            let start = LogBlock(1 + 2 * self.next);
             let transaction = CommittedTransaction {
                 id: id(self.next),
-                runs: LogRuns(vec![LogRun { start, count: 2 }]),
+                log_blocks: 2,
                 records: records.to_vec(),
                 revoked: revoked.to_vec(),
             };
             self.next += 1;
-            self.checkpoint.committed(&transaction, start.plus(2));
+            self.checkpoint.committed(&transaction);
         }
         fn tail(&self) -> u32 {
-            let (tail, block) = self.checkpoint.tail();
-            let number = tail.0.wrapping_sub(id(0).0);
-            assert_eq!(block, LogBlock(1 + 2 * number));
-            number
+            self.checkpoint.tail().0.wrapping_sub(id(0).0)
         }
     }
     fn id(number: u32) -> TransactionId {

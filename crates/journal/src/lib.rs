@@ -7,21 +7,25 @@ pub mod log_space;
 mod plan;
 pub mod policy;
 mod ranges;
+pub mod records;
 pub mod recover;
 pub mod revoke;
+mod tail;
 pub mod transaction;
 
-pub use checkpoint::{Checkpoint, plan_tail_update};
-pub use commit::{CommitPlan, FormatOptions, plan_commit};
-pub use log_space::{CircularLog, LogFull, LogRun, LogRuns, LogSpace};
+pub use checkpoint::Checkpoint;
+pub use commit::{CommitPlan, plan_commit, plan_commit_home};
+pub use log_space::{CircularLog, LogFull, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Ring};
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence, WriteThreshold};
 pub use ranges::RangeSet;
+pub use records::{Holdings, Moment, Records};
 pub use recover::{
-    HomeBounds, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages, ReplayPass,
-    RevokePass, ScanPass, Scanned,
+    HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages,
+    ReplayPass, RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;
+pub use tail::{SuperblockImage, begin_log, plan_empty_log, plan_tail_update, take_tail_along};
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,
 };

@@ -1,6 +1,7 @@
 //! Plans are data: what is written where, in what order and why. The engine carries them out; the barrier
 //! kind decides what each barrier costs; tests read them, cut them at every place, and ask what survives.
 
+use crate::log_space::{LogRuns, LogSlot};
 use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,6 +40,8 @@ pub enum BlockKind {
 pub enum Address {
     Home(HomeBlock),
     Log(LogBlock),
+    /// A block of a transaction's log whose address is not known yet: no plan is carried out before [`Plan::bind`].
+    Slot(LogSlot),
 }
 
 /// Consecutive blocks, written as one request where the disk allows it.
@@ -66,6 +69,23 @@ impl Plan {
     }
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
+    }
+    /// The log has said that the blocks of the plan's transaction lie in `runs`.
+    pub fn bind(&mut self, runs: &LogRuns) {
+        let mut bound = Vec::with_capacity(self.steps.len());
+        for step in self.steps.drain(..) {
+            match step {
+                Step::Write(Write { at: Address::Slot(slot), mut blocks }) => {
+                    for run in runs.part(slot.index, blocks.len() as u32) {
+                        let rest = blocks.split_off(run.count as usize);
+                        let at = Address::Log(run.start);
+                        bound.push(Step::Write(Write { at, blocks: std::mem::replace(&mut blocks, rest) }));
+                    }
+                }
+                step => bound.push(step),
+            }
+        }
+        self.steps = bound;
     }
     /// Takes off what stands between the last two barriers, and the last.
     pub fn split_off_last_phase(&mut self) -> Plan {

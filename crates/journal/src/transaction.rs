@@ -3,17 +3,18 @@
 //! Only addresses and ranges are kept here: the bytes stay in the cache (`Rc<Buffer>`, copied on write), and
 //! `plan_commit` asks for them once, at the moment of locking.
 
-use crate::log_space::LogRuns;
+use crate::commit::CommitPlan;
 use crate::ranges::RangeSet;
+use crate::records::{Holdings, Records};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// How a block is recorded in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// The whole block, as a regular block.
+    /// The whole block.
     Whole,
-    /// These bytes, in multiwrite blocks. `base_zero`: all others are zeros, whatever home holds.
+    /// These bytes. `base_zero`: all others are zeros, whatever home holds.
     Bytes { ranges: RangeSet, base_zero: bool },
 }
 
@@ -60,8 +61,6 @@ pub struct LockedTransaction {
 #[derive(Debug)]
 pub struct CommittingTransaction {
     id: TransactionId,
-    runs: LogRuns,
-    records: Vec<(HomeBlock, Coverage)>,
     revoked: Vec<HomeBlock>,
 }
 
@@ -69,8 +68,8 @@ pub struct CommittingTransaction {
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
     pub id: TransactionId,
-    /// The log blocks it takes.
-    pub runs: LogRuns,
+    /// How many log blocks it takes.
+    pub log_blocks: u32,
     /// What it logged, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
     pub revoked: Vec<HomeBlock>,
@@ -244,27 +243,15 @@ impl RunningTransaction {
         }
     }
 
-    /// Upper bound of the log blocks that committing would take, with all credits of open handles used.
-    pub fn log_blocks_bound(&self) -> u32 {
-        self.log_blocks_bound_with(0, 0, 0)
-    }
-
-    /// The same, if `credits` metadata or whole data blocks, and `fragments` fragments of `bytes` in all, came
-    /// on top.
-    pub fn log_blocks_bound_with(&self, credits: u32, fragments: u64, bytes: u64) -> u32 {
-        let block = self.block_size.bytes() as u64;
-        let regular =
-            self.metadata.len() as u64 + self.whole_data + u64::from(self.credits) + u64::from(credits);
-        let (fragments, bytes) = (self.fragments + fragments, self.fragment_bytes + bytes);
-        // Longest tags: 16 bytes, 20 with a range; all count 20, so that a fragment made with the credit of a
-        // regular block never raises the bound. Room: a block without header, UUID and checksum, and up to 19
-        // bytes at its end in which no tag fits.
-        let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
-        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
-        // descriptor begins anew.
-        let multiwrite = fragments.min(2 * bytes / block + 1 + descriptors);
-        let revokes = (self.revoked.len() as u64).div_ceil((block - 16 - 4) / 8);
-        u32::try_from(regular + descriptors + multiwrite + revokes + 1).unwrap_or(u32::MAX)
+    /// What committing would write to the log, with all credits of open handles used: for
+    /// [`Records::log_blocks_bound`].
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            blocks: self.metadata.len() as u64 + self.whole_data + u64::from(self.credits),
+            fragments: self.fragments,
+            fragment_bytes: self.fragment_bytes,
+            revokes: self.revoked.len() as u64,
+        }
     }
 
     /// No handle may be open. What was hashed is now sorted.
@@ -336,17 +323,21 @@ impl LockedTransaction {
             && !self.home_written_early
             && self.revoked.is_empty()
     }
-    /// The plan has been made and is being carried out; the plan's `runs` are the log blocks it takes.
-    pub fn start_commit(self, runs: LogRuns) -> CommittingTransaction {
+    /// What replaying each record needs, sorted by block.
+    pub(crate) fn coverage(&self, format: &dyn Records) -> Vec<(HomeBlock, Coverage)> {
         let coverage = |record: &Record| match record {
             Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
             Record::Bytes { .. } => Coverage::Fragment,
         };
-        let metadata = self.metadata.keys().map(|block| (*block, Coverage::Whole));
+        let metadata = self.metadata.iter().map(|(block, ranges)| (*block, format.metadata_coverage(ranges)));
         let data = self.data.iter().map(|(block, record)| (*block, coverage(record)));
         let mut records: Vec<_> = metadata.chain(data).collect();
         records.sort_unstable_by_key(|(block, _)| *block);
-        CommittingTransaction { id: self.id, runs, records, revoked: self.revoked.into_iter().collect() }
+        records
+    }
+    /// The plan has been made and is being carried out.
+    pub fn start_commit(self) -> CommittingTransaction {
+        CommittingTransaction { id: self.id, revoked: self.revoked.into_iter().collect() }
     }
 }
 
@@ -354,9 +345,10 @@ impl CommittingTransaction {
     pub fn id(&self) -> TransactionId {
         self.id
     }
-    /// The plan has been carried out to its last barrier.
-    pub fn committed(self) -> CommittedTransaction {
-        CommittedTransaction { id: self.id, runs: self.runs, records: self.records, revoked: self.revoked }
+    /// `plan` has been carried out to its last barrier.
+    pub fn committed(self, plan: &mut CommitPlan) -> CommittedTransaction {
+        let records = std::mem::take(&mut plan.records);
+        CommittedTransaction { id: self.id, log_blocks: plan.log_blocks, records, revoked: self.revoked }
     }
 }
 

@@ -10,8 +10,8 @@ use units::*;
 
 /// A transaction that has one of everything. `turn` varies bytes and blocks.
 fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) {
-    let (byte, extended) = (turn as u8 ^ 0x5a, volume.options.extended);
-    let block_size = volume.options.block_size;
+    let (byte, extended) = (turn as u8 ^ 0x5a, volume.format.extended);
+    let block_size = volume.block_size;
     let mut running = volume.running();
     let metadata = 10 + turn % 3;
     let range = BlockRange::new(8, 16 + turn as u32 % 8);
@@ -76,7 +76,7 @@ fn check(disk: Disk, acked: bool, volume: &Volume, after: &[Vec<u8>], home_data:
 fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &mut Dice, what: &str) {
     volume.make_room(12);
     let (running, home_data) = mixed(volume, turn);
-    let (plan, locked) = volume.plan(running);
+    let (mut plan, locked) = volume.plan(running);
     let mut after = volume.committed.clone();
     for (home, image) in &volume.cache {
         after[home.get() as usize] = image.to_vec();
@@ -84,7 +84,7 @@ fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &mut Dice, what: &s
     every_crash(&volume.disk, &plan.plan, dice, |disk, passed| {
         check(disk, passed.contains(&Barrier::CommitBeforeReply), volume, &after, &home_data, what);
     });
-    volume.finish(&plan, locked);
+    volume.finish(&mut plan, locked);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
                 check(disk, true, &volume, &state, &BTreeSet::new(), &format!("{format:?}, dice 3"));
             });
             perform(&mut volume.disk, &plan);
-            volume.log.release_to(volume.superblock.start);
+            volume.log.release_before(volume.superblock.sequence);
         }
     }
 }

@@ -90,6 +90,7 @@ impl Image {
             (Address::Log(log), Some(device)) => (device, u64::from(log.get()) * size),
             (Address::Log(log), None) => (&self.path, self.journal[log.get() as usize].get() * size),
             (Address::Home(home), _) => (&self.path, home.get() * size),
+            (Address::Slot(slot), _) => panic!("{slot:?} was not bound"),
         }
     }
     fn read(&self, at: Address) -> Vec<u8> {
@@ -109,6 +110,7 @@ impl Image {
                 let at = match write.at {
                     Address::Log(log) => Address::Log(log.plus(index as u32)),
                     Address::Home(home) => Address::Home(home.plus(index as u64)),
+                    slot => slot,
                 };
                 self.write(at, block);
             }
@@ -164,7 +166,7 @@ fn external_journal(directory: &Path, image: &str, block_size: u32) -> PathBuf {
 struct Writer<'a> {
     image: &'a Image,
     log: CircularLog,
-    options: FormatOptions,
+    records: Rc<dyn Records>,
     next: TransactionId,
     contents: BTreeMap<HomeBlock, Rc<Buffer>>,
 }
@@ -175,14 +177,13 @@ impl Writer<'_> {
         let mut superblock = image.superblock();
         let next = superblock.next_transaction();
         superblock.set_log_format(checksums, true, extended);
-        let mut log = CircularLog::new(superblock.first, superblock.log_end());
-        log.allocate(log.capacity() + 1 - before_wrap).unwrap();
-        log.release_to(log.head());
-        superblock.set_tail(next, log.head());
+        let head = LogBlock(superblock.log_end().get() - before_wrap);
+        let log = CircularLog::beginning_at(Ring::of(&superblock), head);
+        superblock.set_tail(next, head);
         image.write(Address::Log(image.superblock_at()), &superblock.serialize());
         image.debugfs("feature needs_recovery");
-        let options = FormatOptions::of(&superblock, Timestamp { seconds: 1_700_000_000, nanoseconds: 0 });
-        Writer { image, log, options, next, contents: BTreeMap::new() }
+        let records = journal::records::of(&superblock);
+        Writer { image, log, records, next, contents: BTreeMap::new() }
     }
     fn running(&self) -> RunningTransaction {
         RunningTransaction::new(self.next, Instant(0), self.image.block_size)
@@ -196,7 +197,11 @@ impl Writer<'_> {
         self.next = self.next.next();
         let contents = &self.contents;
         let images = |home: HomeBlock| contents[&home].clone();
-        plan_commit(&running.lock(), &images, &mut self.log, &self.options).unwrap().plan
+        let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let (locked, moment) = (running.lock(), Moment { time, durable: self.next.previous() });
+        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+        plan.issue(&mut self.log);
+        plan.plan
     }
     fn commit(&mut self, running: RunningTransaction) {
         let plan = self.plan(running);

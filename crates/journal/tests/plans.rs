@@ -16,6 +16,9 @@ fn words(plan: &Plan) -> Vec<String> {
             format!("home {}+{}", home.get(), blocks.len())
         }
         Step::Write(Write { at: Address::Log(log), blocks }) => format!("log {}+{}", log.get(), blocks.len()),
+        Step::Write(Write { at: Address::Slot(slot), blocks }) => {
+            format!("slot {}+{}", slot.index, blocks.len())
+        }
     };
     plan.steps.iter().map(word).collect()
 }
@@ -28,8 +31,8 @@ fn plan(volume: &mut Volume, home_data: bool) -> CommitPlan {
     for home in [53, 50, 51].into_iter().filter(|_| home_data) {
         running.add_home_data(InodeNumber(12), volume.change(home, range, 2), 8);
     }
-    let (plan, locked) = volume.plan(running);
-    volume.finish(&plan, locked);
+    let (mut plan, locked) = volume.plan(running);
+    volume.finish(&mut plan, locked);
     plan
 }
 
@@ -82,6 +85,61 @@ fn a_commit_that_passes_the_end_of_the_log_is_two_writes() {
 }
 
 #[test]
+fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
+    let mut volume = Volume::new(FORMAT, 12, TransactionId(1));
+    (0..3).for_each(|_| {
+        volume.make_room(4);
+        plan(&mut volume, false);
+    });
+    volume.make_room(4);
+    let mut running = volume.running();
+    let range = BlockRange::new(0, 8);
+    for home in [9, 10] {
+        running.add_metadata(volume.change(home, range, 1), range);
+    }
+    let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
+    let images = |home: HomeBlock| cache[&home].clone();
+    let mut planned = plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+    let expected = ["slot 0+3", "LogBeforeCommit", "slot 3+1", "CommitBeforeReply"];
+    assert_eq!(words(&planned.plan), expected);
+    planned.issue(&mut volume.log);
+    let expected = ["log 10+2", "log 1+1", "LogBeforeCommit", "log 2+1", "CommitBeforeReply"];
+    assert_eq!(words(&planned.plan), expected);
+}
+
+#[test]
+fn the_superblock_names_a_log_before_its_first_block_and_empties_it_after_its_last() {
+    let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
+    let superblock = || {
+        let image = std::rc::Rc::new(device::Buffer::zeroed(1024));
+        SuperblockImage { at: LogBlock(0), image }
+    };
+    let mut first = plan(&mut volume, true).plan;
+    begin_log(&mut first, superblock());
+    assert_eq!(words(&first)[..3], ["log 0+1", "TailBeforeReuse", "home 50+2"]);
+    let mut last = first.split_off_last_phase();
+    take_tail_along(&mut last, superblock());
+    assert_eq!(words(&last), ["log 0+1", "log 3+1", "CommitBeforeReply"]);
+    let moved = ["HomeBeforeLogTail", "log 0+1", "TailBeforeReuse"];
+    assert_eq!(words(&plan_tail_update(superblock())), moved);
+    assert_eq!(words(&plan_empty_log(Some(superblock()))), moved);
+    assert_eq!(words(&plan_empty_log(None)), moved[..1]);
+}
+
+#[test]
+fn without_a_journal_a_commit_is_home_writes_and_a_barrier() {
+    let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
+    let mut running = volume.running();
+    let range = BlockRange::new(0, 8);
+    running.add_metadata(volume.change(9, range, 1), range);
+    running.add_home_data(InodeNumber(12), volume.change(50, range, 2), 8);
+    let cache = &volume.cache;
+    let plan = plan_commit_home(&running.lock(), &|home| cache[&home].clone());
+    assert_eq!(words(&plan.plan), ["home 9+1", "home 50+1", "DataBeforeCommit"]);
+    assert_eq!(plan.counts, [(BlockKind::HomeMetadata, 1), (BlockKind::HomeData, 1)].into());
+}
+
+#[test]
 fn data_that_write_back_sent_home_early_keeps_its_barrier() {
     let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
     let mut running = volume.running();
@@ -100,9 +158,9 @@ fn data_alone_still_writes_a_commit_block_because_sequence_numbers_have_no_gaps(
         let mut volume = Volume::new(Format { extended, ..FORMAT }, 64, TransactionId(1));
         let mut running = volume.running();
         running.add_home_data(InodeNumber(12), volume.change(50, BlockRange::new(0, 8), 2), 8);
-        let (plan, locked) = volume.plan(running);
+        let (mut plan, locked) = volume.plan(running);
         assert_eq!(words(&plan.plan), ["home 50+1", "DataBeforeCommit", "log 1+1", "CommitBeforeReply"]);
-        volume.finish(&plan, locked);
+        volume.finish(&mut plan, locked);
         assert_eq!(recover(&mut volume.disk).unwrap().scanned.end, TransactionId(2));
     }
 }
@@ -113,7 +171,7 @@ fn an_empty_transaction_needs_nothing() {
     let running = volume.running();
     assert!(running.is_empty());
     let (plan, _) = volume.plan(running);
-    assert!(plan.plan.steps.is_empty() && plan.runs.count() == 0);
+    assert!(plan.plan.steps.is_empty() && plan.log_blocks == 0);
 }
 
 #[test]
@@ -123,9 +181,9 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
     for home in 9..12 {
         running.add_metadata(volume.change(home, BlockRange::new(0, 8), 1), BlockRange::new(0, 8));
     }
-    let cache = &volume.cache;
-    let refused =
-        plan_commit(&running.lock(), &|home| cache[&home].clone(), &mut volume.log, &volume.options);
+    let (cache, moment) = (&volume.cache, volume.moment());
+    let images = |home: HomeBlock| cache[&home].clone();
+    let refused = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment);
     assert_eq!(refused.unwrap_err(), LogFull { needed: 5, free: 2 });
     assert_eq!(volume.log.free(), 2);
 }
@@ -137,7 +195,8 @@ fn home_data_goes_in_runs_of_at_most_a_mebibyte() {
     (0..600).rev().for_each(|at| running.add_home_data(InodeNumber(12), HomeBlock(1000 + at), 4096));
     let mut volume = Volume::new(Format { block_size: 4096, ..FORMAT }, 64, TransactionId(1));
     let image = std::rc::Rc::new(device::Buffer::zeroed(4096));
-    let plan = plan_commit(&running.lock(), &|_| image.clone(), &mut volume.log, &volume.options).unwrap();
+    let (images, moment) = (|_| image.clone(), volume.moment());
+    let plan = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment).unwrap();
     assert_eq!(words(&plan.plan)[..3], ["home 1000+256", "home 1256+256", "home 1512+88"]);
     assert_eq!(plan.payload, 600 * 4096);
 }

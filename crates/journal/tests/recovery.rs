@@ -23,11 +23,11 @@ fn volume_with(format: Format, transactions: u8) -> Volume {
     volume
 }
 fn log(volume: &mut Volume, running: &mut RunningTransaction, byte: u8) {
-    if volume.options.extended {
+    if volume.format.extended {
         let range = BlockRange::new(u32::from(byte) * 16, u32::from(byte) * 16 + 8);
         running.add_data_bytes(volume.change(5, range, byte), range, false);
     } else {
-        running.add_data_block(volume.change(5, volume.options.block_size.whole(), byte), 1024);
+        running.add_data_block(volume.change(5, volume.block_size.whole(), byte), 1024);
     }
 }
 /// Descriptor, one logged block, commit block.
@@ -101,7 +101,7 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
             let mut volume = volume_with(format, 20);
             let everything_home = volume.plan_checkpoint(&[HomeBlock(5)]);
             perform(&mut volume.disk, &everything_home);
-            volume.log.release_to(volume.superblock.start);
+            volume.log.release_before(volume.superblock.sequence);
             for byte in 21..=35 {
                 let mut running = volume.running();
                 log(&mut volume, &mut running, byte);
@@ -324,7 +324,7 @@ fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
 
 /// Block 5 after the first `count` transactions.
 fn state_after(volume: &Volume, format: Format, count: u8) -> Vec<u8> {
-    let mut block = vec![5; volume.options.block_size.bytes()];
+    let mut block = vec![5; volume.block_size.bytes()];
     for byte in 1..=count {
         match format.extended {
             true => block[usize::from(byte) * 16..][..8].fill(byte),

@@ -12,9 +12,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
-/// Blocks per handle in modes that do not log data.
-const BLOCKS_UNLOGGED: u32 = 256;
-
 /// One write(2), as it is passed down.
 struct Request<'a> {
     inode: &'a Inode,
@@ -235,10 +232,7 @@ impl Volume {
 
     /// One of the engine's blocks is for the zeros behind the old end.
     fn blocks_per_handle(&self) -> u32 {
-        match self.engine().data_blocks_per_handle() {
-            0 => BLOCKS_UNLOGGED,
-            blocks => blocks.saturating_sub(1).max(1),
-        }
+        self.engine().data_blocks_per_handle().saturating_sub(1).max(1)
     }
 
     /// Blocks of file data that one handle of the write changes, with the one whose zeros may come behind the old end.

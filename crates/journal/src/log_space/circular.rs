@@ -1,68 +1,147 @@
-use super::{LogFull, LogRun, LogRuns, LogSpace};
-use units::LogBlock;
+use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
+use format::jbd2::JournalSuperblock;
+use std::collections::VecDeque;
+use units::{LogBlock, TransactionId};
 
-/// One ring of log blocks `first..end`, as JBD2 has it: used from tail to head. One block always stays free,
-/// so that head = tail means empty.
-#[derive(Clone, Debug)]
-pub struct CircularLog {
+/// Log blocks `first..end`; behind the last comes the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
     first: LogBlock,
     end: LogBlock,
+}
+
+impl Ring {
+    pub fn new(first: LogBlock, end: LogBlock) -> Ring {
+        assert!(first < end && end.get() - first.get() >= 2, "a log of {first}..{end}");
+        Ring { first, end }
+    }
+    /// The blocks that a journal superblock names.
+    pub fn of(superblock: &JournalSuperblock) -> Ring {
+        Ring::new(superblock.first, superblock.log_end())
+    }
+
+    fn holds(self, at: LogBlock) -> bool {
+        self.first <= at && at < self.end
+    }
+    /// How many blocks lie from `from` forward to `to`.
+    pub fn distance(self, from: LogBlock, to: LogBlock) -> u32 {
+        let (from, to, length) = (u64::from(from.get()), u64::from(to.get()), u64::from(self.blocks()));
+        ((to + length - from) % length) as u32
+    }
+    /// The block `count` further on.
+    pub fn advance(self, at: LogBlock, count: u32) -> LogBlock {
+        let from_first = u64::from(at.get() - self.first.get()) + u64::from(count);
+        self.first.plus((from_first % u64::from(self.blocks())) as u32)
+    }
+    fn runs(self, start: LogBlock, count: u32) -> LogRuns {
+        let before_wrap = count.min(self.together(start));
+        let mut runs = vec![LogRun { start, count: before_wrap }];
+        if count > before_wrap {
+            runs.push(LogRun { start: self.first, count: count - before_wrap });
+        }
+        LogRuns(runs)
+    }
+}
+
+impl LogWalk for Ring {
+    fn next(&self, at: LogBlock) -> Option<LogBlock> {
+        Some(self.advance(at, 1))
+    }
+    fn together(&self, at: LogBlock) -> u32 {
+        if self.holds(at) { self.end.get() - at.get() } else { 1 }
+    }
+    fn blocks(&self) -> u32 {
+        self.end.get() - self.first.get()
+    }
+}
+
+/// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so that head = tail
+/// means empty. Room comes back from the oldest transaction on: one released earlier waits for those before it.
+#[derive(Clone, Debug)]
+pub struct CircularLog {
+    ring: Ring,
     head: LogBlock,
     used: u32,
+    /// The transactions in the log, oldest first: consecutive ids, and the first is not released.
+    held: VecDeque<Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    transaction: TransactionId,
+    start: LogBlock,
+    count: u32,
+    released: bool,
 }
 
 impl CircularLog {
     /// An empty log in blocks `first..end`, beginning at `first`.
     pub fn new(first: LogBlock, end: LogBlock) -> CircularLog {
-        assert!(first < end && end.get() - first.get() >= 2, "a log of {first}..{end}");
-        CircularLog { first, end, head: first, used: 0 }
+        CircularLog::beginning_at(Ring::new(first, end), first)
     }
 
-    pub fn tail(&self) -> LogBlock {
-        let (length, offset) = (self.length(), self.head.get() - self.first.get());
-        self.first.plus((offset + length - self.used) % length)
+    /// An empty log whose next transaction starts at `head`.
+    pub fn beginning_at(ring: Ring, head: LogBlock) -> CircularLog {
+        assert!(ring.holds(head), "{head} is outside the log");
+        CircularLog { ring, head, used: 0, held: VecDeque::new() }
     }
 
-    /// How many blocks lie from `from` forward to `to`, round the ring.
-    pub fn distance(&self, from: LogBlock, to: LogBlock) -> u32 {
-        (to.get() + self.length() - from.get()) % self.length()
+    pub fn ring(&self) -> Ring {
+        self.ring
     }
 
-    fn length(&self) -> u32 {
-        self.end.get() - self.first.get()
+    fn position(&self, transaction: TransactionId) -> Option<usize> {
+        let front = self.held.front()?.transaction;
+        let index = transaction.0.wrapping_sub(front.0) as usize;
+        (index < self.held.len()).then_some(index)
     }
 }
 
 impl LogSpace for CircularLog {
     fn capacity(&self) -> u32 {
-        self.length() - 1
+        self.ring.blocks() - 1
     }
     fn free(&self) -> u32 {
         self.capacity() - self.used
     }
-    fn head(&self) -> LogBlock {
-        self.head
-    }
-    fn allocate(&mut self, count: u32) -> Result<LogRuns, LogFull> {
+    fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);
+        let last = self.held.back().map(|held| held.transaction);
+        assert!(last.is_none_or(|last| last.next() == transaction), "{transaction} after {last:?}");
         if count > self.free() {
             return Err(LogFull { needed: count, free: self.free() });
         }
-        let before_wrap = count.min(self.end.get() - self.head.get());
-        let mut runs = vec![LogRun { start: self.head, count: before_wrap }];
-        if count > before_wrap {
-            runs.push(LogRun { start: self.first, count: count - before_wrap });
-        }
-        let offset = self.head.get() - self.first.get();
-        self.head = self.first.plus((offset + count) % self.length());
+        self.held.push_back(Held { transaction, start: self.head, count, released: false });
+        self.head = self.ring.advance(self.head, count);
         self.used += count;
-        Ok(LogRuns(runs))
+        Ok(())
     }
-    fn release_to(&mut self, tail: LogBlock) {
-        assert!(self.first <= tail && tail < self.end, "{tail} is outside the log");
-        let used = self.distance(tail, self.head);
-        assert!(used <= self.used, "the tail moved backwards");
-        self.used = used;
+    /// A ring has no choice: blocks follow in the order in which they were reserved.
+    fn bind(&mut self, transaction: TransactionId) -> LogRuns {
+        let held = &self.held[self.position(transaction).expect("a transaction that has reserved room")];
+        self.ring.runs(held.start, held.count)
+    }
+    fn start_of(&self, transaction: TransactionId) -> Option<LogBlock> {
+        match self.position(transaction) {
+            Some(index) => Some(self.held[index].start),
+            None => {
+                let is_next = self.held.back().is_none_or(|last| last.transaction.next() == transaction);
+                is_next.then_some(self.head)
+            }
+        }
+    }
+    fn oldest(&self) -> Option<TransactionId> {
+        self.held.front().map(|held| held.transaction)
+    }
+    fn release(&mut self, transaction: TransactionId) {
+        let index = self.position(transaction).expect("a transaction in the log is released once");
+        self.held[index].released = true;
+        while self.held.front().is_some_and(|held| held.released) {
+            self.used -= self.held.pop_front().expect("a front").count;
+        }
+    }
+    fn walk(&self) -> &dyn LogWalk {
+        &self.ring
     }
 }
 
@@ -73,42 +152,86 @@ mod tests {
     fn log() -> CircularLog {
         CircularLog::new(LogBlock(1), LogBlock(11))
     }
+    fn id(number: u32) -> TransactionId {
+        TransactionId((u32::MAX - 1).wrapping_add(number))
+    }
 
     #[test]
     fn a_run_that_passes_the_end_wraps_into_two() {
         let mut log = log();
-        log.allocate(8).unwrap();
-        log.release_to(LogBlock(9));
-        let runs = log.allocate(5).unwrap();
+        log.reserve(id(0), 8).unwrap();
+        log.release(id(0));
+        log.reserve(id(1), 5).unwrap();
+        let runs = log.bind(id(1));
         let expected = [LogRun { start: LogBlock(9), count: 2 }, LogRun { start: LogBlock(1), count: 3 }];
         assert_eq!(runs.0, expected);
-        assert_eq!((log.head(), log.tail(), log.free()), (LogBlock(4), LogBlock(9), 4));
+        assert_eq!(runs.part(1, 2), [9 + 1, 1].map(|at| LogRun { start: LogBlock(at), count: 1 }));
+        assert_eq!((log.start_of(id(1)), log.free()), (Some(LogBlock(9)), 4));
+        assert_eq!((log.start_of(id(2)), log.start_of(id(3))), (Some(LogBlock(4)), None));
     }
 
     #[test]
     fn the_head_never_reaches_the_tail() {
         let mut log = log();
-        assert_eq!(log.allocate(10), Err(LogFull { needed: 10, free: 9 }));
-        log.allocate(9).unwrap();
+        assert_eq!(log.reserve(id(0), 10), Err(LogFull { needed: 10, free: 9 }));
+        log.reserve(id(0), 9).unwrap();
         assert_eq!(log.free(), 0);
-        assert_ne!(log.head(), log.tail());
-        log.release_to(log.head());
+        assert_ne!(log.start_of(id(0)), log.start_of(id(1)));
+        log.release(id(0));
         assert_eq!(log.free(), 9);
         // A run that ends exactly at the end of the log leaves the head at its first block.
-        log.allocate(1).unwrap();
-        assert_eq!(log.head(), LogBlock(1));
+        log.reserve(id(1), 1).unwrap();
+        assert_eq!(log.start_of(id(2)), Some(LogBlock(1)));
     }
 
     #[test]
-    fn free_and_used_always_sum_to_the_capacity() {
-        let (mut log, mut tail) = (log(), LogBlock(1));
+    fn room_released_out_of_order_comes_back_with_the_oldest() {
+        let mut log = log();
+        (0..4).for_each(|number| log.reserve(id(number), 2).unwrap());
+        log.release(id(2));
+        log.release(id(1));
+        assert_eq!((log.free(), log.oldest()), (1, Some(id(0))));
+        log.release(id(0));
+        assert_eq!((log.free(), log.oldest()), (7, Some(id(3))));
+    }
+
+    #[test]
+    fn free_and_reserved_always_sum_to_the_capacity() {
+        let (mut log, mut next, mut counts) = (log(), 0u32, Vec::new());
         for step in 0..1000u32 {
-            if log.allocate(1 + step % 4).is_err() {
-                tail = if step % 2 == 0 { log.head() } else { LogBlock(1 + (tail.get() % 10)) };
-                log.release_to(tail);
+            let count = 1 + step % 4;
+            match log.reserve(id(next), count) {
+                Ok(()) => {
+                    counts.push(count);
+                    next += 1;
+                }
+                Err(_) => log.release_before(id(next - step % 2)),
             }
-            assert_eq!(log.distance(log.tail(), log.head()) + log.free(), log.capacity());
-            assert_eq!(log.tail(), tail);
+            let held = log.oldest().map_or(0, |oldest| id(next).0.wrapping_sub(oldest.0) as usize);
+            let used: u32 = counts[counts.len() - held..].iter().sum();
+            assert_eq!(used + log.free(), log.capacity());
+            let starts = (0..=held as u32).map(|back| log.start_of(id(next - back)).unwrap());
+            assert!(starts.collect::<Vec<_>>().windows(2).all(|pair| {
+                let length = log.ring.distance(pair[1], pair[0]);
+                (1..=4).contains(&length)
+            }));
         }
+    }
+
+    #[test]
+    fn a_walk_visits_the_blocks_of_a_transaction_in_order() {
+        let mut log = log();
+        log.reserve(id(0), 8).unwrap();
+        log.release(id(0));
+        log.reserve(id(1), 5).unwrap();
+        let mut at = log.start_of(id(1)).unwrap();
+        for run in log.bind(id(1)).0 {
+            for offset in 0..run.count {
+                assert_eq!(at, run.start.plus(offset));
+                assert!(log.walk().together(at) >= run.count - offset);
+                at = log.walk().next(at).unwrap();
+            }
+        }
+        assert_eq!(Some(at), log.start_of(id(2)));
     }
 }

@@ -1,10 +1,23 @@
-//! WHERE the log lies: hands out log blocks to transactions and takes them back after a checkpoint.
+//! WHERE the log lies: a log owns its space, the order in which room is handed out and taken back, and the order in
+//! which it is read.
+//!
+//! Invariants of every log:
+//! 1. Transactions reserve room in the order of their ids, without gaps. What one has reserved is its own until it is
+//!    released.
+//! 2. A log may choose addresses late: a plan names slots (the n-th block of a transaction), and `bind` says where they
+//!    lie. It is called once for each transaction, in order, before any of its blocks is written.
+//! 3. A transaction is released by its id, in any order, and only once no recovery can need it: what it logged is durable
+//!    at home, and what the log says on disk about its beginning is durable, too. When its room can be used again is the
+//!    log's own matter.
+//! 4. From where the oldest unreleased transaction starts, [`LogWalk::next`] visits the blocks of all transactions in the
+//!    order of ids and slots. Nobody else knows how to walk a log.
 
 mod circular;
 
-pub use circular::CircularLog;
+pub use circular::{CircularLog, Ring};
 
-use units::LogBlock;
+use std::fmt;
+use units::{LogBlock, TransactionId};
 
 /// Consecutive log blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,9 +37,28 @@ impl LogRuns {
     pub fn start(&self) -> Option<LogBlock> {
         self.0.first().map(|run| run.start)
     }
-    pub fn blocks(&self) -> impl Iterator<Item = LogBlock> + '_ {
-        self.0.iter().flat_map(|run| (0..run.count).map(|index| run.start.plus(index)))
+    /// Where `count` blocks from the one with the number `index` lie. All of them are there.
+    pub fn part(&self, index: u32, count: u32) -> Vec<LogRun> {
+        let (mut skip, mut left, mut part) = (index, count, Vec::new());
+        for run in &self.0 {
+            let skipped = skip.min(run.count);
+            let taken = left.min(run.count - skipped);
+            (skip, left) = (skip - skipped, left - taken);
+            if taken > 0 {
+                part.push(LogRun { start: run.start.plus(skipped), count: taken });
+            }
+        }
+        assert_eq!(left, 0, "blocks {index}+{count} of a transaction of {}", self.count());
+        part
     }
+}
+
+/// A block of a transaction's log, wherever it will lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSlot {
+    pub transaction: TransactionId,
+    /// Counted from the transaction's first block.
+    pub index: u32,
 }
 
 /// More blocks were asked for than are free. Reservation (credits) must make this impossible.
@@ -37,15 +69,37 @@ pub struct LogFull {
     pub free: u32,
 }
 
+/// The order in which the blocks of a log are read. Asks no disk.
+pub trait LogWalk: fmt::Debug {
+    /// The block that follows `at` in the order of the log; `None` if it ends there.
+    fn next(&self, at: LogBlock) -> Option<LogBlock>;
+    /// How many blocks, `at` included, follow each other both in the log and by address.
+    fn together(&self, at: LogBlock) -> u32;
+    /// No walk is longer.
+    fn blocks(&self) -> u32;
+}
+
 pub trait LogSpace {
     /// Blocks that can ever be in use at once.
     fn capacity(&self) -> u32;
-    /// Blocks that `allocate` can hand out now.
+    /// Blocks that `reserve` can hand out now.
     fn free(&self) -> u32;
-    /// Where the next transaction begins.
-    fn head(&self) -> LogBlock;
-    /// Takes the next `count` (> 0) blocks.
-    fn allocate(&mut self, count: u32) -> Result<LogRuns, LogFull>;
-    /// Everything before `tail` is free again. Call it once the tail is durable in the journal superblock.
-    fn release_to(&mut self, tail: LogBlock);
+    /// Takes `count` (> 0) blocks for `transaction`, which follows the last one that took some.
+    fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;
+    /// Says where the blocks of `transaction` lie, at the latest moment: its plan is being issued.
+    fn bind(&mut self, transaction: TransactionId) -> LogRuns;
+    /// Where `transaction` starts: one that is in the log and bound, or the one that will be next.
+    fn start_of(&self, transaction: TransactionId) -> Option<LogBlock>;
+    /// The oldest transaction that has not been released.
+    fn oldest(&self) -> Option<TransactionId>;
+    /// No recovery can need `transaction` any more.
+    fn release(&mut self, transaction: TransactionId);
+    /// Releases every transaction before `tail`.
+    fn release_before(&mut self, tail: TransactionId) {
+        while let Some(oldest) = self.oldest().filter(|oldest| tail.is_after(*oldest)) {
+            self.release(oldest);
+        }
+    }
+    /// For reading the log from one of its blocks on.
+    fn walk(&self) -> &dyn LogWalk;
 }

@@ -1,7 +1,8 @@
 //! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing (home it goes).
 //!
-//! One small file per mode. Metadata is always logged as regular blocks and asks no policy.
+//! One small file per mode. Metadata is always logged and asks no policy.
 //! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own.
+//! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
 
 mod journal;
 mod ordered;
@@ -17,9 +18,10 @@ use std::str::FromStr;
 use units::{BlockRange, BlockSize};
 
 /// The `data=` option of a mount.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum DataMode {
     Writeback,
+    #[default]
     Ordered,
     Journal,
     Wasteless,
@@ -69,9 +71,25 @@ impl Decision {
     }
 }
 
+/// A mode of journaling.
 pub trait Policy {
-    fn mode(&self) -> DataMode;
     fn decide(&self, update: &Update) -> Decision;
+    /// Whether data can come into the log, so that handles reserve room for it.
+    fn logs_data(&self) -> bool {
+        false
+    }
+    /// Whether [`Decision::LogBytes`] is possible: then the records must hold parts of blocks.
+    fn logs_bytes(&self) -> bool {
+        false
+    }
+    /// Whether `decide` looks at the block's update sequence, which must then be kept.
+    fn keeps_sequences(&self) -> bool {
+        false
+    }
+    /// Whether an update of a part of a block may need the rest of it before the commit.
+    fn needs_base(&self) -> bool {
+        true
+    }
 }
 
 impl DataMode {
@@ -86,11 +104,6 @@ impl DataMode {
             DataMode::Wasteless => "wasteless",
             DataMode::Selective => "selective",
         }
-    }
-
-    /// Whether the log may hold multiwrite blocks and needs the incompatible feature bit.
-    pub fn is_extended(self) -> bool {
-        matches!(self, DataMode::Wasteless | DataMode::Selective)
     }
 
     /// The policy of this mode. Only selective looks at `threshold`.
@@ -158,6 +171,25 @@ mod tests {
         assert_eq!(decisions(DataMode::Selective, journalled), [LogBytes, LogBytes, LogBlock]);
         let bypassed = UpdateSequence::Bypassed { last };
         assert_eq!(decisions(DataMode::Selective, bypassed), [HomeBeforeCommit; 3]);
+    }
+
+    /// What a policy says of itself must hold for whatever it decides.
+    #[test]
+    fn no_mode_decides_otherwise_than_it_announces() {
+        let last = TransactionId(7);
+        let sequences =
+            [UpdateSequence::None, UpdateSequence::Journalled { last }, UpdateSequence::Bypassed { last }];
+        for mode in DataMode::ALL {
+            let policy = mode.policy(THRESHOLD);
+            let all = sequences.map(|sequence| decisions(mode, sequence));
+            let any = |wanted: fn(Decision) -> bool| all.as_flattened().iter().any(|found| wanted(*found));
+            assert_eq!(any(Decision::is_logged), policy.logs_data(), "{mode}");
+            assert_eq!(any(|found| found == Decision::LogBytes), policy.logs_bytes(), "{mode}");
+            assert_eq!(all[1..] != [all[0]; 2], policy.keeps_sequences(), "{mode}");
+            let parts = all.iter().flat_map(|[small, large, _whole]| [small, large]);
+            let needs_base = parts.into_iter().any(|found| *found != Decision::LogBytes);
+            assert_eq!(needs_base, policy.needs_base(), "{mode}");
+        }
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! Updates of a part of a block are logged as bytes, whole blocks as blocks. (`docs/modes/wasteless.md`)
 
-use super::{DataMode, Decision, Policy, Update};
+use super::{Decision, Policy, Update};
 
 pub struct Wasteless;
 
 impl Policy for Wasteless {
-    fn mode(&self) -> DataMode {
-        DataMode::Wasteless
-    }
     fn decide(&self, update: &Update) -> Decision {
         // A whole block in a multiwrite block would cost a copy and gain nothing (paper, section 3.1).
         if update.is_whole_block() { Decision::LogBlock } else { Decision::LogBytes }
+    }
+    fn logs_data(&self) -> bool {
+        true
+    }
+    fn logs_bytes(&self) -> bool {
+        true
+    }
+    /// Bytes are logged blind.
+    fn needs_base(&self) -> bool {
+        false
     }
 }

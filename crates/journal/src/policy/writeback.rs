@@ -1,13 +1,10 @@
 //! Data goes home whenever write-back pleases; only metadata is logged. (`docs/modes/writeback.md`)
 
-use super::{DataMode, Decision, Policy, Update};
+use super::{Decision, Policy, Update};
 
 pub struct Writeback;
 
 impl Policy for Writeback {
-    fn mode(&self) -> DataMode {
-        DataMode::Writeback
-    }
     fn decide(&self, _update: &Update) -> Decision {
         Decision::HomeWhenever
     }

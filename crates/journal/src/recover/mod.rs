@@ -12,16 +12,18 @@
 //! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for what counts as the
 //! end of the log and what as damage.
 
+mod again;
 mod decide;
 mod images;
 mod replay;
 mod revoke_pass;
 mod scan;
 
+pub(crate) use decide::{Decision, Facts, decide};
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
 pub use revoke_pass::RevokePass;
-pub use scan::{ScanPass, Scanned};
+pub use scan::{LogStart, ScanPass, Scanned};
 
 use format::jbd2::FormatError;
 use std::ops::Range;
@@ -83,11 +85,26 @@ pub struct PassCounts {
     pub fragment_records: u64,
 }
 
+impl PassCounts {
+    pub(crate) fn add(&mut self, more: &PassCounts) {
+        self.log_blocks_read += more.log_blocks_read;
+        self.transactions += more.transactions;
+        self.descriptors += more.descriptors;
+        self.multiwrite_blocks += more.multiwrite_blocks;
+        self.regular_blocks += more.regular_blocks;
+        self.revoke_blocks += more.revoke_blocks;
+        self.commit_blocks += more.commit_blocks;
+        self.revokes += more.revokes;
+        self.whole_records += more.whole_records;
+        self.fragment_records += more.fragment_records;
+    }
+}
+
 /// A pass that is fed log blocks.
 pub trait Pass {
     /// The log block to give next; `None` when the pass is over.
     fn wants(&self) -> Option<LogBlock>;
-    /// `block`: the bytes of the wanted log block, one file-system block.
+    /// `block`: the bytes of the wanted log block.
     fn give(&mut self, block: &[u8]) -> Result<(), RecoverError>;
     fn counts(&self) -> PassCounts;
 }

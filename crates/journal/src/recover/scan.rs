@@ -1,37 +1,34 @@
-use super::decide::{Decision, Facts, decide};
 use super::{Pass, PassCounts, RecoverError};
-use format::jbd2::{
-    BlockHeader, BlockType, CommitBlock, DescriptorBlock, FormatError, JournalSuperblock, LogLayout, Packing,
-    Seed, WholeTransaction, ancient_checksum, live_fast_commit,
-};
-use std::collections::VecDeque;
-use units::{LogBlock, Timestamp, TransactionId};
+use crate::log_space::{LogWalk, Ring};
+use crate::records::{self, Fault, LogPiece, LogSpan, Records, Scanner, Verdict};
+use format::jbd2::{FormatError, JournalSuperblock};
+use std::rc::Rc;
+use units::{LogBlock, TransactionId};
 
 /// Ids left out after recovery: no later scan may take what lies behind the end of this log for its own.
 const IDS_SKIPPED: u32 = 16;
 /// No transaction takes more than a quarter of the log, and a sixteenth for its revokes.
 const TRANSACTION_SHARE_MAX: u32 = 2;
 
-/// First pass: finds the last committed transaction. Verifies every checksum there is.
+/// First pass: finds the last committed transaction.
 ///
 /// Where the log seems to end it looks ahead, as far as one transaction may reach: a commit begins when the one
 /// before it is durable, so whatever belongs to a later transaction proves that this one was committed, and that what
-/// ended the log is damage. Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like
-/// a journal block. Without checksums a block proves nothing, and the log ends.
+/// ended the log is damage.
 pub struct ScanPass {
-    log: LogArea,
-    layout: LogLayout,
-    has_ancient_checksum: bool,
-    fast_commits: Option<LogBlock>,
+    log: Rc<dyn LogWalk>,
+    records: Rc<dyn Records>,
+    scanner: Box<dyn Scanner>,
     state: State,
     until_damage: bool,
     at: LogBlock,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
-    /// The latest transaction of which there is anything.
+    /// The transaction whose end has not been found yet, and the latest one of which there is anything.
+    open: TransactionId,
     latest: TransactionId,
-    open: OpenTransaction,
-    last_commit_time: Option<Timestamp>,
+    /// Why the log seemed to end.
+    fault: Option<Fault>,
     scanned: Scanned,
     counts: PassCounts,
 }
@@ -44,35 +41,24 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
-    pub(super) log: LogArea,
-    pub(super) layout: LogLayout,
+    pub(super) log: Rc<dyn LogWalk>,
+    pub(super) records: Rc<dyn Records>,
     pub(super) transactions: Vec<ScannedTransaction>,
 }
 
+/// What must be read again of a committed transaction.
 #[derive(Clone, Debug)]
 pub(super) struct ScannedTransaction {
     pub id: TransactionId,
-    pub descriptors: Vec<LogBlock>,
-    pub revokes: Vec<LogBlock>,
+    pub revokes: Vec<LogSpan>,
+    pub records: Vec<LogSpan>,
 }
 
-/// The ring of log blocks.
+/// Where a log that is not empty begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LogArea {
-    pub first: LogBlock,
-    end: LogBlock,
-}
-
-impl LogArea {
-    pub fn of(superblock: &JournalSuperblock) -> LogArea {
-        LogArea { first: superblock.first, end: superblock.log_end() }
-    }
-    pub fn after(self, at: LogBlock) -> LogBlock {
-        if at.plus(1) == self.end { self.first } else { at.plus(1) }
-    }
-    pub fn blocks(self) -> u32 {
-        self.end.get() - self.first.get()
-    }
+pub struct LogStart {
+    pub transaction: TransactionId,
+    pub at: LogBlock,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,59 +66,51 @@ enum State {
     Log,
     /// Looks for later transactions, in this many more blocks.
     Ahead(u32),
-    FastCommits(LogBlock),
+    Epilogue(LogBlock),
     Over,
-}
-
-/// The transaction whose commit block has not been found yet.
-struct OpenTransaction {
-    found: ScannedTransaction,
-    whole: WholeTransaction,
-    ancient: u32,
-    /// The first thing that is not as its checksum says.
-    fault: Option<(LogBlock, String)>,
-    /// Of the logged blocks that follow: the first tag's checksum test.
-    logged: VecDeque<format::jbd2::BlockTag>,
-    counts: PassCounts,
-}
-
-impl OpenTransaction {
-    fn new(id: TransactionId, seed: Seed) -> OpenTransaction {
-        OpenTransaction {
-            found: ScannedTransaction { id, descriptors: Vec::new(), revokes: Vec::new() },
-            whole: WholeTransaction::new(seed, id),
-            ancient: !0,
-            fault: None,
-            logged: VecDeque::new(),
-            counts: PassCounts::default(),
-        }
-    }
-    fn fault(&mut self, at: LogBlock, what: &str) {
-        self.fault.get_or_insert_with(|| (at, what.to_owned()));
-    }
 }
 
 impl ScanPass {
     /// Of a journal whose superblock is clean, nothing is read.
     pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
-        let (log, layout) = (LogArea::of(superblock), superblock.layout());
-        let (first, clean) = (superblock.sequence, superblock.is_clean());
-        let next = if clean { superblock.next_transaction() } else { first };
-        Ok(ScanPass {
-            log,
-            layout,
-            has_ancient_checksum: superblock.has_ancient_checksum(),
-            fast_commits: superblock.fast_commit_start(),
-            state: if clean { State::Over } else { State::Log },
-            until_damage: false,
-            at: superblock.start,
-            unread: log.blocks(),
-            latest: first,
-            open: OpenTransaction::new(first, layout.seed),
-            last_commit_time: None,
-            scanned: Scanned { first, end: first, next, log, layout, transactions: Vec::new() },
-            counts: PassCounts::default(),
+        let (records, log) = (records::of(superblock), Rc::new(Ring::of(superblock)));
+        let (transaction, at) = (superblock.sequence, superblock.start);
+        let scan = ScanPass::over(records, log, LogStart { transaction, at });
+        Ok(match superblock.is_clean() {
+            true => scan.of_nothing(superblock.next_transaction()),
+            false => scan,
         })
+    }
+
+    /// Of a log of any kind.
+    pub fn over(records: Rc<dyn Records>, log: Rc<dyn LogWalk>, start: LogStart) -> ScanPass {
+        let first = start.transaction;
+        ScanPass {
+            scanner: records.scanner(first),
+            state: State::Log,
+            until_damage: false,
+            at: start.at,
+            unread: log.blocks(),
+            open: first,
+            latest: first,
+            fault: None,
+            scanned: Scanned {
+                first,
+                end: first,
+                next: first,
+                log: log.clone(),
+                records: records.clone(),
+                transactions: Vec::new(),
+            },
+            counts: PassCounts::default(),
+            log,
+            records,
+        }
+    }
+
+    fn of_nothing(mut self, next: TransactionId) -> ScanPass {
+        self.scanned.next = next;
+        ScanPass { state: State::Over, ..self }
     }
 
     /// Whether a damaged log ends before the damage, and what was committed behind it is given up.
@@ -146,28 +124,50 @@ impl ScanPass {
         self.scanned
     }
 
+    /// Whether the log seems to have ended, and what is read tells only if that is damage.
+    pub fn looks_ahead(&self) -> bool {
+        matches!(self.state, State::Ahead(_))
+    }
+
+    fn give_log(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let (transaction, piece) = (self.open, LogPiece { at: self.at, bytes: block });
+        match self.scanner.give(piece)? {
+            Verdict::GoOn => self.advance(),
+            Verdict::Committed(found) => {
+                self.counts.transactions += 1;
+                self.counts.add(&found.counts);
+                let (revokes, records) = (found.revokes, found.records);
+                self.scanned.transactions.push(ScannedTransaction { id: transaction, revokes, records });
+                self.open = transaction.next();
+                self.advance();
+            }
+            Verdict::Damaged(Fault { at, what }) if !self.until_damage => {
+                return Err(RecoverError::Damaged { at, transaction, what });
+            }
+            Verdict::End(fault) | Verdict::Damaged(fault) => {
+                self.fault = Some(fault);
+                return self.look_ahead(block);
+            }
+        }
+        Ok(())
+    }
+
     fn advance(&mut self) {
-        self.at = self.log.after(self.at);
         self.unread -= 1;
-        if self.unread == 0 {
+        match self.log.next(self.at) {
+            Some(next) if self.unread > 0 => self.at = next,
             // A whole turn: a log never is that full.
-            self.end();
+            _ => self.end(),
         }
     }
 
     fn end(&mut self) {
-        let end = self.open.found.id;
-        if end.is_after(self.latest) {
-            self.latest = end;
+        if self.open.is_after(self.latest) {
+            self.latest = self.open;
         }
-        self.scanned.end = end;
+        self.scanned.end = self.open;
         self.scanned.next = TransactionId(self.latest.0.wrapping_add(1 + IDS_SKIPPED));
-        self.state = self.fast_commits.map_or(State::Over, State::FastCommits);
-    }
-
-    /// Whether the log seems to have ended, and what is read tells only if that is damage.
-    pub fn looks_ahead(&self) -> bool {
-        matches!(self.state, State::Ahead(_))
+        self.state = self.records.epilogue().map_or(State::Over, State::Epilogue);
     }
 
     /// The log ends with this `block`, or it is damaged: what lies ahead tells.
@@ -175,190 +175,33 @@ impl ScanPass {
         let reach = match self.until_damage {
             // Not a reason to refuse, but no id may be used again.
             true => self.log.blocks(),
-            false if self.layout.has_checksums() => self.log.blocks() / TRANSACTION_SHARE_MAX,
+            false if self.records.proves_commits() => self.log.blocks() / TRANSACTION_SHARE_MAX,
             false => 0,
         };
-        self.state = State::Ahead(reach.min(self.unread));
-        self.give_ahead(block)
+        self.give_ahead(block, reach.min(self.unread))
     }
 
-    fn give_ahead(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        let State::Ahead(left) = self.state else { panic!("nothing is looked for") };
+    /// `left`: how many blocks may still be looked at, this one included.
+    fn give_ahead(&mut self, block: &[u8], left: u32) -> Result<(), RecoverError> {
         if left == 0 {
             self.end();
             return Ok(());
         }
-        if let Some(found) = self.proves_commit(block) {
-            if !self.until_damage {
-                let (at, what) = self.open.fault.take().expect("what is wrong was noted");
-                return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
+        let is_near = |ahead: TransactionId| ahead.0.wrapping_sub(self.open.0) <= self.log.blocks();
+        if let Some(found) = self.scanner.ahead(block).filter(|found| is_near(found.transaction)) {
+            if found.proves && !self.until_damage {
+                let Fault { at, what } = self.fault.take().expect("why the log seemed to end");
+                return Err(RecoverError::Damaged { at, transaction: self.open, what });
             }
-            if found.is_after(self.latest) {
-                self.latest = found;
+            if self.until_damage && found.transaction.is_after(self.latest) {
+                self.latest = found.transaction;
             }
         }
-        self.at = self.log.after(self.at);
-        match left {
-            1 => self.end(),
-            _ => self.state = State::Ahead(left - 1),
+        match self.log.next(self.at) {
+            Some(next) if left > 1 => (self.at, self.state) = (next, State::Ahead(left - 1)),
+            _ => self.end(),
         }
         Ok(())
-    }
-
-    /// The transaction of `block`, if there would be no such block had the open transaction not been durable: one of
-    /// a later transaction; in a plain log its own commit block, too. But there only commit blocks count, by whose
-    /// time what an older journal of the volume left behind is known (the kernel may have made a new one over it).
-    fn proves_commit(&self, block: &[u8]) -> Option<TransactionId> {
-        let header = BlockHeader::parse(block)?;
-        let ahead = header.transaction.0.wrapping_sub(self.open.found.id.0);
-        let proves = match header.kind? {
-            BlockType::Descriptor | BlockType::Revoke => {
-                ahead > 0 && (self.layout.multiwrite || self.until_damage) && self.layout.is_intact(block)
-            }
-            BlockType::Commit => {
-                let commit = CommitBlock::parse(block, &self.layout)?;
-                (ahead > 0 || !self.layout.multiwrite) && !self.goes_back(commit)
-            }
-            BlockType::SuperblockV1 | BlockType::SuperblockV2 => false,
-        };
-        (proves && ahead <= self.log.blocks()).then_some(header.transaction)
-    }
-
-    /// Whether the commit time lies before that of the last transaction: what an older journal left behind.
-    fn goes_back(&self, commit: CommitBlock) -> bool {
-        self.last_commit_time.is_some_and(|last| commit.time.seconds < last.seconds)
-    }
-
-    fn give_logged(&mut self, tag: format::jbd2::BlockTag, block: &[u8]) {
-        let sum = self.layout.seed.of_logged_block(self.open.found.id, block);
-        if !tag.matches(sum, &self.layout) {
-            self.open.fault(self.at, &format!("the checksum of the copy of {} is wrong", tag.home));
-        }
-        self.sum(block);
-        if self.has_ancient_checksum {
-            self.open.ancient = ancient_checksum(self.open.ancient, block);
-        }
-        self.advance();
-    }
-
-    fn give_header(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        let header = BlockHeader::parse(block);
-        let kind = header.and_then(|header| header.kind);
-        let commit = CommitBlock::parse(block, &self.layout);
-        let facts = self.facts(header, commit, block);
-        match decide(facts) {
-            Decision::End => {
-                self.open.fault(self.at, why_it_ends(facts));
-                return self.look_ahead(block);
-            }
-            Decision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(block),
-            Decision::GoOn => return self.revoke(block),
-            Decision::Committed => {
-                self.last_commit_time = commit.map(|commit| commit.time);
-                self.committed();
-                self.advance();
-            }
-            Decision::Damaged if self.until_damage => return self.look_ahead(block),
-            Decision::Damaged => {
-                let (at, what) = self.open.fault.take().expect("what is wrong was noted");
-                return Err(RecoverError::Damaged { at, transaction: self.open.found.id, what });
-            }
-        }
-        Ok(())
-    }
-
-    fn facts(&self, header: Option<BlockHeader>, commit: Option<CommitBlock>, block: &[u8]) -> Facts {
-        let kind = header.and_then(|header| header.kind);
-        let in_log = [BlockType::Descriptor, BlockType::Revoke, BlockType::Commit];
-        let is_commit = kind == Some(BlockType::Commit);
-        let whole = commit.and_then(|commit| commit.whole);
-        let ancient = !is_commit
-            || !self.has_ancient_checksum
-            || CommitBlock::matches_ancient(block, self.open.ancient);
-        Facts {
-            known: kind.is_some_and(|kind| in_log.contains(&kind)),
-            sequence: header.is_some_and(|header| header.transaction == self.open.found.id),
-            commit: is_commit,
-            commit_intact: commit.is_some(),
-            transaction_sum: ancient && whole.is_none_or(|sum| sum == self.open.whole.sum()),
-            body_intact: self.open.fault.is_none(),
-            time_goes_back: commit.is_some_and(|commit| self.goes_back(commit)),
-        }
-    }
-
-    fn descriptor(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        if !self.layout.is_intact(block) {
-            self.open.fault(self.at, "the checksum of its descriptor block is wrong");
-            return self.look_ahead(block);
-        }
-        let descriptor = match DescriptorBlock::parse(block, &self.layout, self.at) {
-            Ok(descriptor) => descriptor,
-            // A block that is as it was written and that we do not understand is no torn one.
-            Err(error) if self.layout.has_checksums() => return Err(error.into()),
-            Err(_) => {
-                self.end();
-                return Ok(());
-            }
-        };
-        let mut packing = Packing::new(self.layout.block_size);
-        let counts = &mut self.open.counts;
-        for tag in descriptor.tags {
-            let begins = packing.place(&tag).begins_block();
-            if begins {
-                self.open.logged.push_back(tag);
-            }
-            match tag.fragment {
-                Some(_) => {
-                    counts.fragment_records += 1;
-                    counts.multiwrite_blocks += u64::from(begins);
-                }
-                None => {
-                    (counts.whole_records, counts.regular_blocks) =
-                        (counts.whole_records + 1, counts.regular_blocks + 1)
-                }
-            }
-        }
-        counts.descriptors += 1;
-        self.open.found.descriptors.push(self.at);
-        self.sum(block);
-        if self.has_ancient_checksum {
-            self.open.ancient = ancient_checksum(self.open.ancient, block);
-        }
-        self.advance();
-        Ok(())
-    }
-
-    fn revoke(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        if !self.layout.is_intact(block) {
-            self.open.fault(self.at, "the checksum of its revoke block is wrong");
-            return self.look_ahead(block);
-        }
-        self.open.counts.revoke_blocks += 1;
-        self.open.found.revokes.push(self.at);
-        self.sum(block);
-        self.advance();
-        Ok(())
-    }
-
-    fn sum(&mut self, block: &[u8]) {
-        if self.layout.multiwrite {
-            self.open.whole.add(block);
-        }
-    }
-
-    fn committed(&mut self) {
-        let next = OpenTransaction::new(self.open.found.id.next(), self.layout.seed);
-        let done = std::mem::replace(&mut self.open, next);
-        let counts = &mut self.counts;
-        counts.transactions += 1;
-        counts.commit_blocks += 1;
-        counts.descriptors += done.counts.descriptors;
-        counts.revoke_blocks += done.counts.revoke_blocks;
-        counts.multiwrite_blocks += done.counts.multiwrite_blocks;
-        counts.regular_blocks += done.counts.regular_blocks;
-        counts.whole_records += done.counts.whole_records;
-        counts.fragment_records += done.counts.fragment_records;
-        self.scanned.transactions.push(done.found);
     }
 }
 
@@ -366,29 +209,23 @@ impl Pass for ScanPass {
     fn wants(&self) -> Option<LogBlock> {
         match self.state {
             State::Log | State::Ahead(_) => Some(self.at),
-            State::FastCommits(at) => Some(at),
+            State::Epilogue(at) => Some(at),
             State::Over => None,
         }
     }
 
     fn give(&mut self, block: &[u8]) -> Result<(), RecoverError> {
-        check_size(block, &self.layout, self.at)?;
+        check_size(block, &*self.records, self.at)?;
         self.counts.log_blocks_read += 1;
         match self.state {
-            State::Log => match self.open.logged.pop_front() {
-                Some(tag) => self.give_logged(tag, block),
-                None => self.give_header(block)?,
-            },
-            State::Ahead(_) => self.give_ahead(block)?,
-            State::FastCommits(_) => {
+            State::Log => self.give_log(block),
+            State::Ahead(left) => self.give_ahead(block, left),
+            State::Epilogue(_) => {
                 self.state = State::Over;
-                if live_fast_commit(block, self.scanned.end) {
-                    return Err(RecoverError::FastCommits { transaction: self.scanned.end });
-                }
+                self.records.check_epilogue(self.scanned.end, block)
             }
             State::Over => panic!("no block was wanted"),
         }
-        Ok(())
     }
 
     fn counts(&self) -> PassCounts {
@@ -396,19 +233,8 @@ impl Pass for ScanPass {
     }
 }
 
-/// Of facts that end the log.
-fn why_it_ends(facts: Facts) -> &'static str {
-    match facts {
-        Facts { known: true, sequence: true, commit_intact: false, .. } => {
-            "the checksum of its commit block is wrong"
-        }
-        Facts { known: true, sequence: true, .. } => "the checksum of the whole transaction is wrong",
-        _ => "this block is none of it",
-    }
-}
-
-pub(super) fn check_size(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<(), FormatError> {
-    if block.len() == layout.block_size.bytes() {
+pub(super) fn check_size(block: &[u8], records: &dyn Records, at: LogBlock) -> Result<(), FormatError> {
+    if block.len() == records.block_bytes() {
         return Ok(());
     }
     Err(FormatError::Block {

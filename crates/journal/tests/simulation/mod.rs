@@ -24,6 +24,7 @@ impl Disk {
         let block = match at {
             Address::Home(home) => &mut self.home[home.get() as usize + index],
             Address::Log(log) => &mut self.log[log.get() as usize + index],
+            Address::Slot(slot) => panic!("{slot:?} was not bound"),
         };
         let part = sectors.start * SECTOR..(sectors.end * SECTOR).min(bytes.len());
         block[part.clone()].copy_from_slice(&bytes[part]);
@@ -58,7 +59,9 @@ pub struct Volume {
     pub superblock: JournalSuperblock,
     pub log: CircularLog,
     pub checkpoint: Checkpoint,
-    pub options: FormatOptions,
+    pub format: Format,
+    pub records: Rc<dyn Records>,
+    pub block_size: BlockSize,
     pub next: TransactionId,
     /// The state that recovery must produce: every committed update.
     pub committed: Vec<Vec<u8>>,
@@ -80,8 +83,10 @@ impl Volume {
             committed: home.clone(),
             disk: Disk { home, log },
             cache: BTreeMap::new(),
-            options: FormatOptions::of(&superblock, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 }),
-            checkpoint: Checkpoint::new(first, head.head()),
+            format,
+            records: journal::records::of(&superblock),
+            block_size,
+            checkpoint: Checkpoint::new(first),
             log: head,
             superblock,
             next: first,
@@ -89,7 +94,12 @@ impl Volume {
     }
 
     pub fn running(&self) -> RunningTransaction {
-        RunningTransaction::new(self.next, Instant(0), self.options.block_size)
+        RunningTransaction::new(self.next, Instant(0), self.block_size)
+    }
+
+    pub fn moment(&self) -> Moment {
+        let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+        Moment { time, durable: self.next.previous() }
     }
 
     pub fn image(&mut self, home: HomeBlock) -> &mut Buffer {
@@ -105,28 +115,29 @@ impl Volume {
     }
 
     pub fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
-        let bound = running.log_blocks_bound();
+        let bound = self.records.log_blocks_bound(&running.holdings());
         let locked = running.lock();
-        let cache = &self.cache;
-        let plan = plan_commit(&locked, &|home| cache[&home].clone(), &mut self.log, &self.options).unwrap();
-        assert!(plan.runs.count() <= bound, "{} log blocks, bound {bound}", plan.runs.count());
+        let (cache, moment) = (&self.cache, self.moment());
+        let images = |home: HomeBlock| cache[&home].clone();
+        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+        assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
+        plan.issue(&mut self.log);
         (plan, locked)
     }
 
     /// The plan has been carried out: memory and disk know it.
-    pub fn finish(&mut self, plan: &CommitPlan, locked: LockedTransaction) {
+    pub fn finish(&mut self, plan: &mut CommitPlan, locked: LockedTransaction) {
         perform(&mut self.disk, &plan.plan);
         for (home, image) in &self.cache {
             self.committed[home.get() as usize] = image.to_vec();
         }
         self.next = self.next.next();
-        let committed = locked.start_commit(plan.runs.clone()).committed();
-        self.checkpoint.committed(&committed, self.log.head());
+        self.checkpoint.committed(&locked.start_commit().committed(plan));
     }
 
     pub fn commit(&mut self, running: RunningTransaction) {
-        let (plan, locked) = self.plan(running);
-        self.finish(&plan, locked);
+        let (mut plan, locked) = self.plan(running);
+        self.finish(&mut plan, locked);
     }
 
     /// Writes `blocks` home as last committed, and plans the new tail.
@@ -137,10 +148,10 @@ impl Volume {
             plan.write(Address::Home(*block), vec![(BlockKind::HomeData, image)]);
             self.checkpoint.home_written(*block, self.next.previous());
         }
-        let (tail, start) = self.checkpoint.tail();
-        self.superblock.set_tail(tail, start);
+        let tail = self.checkpoint.tail();
+        self.superblock.set_tail(tail, self.log.start_of(tail).unwrap());
         let image = Rc::new(Buffer::copy_of(&self.superblock.serialize()));
-        plan.steps.extend(plan_tail_update(LogBlock(0), image).steps);
+        plan.steps.extend(plan_tail_update(SuperblockImage { at: LogBlock(0), image }).steps);
         plan
     }
 
@@ -150,7 +161,7 @@ impl Volume {
             let homes = self.checkpoint.blocks_to_write(blocks, usize::MAX);
             let plan = self.plan_checkpoint(&homes);
             perform(&mut self.disk, &plan);
-            self.log.release_to(self.superblock.start);
+            self.log.release_before(self.superblock.sequence);
         }
     }
 }

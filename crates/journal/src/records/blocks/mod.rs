@@ -1,0 +1,90 @@
+//! `records=blocks`: the log as JBD2 has it, descriptors with whole blocks behind them; and our multiwrite blocks, which
+//! hold parts of blocks (paper, section 3.1).
+//!
+//! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the whole transaction, and
+//! needs no barrier before it. A plain log needs that barrier: the kernel and e2fsck look at the checksums of blocks only
+//! while replaying, so that a torn last transaction would be corruption to them, not the end.
+
+mod replay;
+mod scan;
+mod write;
+
+use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Written};
+use crate::ranges::RangeSet;
+use crate::recover::RecoverError;
+use crate::transaction::{Coverage, LockedTransaction};
+use format::jbd2::{JournalSuperblock, LogLayout, RevokeBlock, live_fast_commit};
+use units::{LogBlock, TransactionId};
+
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRecords {
+    layout: LogLayout,
+    /// Commit blocks may carry checksum v1.
+    has_ancient_checksum: bool,
+    /// The kernel keeps fast commits beside the log, from here on.
+    fast_commits: Option<LogBlock>,
+}
+
+impl BlockRecords {
+    pub fn of(superblock: &JournalSuperblock) -> BlockRecords {
+        BlockRecords {
+            layout: superblock.layout(),
+            has_ancient_checksum: superblock.has_ancient_checksum(),
+            fast_commits: superblock.fast_commit_start(),
+        }
+    }
+
+    /// Whether commit blocks carry a checksum over the whole transaction.
+    fn is_sealed(&self) -> bool {
+        self.layout.multiwrite && self.layout.has_checksums()
+    }
+}
+
+impl Records for BlockRecords {
+    fn block_bytes(&self) -> usize {
+        self.layout.block_size.bytes()
+    }
+    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
+        write::write(self, transaction, images, moment)
+    }
+    /// Metadata is logged in regular blocks, however little changed.
+    fn metadata_coverage(&self, _ranges: &RangeSet) -> Coverage {
+        Coverage::Whole
+    }
+
+    fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
+        let block = self.block_bytes() as u64;
+        let Holdings { blocks: regular, fragments, fragment_bytes, revokes } = *holdings;
+        // Longest tags: 16 bytes, 20 with a range; all count 20, so that a fragment made with the credit of a
+        // regular block never raises the bound. Room: a block without header, UUID and checksum, and up to 19
+        // bytes at its end in which no tag fits.
+        let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
+        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
+        // descriptor begins anew.
+        let multiwrite = fragments.min(2 * fragment_bytes / block + 1 + descriptors);
+        let revokes = revokes.div_ceil((block - 16 - 4) / 8);
+        u32::try_from(regular + descriptors + multiwrite + revokes + 1).unwrap_or(u32::MAX)
+    }
+    fn revoke_blocks_bound(&self, revokes: u64) -> u32 {
+        revokes.div_ceil(RevokeBlock::capacity(&self.layout) as u64) as u32
+    }
+
+    fn scanner(&self, first: TransactionId) -> Box<dyn Scanner> {
+        Box::new(scan::BlockScanner::new(*self, first))
+    }
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(replay::BlockDecoder::new(self.layout))
+    }
+    fn proves_commits(&self) -> bool {
+        self.layout.has_checksums()
+    }
+    fn epilogue(&self) -> Option<LogBlock> {
+        self.fast_commits
+    }
+    fn check_epilogue(&self, end: TransactionId, block: &[u8]) -> Result<(), RecoverError> {
+        match live_fast_commit(block, end) {
+            true => Err(RecoverError::FastCommits { transaction: end }),
+            false => Ok(()),
+        }
+    }
+}

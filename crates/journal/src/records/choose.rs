@@ -1,0 +1,36 @@
+//! Which record format a journal has: its superblock says so, and is told so.
+
+use super::Records;
+use super::blocks::BlockRecords;
+use format::jbd2::JournalSuperblock;
+use std::rc::Rc;
+
+/// What a mount wants of the records of its log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordsWanted {
+    /// Parts of blocks are logged ([`crate::Policy::logs_bytes`]).
+    pub bytes: bool,
+    /// `journal_checksum`.
+    pub checksums: bool,
+    /// A checksum over each transaction, also where no bytes are logged. Only with `checksums`.
+    pub transaction_checksum: bool,
+    /// Home addresses beyond 32 bits.
+    pub wide: bool,
+}
+
+/// The record format of the log that `superblock` describes.
+pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
+    Rc::new(BlockRecords::of(superblock))
+}
+
+/// Chooses the format in which an empty log will be written, and says it in the superblock.
+pub fn begin(superblock: &mut JournalSuperblock, wanted: RecordsWanted) -> Rc<dyn Records> {
+    let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
+    superblock.set_log_format(wanted.checksums, wanted.wide || superblock.is_wide(), multiwrite);
+    of(superblock)
+}
+
+/// An empty log holds no records that others would not understand.
+pub fn clear(superblock: &mut JournalSuperblock, checksums: bool) {
+    superblock.set_log_format(checksums, superblock.is_wide(), false);
+}

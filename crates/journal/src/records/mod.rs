@@ -1,0 +1,200 @@
+//! HOW a transaction is written: a record format makes the bytes of the log from a locked transaction, and finds
+//! transactions and their records again in the bytes of a log.
+//!
+//! Planner (`commit`) and recovery (`recover`) know records, not formats; a format knows neither the order of writes, nor
+//! where the log lies, nor what is home. Invariants of every format:
+//! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in the log's own order.
+//!    Each transaction follows the one before it. The last block completes it.
+//! 2. [`Written::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
+//!    cannot promise it says [`Written::InTwo`], and gets a barrier before the block that commits.
+//! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the same order. Records of
+//!    one block in one transaction replay in the order in which they come.
+//! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it, so a commit never finds
+//!    the log too short.
+//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a transaction: blocks carry
+//!    the transaction's id, and checksums the journal's identity.
+//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction not been durable. With
+//!    one commit at a time any later transaction proves that; a format for overlapping commits writes down up to which
+//!    transaction everything was durable when it was issued ([`Moment::durable`]), and proves just that.
+//! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is long.
+
+pub mod blocks;
+mod choose;
+
+pub use choose::{RecordsWanted, begin, clear, of};
+
+use crate::plan::BlockKind;
+use crate::ranges::RangeSet;
+use crate::recover::{PassCounts, RecoverError};
+use crate::transaction::{Coverage, LockedTransaction};
+use device::Buffer;
+use std::fmt;
+use std::rc::Rc;
+use units::{BlockRange, HomeBlock, LogBlock, Timestamp, TransactionId};
+
+/// Log blocks in log order, and what each of them is.
+pub type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
+
+/// The content of a block as of the locking of the transaction; for a block recorded as bytes, only those need be right.
+pub type Images<'a> = &'a dyn Fn(HomeBlock) -> Rc<Buffer>;
+
+/// What a transaction's records say of the moment when they were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub time: Timestamp,
+    /// This transaction and all before it are durable in the log, or home.
+    pub durable: TransactionId,
+}
+
+/// The log blocks of one transaction.
+#[derive(Debug)]
+pub enum Written {
+    /// One write: a torn one commits nothing.
+    Sealed(LogBlocks),
+    /// The body must be durable before `commit` is written.
+    InTwo { body: LogBlocks, commit: LogBlocks },
+}
+
+impl Written {
+    /// How many log blocks.
+    pub fn count(&self) -> u32 {
+        match self {
+            Written::Sealed(blocks) => blocks.len() as u32,
+            Written::InTwo { body, commit } => (body.len() + commit.len()) as u32,
+        }
+    }
+}
+
+/// What a transaction holds, for the bound of its log blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Holdings {
+    /// Blocks that may be logged whole: metadata, data, and those that open handles may add.
+    pub blocks: u64,
+    /// Ranges of other blocks, and their bytes.
+    pub fragments: u64,
+    pub fragment_bytes: u64,
+    pub revokes: u64,
+}
+
+impl Holdings {
+    /// The same, and `blocks` blocks more, logged whole or in part.
+    pub fn and_blocks(self, blocks: u32) -> Holdings {
+        Holdings { blocks: self.blocks + u64::from(blocks), ..self }
+    }
+}
+
+pub trait Records: fmt::Debug {
+    /// The length of a log block.
+    fn block_bytes(&self) -> usize;
+    /// All log blocks of a transaction that is not empty.
+    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written;
+    /// What replaying the record of a metadata block needs, of which `ranges` changed.
+    fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage;
+    /// Upper bound of the log blocks that `write` makes.
+    fn log_blocks_bound(&self, holdings: &Holdings) -> u32;
+    /// Upper bound of the log blocks that `revokes` revokes add to any transaction.
+    fn revoke_blocks_bound(&self, revokes: u64) -> u32;
+
+    /// Reads the log of a crashed volume, from the first block of `first` on.
+    fn scanner(&self, first: TransactionId) -> Box<dyn Scanner>;
+    /// Reads again what a scan has found.
+    fn decoder(&self) -> Box<dyn Decoder>;
+    /// Whether anything ahead of the seeming end of the log can prove that it is damage.
+    fn proves_commits(&self) -> bool;
+    /// A block to be read once the end of the log is known: for what others keep beside the log.
+    fn epilogue(&self) -> Option<LogBlock> {
+        None
+    }
+    /// `block` is that block, and `end` the first transaction that is not committed.
+    fn check_epilogue(&self, _end: TransactionId, _block: &[u8]) -> Result<(), RecoverError> {
+        Ok(())
+    }
+}
+
+/// A block of the log, [`Records::block_bytes`] long.
+#[derive(Clone, Copy, Debug)]
+pub struct LogPiece<'a> {
+    pub at: LogBlock,
+    pub bytes: &'a [u8],
+}
+
+/// What the log is, as far as it has been read.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The block is part of the open transaction, whose end is not known yet.
+    GoOn,
+    /// The block completes the open transaction; the next one is open.
+    Committed(Found),
+    /// The log ends before the open transaction, unless something ahead proves that this is damage.
+    End(Fault),
+    /// The open transaction was committed, and is no longer what it was.
+    Damaged(Fault),
+}
+
+/// The first thing that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    pub at: LogBlock,
+    pub what: String,
+}
+
+/// Consecutive blocks in the order of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSpan {
+    pub at: LogBlock,
+    pub blocks: u32,
+}
+
+/// A committed transaction: what must be read again for its revokes, and for its records.
+#[derive(Clone, Default, Debug)]
+pub struct Found {
+    pub revokes: Vec<LogSpan>,
+    pub records: Vec<LogSpan>,
+    pub counts: PassCounts,
+}
+
+/// A block that may belong to a later transaction than the open one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ahead {
+    pub transaction: TransactionId,
+    /// The open transaction was durable before this block was written.
+    pub proves: bool,
+}
+
+/// Finds transactions, block by block in log order. Verifies every checksum there is.
+pub trait Scanner {
+    /// The next block. After [`Verdict::End`] and [`Verdict::Damaged`] only `ahead` is asked.
+    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError>;
+    /// Looks at a block behind the seeming end of the log, and at the one that seemed to end it.
+    fn ahead(&self, block: &[u8]) -> Option<Ahead>;
+}
+
+/// What a span of the log holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decoded<'a> {
+    Whole {
+        home: HomeBlock,
+        bytes: &'a [u8],
+    },
+    /// `base_zero`: all other bytes of the block are zeros, whatever home and older records hold.
+    Part {
+        home: HomeBlock,
+        range: BlockRange,
+        bytes: &'a [u8],
+        base_zero: bool,
+    },
+    Revoke(HomeBlock),
+}
+
+/// Takes what a decoder finds.
+pub type Sink<'a> = &'a mut dyn FnMut(Decoded) -> Result<(), RecoverError>;
+
+/// Reads the spans of a [`Found`] again, which may no longer be what they were.
+pub trait Decoder {
+    /// A span of `transaction` begins with the next block.
+    fn begin(&mut self, transaction: TransactionId);
+    /// The next block of the span. What does not concern the pass that asks may be left out or given.
+    fn give(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError>;
+    /// Log blocks seen, by kind.
+    fn counts(&self) -> PassCounts;
+}

@@ -1,0 +1,58 @@
+//! What the journal superblock says of the log's beginning, and when it may say so.
+//!
+//! 1. Before the first block of a log that counted as empty is written, the superblock says where the log begins.
+//! 2. The tail passes a transaction only when all that it brings home is durable there; and what lies before the tail is
+//!    written over only when the superblock that says so is durable.
+//! 3. A log is called empty only when everything is durable at home.
+
+use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
+use device::Buffer;
+use std::rc::Rc;
+use units::LogBlock;
+
+/// The journal superblock, a whole block, and where it lies.
+#[derive(Clone, Debug)]
+pub struct SuperblockImage {
+    pub at: LogBlock,
+    pub image: Rc<Buffer>,
+}
+
+impl SuperblockImage {
+    fn write(self) -> Step {
+        let blocks = vec![(BlockKind::JournalSuperblock, self.image)];
+        Step::Write(Write { at: Address::Log(self.at), blocks })
+    }
+}
+
+/// Puts in front of the log's first commit what says that the log is no longer empty.
+pub fn begin_log(first: &mut Plan, superblock: SuperblockImage) {
+    first.steps.splice(0..0, [superblock.write(), Step::Barrier(Barrier::TailBeforeReuse)]);
+}
+
+/// Moves the tail by itself.
+pub fn plan_tail_update(superblock: SuperblockImage) -> Plan {
+    let mut plan = Plan::default();
+    plan.barrier(Barrier::HomeBeforeLogTail);
+    plan.steps.push(superblock.write());
+    plan.barrier(Barrier::TailBeforeReuse);
+    plan
+}
+
+/// Moves the tail with a commit: `last` is what the commit writes before its last barrier, which takes the place of
+/// `TailBeforeReuse`. What the tail passes must be durable at home already.
+pub fn take_tail_along(last: &mut Plan, superblock: SuperblockImage) {
+    assert!(matches!(last.steps.last(), Some(Step::Barrier(_))), "a commit ends with a barrier");
+    last.steps.insert(0, superblock.write());
+}
+
+/// Everything is home: at unmount, and after recovery. `superblock` says that the log is empty; there is none without a
+/// log, or if it says so already.
+pub fn plan_empty_log(superblock: Option<SuperblockImage>) -> Plan {
+    let mut plan = Plan::default();
+    plan.barrier(Barrier::HomeBeforeLogTail);
+    if let Some(superblock) = superblock {
+        plan.steps.push(superblock.write());
+        plan.barrier(Barrier::TailBeforeReuse);
+    }
+    plan
+}
