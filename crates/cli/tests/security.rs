@@ -82,6 +82,31 @@ fn whoever_changes_a_program_takes_its_privileges_away_at_once_and_for_good() {
     rig.check("");
 }
 
+/// Root keeps set-id bits, since it may set them anyway; capabilities go whoever writes.
+#[test]
+fn what_root_changes_of_a_program_leaves_the_privileges_that_the_kernels_ext4_leaves() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 64M -- -q >made");
+    let left_after = |mount: &str, umount: &str| -> String {
+        let mut script = format!(
+            "{mount}
+             program() {{ cp /bin/true $1; chown 65534:65534 $1; chmod 6755 $1; setcap cap_net_raw+ep $1; }}
+             left() {{ echo \"$2: $(stat -c %a $1) $(getcap $1 | grep -o cap_.*)\"; rm $1; }}\n"
+        );
+        let synchronous = "dd if=/dev/zero of={file} bs=10 count=1 conv=notrunc oflag=dsync status=none";
+        for (what, change) in CHANGES.into_iter().chain([("a write that is synced", synchronous)]) {
+            let change = change.replace("{file}", "$M/program");
+            script += &format!("program $M/program; {change}; left $M/program '{what}'\n");
+        }
+        rig.run(&format!("{script}\n{umount} $M; settle image"))
+    };
+    let ours = left_after("$O mount -o allow_other image $M", "$O umount");
+    let theirs = left_after("mount -o loop image $M", "umount");
+    assert!(!theirs.contains("cap_") && theirs.contains("6755"), "{theirs}");
+    assert_eq!(ours, theirs);
+    rig.check("");
+}
+
 /// Mapped by an ordinary user, and changed; as in the kernel's ext4 the bits stay, since nobody knows at the time
 /// of the write-back who changed a page.
 #[test]

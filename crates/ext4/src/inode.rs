@@ -23,6 +23,8 @@ pub struct Inode {
     pub mapping_cache: crate::MappingCache,
     /// The access time in memory is newer than the one in the table.
     pub access_is_newer: Cell<bool>,
+    /// The attributes were looked at, and there are no file capabilities among them.
+    pub(crate) has_no_capabilities: Cell<bool>,
 }
 
 impl Inode {
@@ -38,6 +40,7 @@ impl Inode {
             lookups: Cell::default(),
             mapping_cache: Default::default(),
             access_is_newer: Cell::default(),
+            has_no_capabilities: Cell::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! fallocate: space ahead of time, zeroed ranges, holes.
 
-use super::{RangeMode, check_changeable};
+use super::{RangeMode, check_changeable, clear_set_id_bits};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Block, Handle};
 use format::ext4::inode::flags;
@@ -17,7 +17,7 @@ struct Range {
 }
 
 impl Volume {
-    /// As fallocate(2); an ordinary user's takes set-id bits and capabilities away. Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
+    /// As fallocate(2); takes capabilities away, and an ordinary user's set-id bits, too. Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
     /// `ENOSPC` a part may be done.
     pub async fn fallocate(
         self: &Rc<Self>,
@@ -39,10 +39,13 @@ impl Volume {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
         let _table = self.hold(&[inode]).await?;
-        // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
-        if caller.uid != 0 && self.may_have_privileges(inode) {
+        if self.may_have_privileges(inode) {
             let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr()).await?;
-            let killed = self.kill_privileges(&mut handle, inode).await;
+            // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+            if caller.uid != 0 {
+                clear_set_id_bits(inode);
+            }
+            let killed = self.clear_capabilities(&mut handle, inode).await;
             let stored = self.store(&mut handle, inode).await;
             handle.stop();
             killed.and(stored)?;

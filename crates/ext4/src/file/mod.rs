@@ -64,8 +64,10 @@ impl Content {
 pub struct WriteFlags {
     /// Write at the file's end, whatever offset was given.
     pub append: bool,
-    /// Clear set-id bits and file capabilities (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
+    /// Clear set-id bits (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
     pub kill_privileges: bool,
+    /// Nobody knows who changed the bytes (write-back of a mapping). Else file capabilities go, whoever writes.
+    pub keep_capabilities: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,18 +219,9 @@ impl Volume {
         self.zero_part(handle, inode, size, block_end.min(to)).await
     }
 
-    /// Clears set-id bits and file capabilities as a write by anyone does. Credits:
-    /// [`Volume::credits_xattr`].
-    async fn kill_privileges(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
-        clear_set_id_bits(inode);
-        self.clear_capabilities(handle, inode).await
-    }
-    /// Whether there may be anything for [`Volume::kill_privileges`] to do. The kernel asks for it with every
-    /// write of everyone but root.
+    /// Whether there are set-id bits, or may be capabilities.
     fn may_have_privileges(&self, inode: &Inode) -> bool {
-        let fields = inode.fields.borrow();
-        let has_attributes = fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
-        fields.mode & (S_ISUID | S_ISGID) != 0 || has_attributes
+        has_set_id_bits(inode) || may_have_capabilities(inode)
     }
 }
 
@@ -244,6 +237,17 @@ fn check_changeable(inode: &Inode, append: bool) -> Result<()> {
         return Err(Error::Refused(errno::EPERM));
     }
     Ok(())
+}
+
+fn has_set_id_bits(inode: &Inode) -> bool {
+    inode.fields.borrow().mode & (S_ISUID | S_ISGID) != 0
+}
+
+/// Asked with every write: the attributes themselves are looked at only once.
+fn may_have_capabilities(inode: &Inode) -> bool {
+    let fields = inode.fields.borrow();
+    let has_attributes = || fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
+    !inode.has_no_capabilities.get() && has_attributes()
 }
 
 /// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means something else).

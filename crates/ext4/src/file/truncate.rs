@@ -3,7 +3,7 @@
 //! A large file does not fit into one transaction. Its new size is stored first, with the inode among the
 //! orphans; then blocks behind the end are freed in steps. After a crash the orphan list says where to go on.
 
-use super::check_changeable;
+use super::{check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::{Error, Inode, Progress, Result, Volume, errno};
 use engine::Handle;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ impl Volume {
         self.truncate_locked(inode, size, false).await
     }
 
-    /// `kill_privileges`: clears set-id bits and capabilities besides.
+    /// `kill_privileges`: clears set-id bits besides. Capabilities go in any case.
     pub(crate) async fn truncate_locked(
         &self,
         inode: &Inode,
@@ -74,7 +74,10 @@ impl Volume {
         kill_privileges: bool,
     ) -> Result<Progress> {
         if kill_privileges {
-            self.kill_privileges(handle, inode).await?;
+            clear_set_id_bits(inode);
+        }
+        if may_have_capabilities(inode) {
+            self.clear_capabilities(handle, inode).await?;
         }
         let old = inode.fields.borrow().size;
         if size > old {

@@ -5,7 +5,9 @@
 //! a crash all of them are there or none (as far as the mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
 //! waits for nothing once the caches are warm.
 
-use super::{WriteFlags, Written, check_changeable};
+use super::{
+    WriteFlags, Written, check_changeable, clear_set_id_bits, has_set_id_bits, may_have_capabilities,
+};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Base, Credits, FileUpdate, Handle};
 use std::ops::Range;
@@ -19,7 +21,8 @@ struct Request<'a> {
     /// Bytes of the whole request.
     length: u64,
     sequential: bool,
-    kill_privileges: bool,
+    clear_set_id: bool,
+    clear_capabilities: bool,
 }
 
 impl Volume {
@@ -36,7 +39,7 @@ impl Volume {
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
         check_changeable(inode, offset >= size)?;
-        self.write_locked(inode, caller, offset, bytes, flags.kill_privileges).await
+        self.write_locked(inode, caller, offset, bytes, flags).await
     }
 
     /// Also for the content of long symbolic links.
@@ -46,7 +49,7 @@ impl Volume {
         caller: &Caller,
         offset: u64,
         bytes: &[u8],
-        kill_privileges: bool,
+        flags: WriteFlags,
     ) -> Result<Written> {
         let room = self.file_size_max(inode).saturating_sub(offset);
         if room == 0 && !bytes.is_empty() {
@@ -54,8 +57,14 @@ impl Volume {
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let sequential = inode.mapping_cache.write_end.get() == offset;
-        let kill_privileges = kill_privileges && self.may_have_privileges(inode);
-        let request = Request { inode, caller, length: bytes.len() as u64, sequential, kill_privileges };
+        let request = Request {
+            inode,
+            caller,
+            length: bytes.len() as u64,
+            sequential,
+            clear_set_id: flags.kill_privileges && has_set_id_bits(inode),
+            clear_capabilities: !flags.keep_capabilities && may_have_capabilities(inode),
+        };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
         self.prepare_ends(inode, offset, bytes.len() as u64).await;
         let mut attempt = 0;
@@ -144,8 +153,11 @@ impl Volume {
         count: &mut usize,
     ) -> Result<()> {
         let inode = request.inode;
-        if request.kill_privileges {
-            self.kill_privileges(handle, inode).await?;
+        if request.clear_set_id {
+            clear_set_id_bits(inode);
+        }
+        if request.clear_capabilities {
+            self.clear_capabilities(handle, inode).await?;
         }
         self.zero_behind_end(handle, inode, at).await?;
         let first = u64::from(self.block_of(at).get());
@@ -251,6 +263,6 @@ impl Volume {
             Some(_) => self.credits_inode(),
             None => self.credits_map(inode),
         };
-        if request.kill_privileges { mapped + self.credits_xattr() } else { mapped }
+        if request.clear_capabilities { mapped + self.credits_xattr() } else { mapped }
     }
 }

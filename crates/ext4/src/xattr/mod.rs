@@ -109,12 +109,13 @@ impl Volume {
         self.change_xattrs(inode, &before, &after, None).await
     }
 
-    /// Removes the file capabilities, as every write by somebody without privilege must. The caller holds the
+    /// Removes the file capabilities, as every write must. The caller holds the
     /// inode's lock. Credits: [`Volume::credits_xattr`].
     pub async fn clear_capabilities(&self, handle: &mut engine::Handle, inode: &Inode) -> Result<()> {
         let name = Name { index: names::SECURITY, rest: b"capability" };
         let before = self.stored_xattrs(inode).await?;
         if before.get(name).is_none() {
+            inode.has_no_capabilities.set(true);
             return Ok(());
         }
         let mut after = before.clone();

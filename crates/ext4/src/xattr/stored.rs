@@ -100,6 +100,7 @@ impl Volume {
         before: &Stored,
         after: &Stored,
     ) -> Result<()> {
+        inode.has_no_capabilities.set(false);
         if before.block != after.block {
             self.store_block(handle, inode, &after.block).await?;
         }

@@ -71,6 +71,7 @@ impl VolumeDoor {
     ) -> Result {
         let flags = WriteFlags {
             kill_privileges: arguments.write_flags & abi::write::KILL_SUIDGID != 0,
+            keep_capabilities: arguments.write_flags & abi::write::CACHE != 0,
             // The kernel has put the offset at the end already.
             append: false,
         };
