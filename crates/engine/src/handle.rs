@@ -13,8 +13,6 @@ use journal::{Decision, LogSpace, Update, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
-/// File data that one handle may always write, in bytes, if a transaction can be that large.
-const DATA_PER_HANDLE: usize = 1 << 20;
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
@@ -36,19 +34,19 @@ impl Engine {
         self.start_writing(credits, DATA_BLOCKS_ALWAYS).await
     }
 
-    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data, at most
-    /// [`Engine::data_blocks_per_handle`].
+    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data. No more than
+    /// [`Engine::fits_handle`] allows.
     pub async fn start_writing(
         self: &Rc<Self>,
         credits: Credits,
         blocks: u32,
     ) -> Result<Handle, EngineError> {
-        let data_credits = self.data_blocks_per_handle().min(blocks);
+        let data_credits = if self.logs_data() { blocks } else { 0 };
         let needed = credits.0.saturating_add(data_credits);
-        if let Some(limit) = self.transaction_limit()
-            && needed > limit / 4 * 3
+        if let Some(limit) = self.handle_limit()
+            && needed > limit
         {
-            return Err(EngineError::HandleTooLarge { needed, limit: limit / 4 * 3 });
+            return Err(EngineError::HandleTooLarge { needed, limit });
         }
         let admit = || self.admit(needed).transpose();
         self.gate.pass(admit).await?;
@@ -61,16 +59,21 @@ impl Engine {
         })
     }
 
-    /// How many blocks of file data one handle may always change. A longer write takes several handles.
-    pub fn data_blocks_per_handle(&self) -> u32 {
-        let logged = matches!(
-            self.options.data,
-            journal::DataMode::Journal | journal::DataMode::Wasteless | journal::DataMode::Selective
-        );
-        match self.transaction_limit() {
-            Some(limit) if logged => ((DATA_PER_HANDLE >> self.block_size.shift()) as u32 + 2).min(limit / 4),
-            _ => 0,
-        }
+    /// Whether one handle may reserve so much.
+    pub fn fits_handle(&self, credits: Credits, blocks: u32) -> bool {
+        let data_credits = if self.logs_data() { blocks } else { 0 };
+        self.handle_limit().is_none_or(|limit| credits.0.saturating_add(data_credits) <= limit)
+    }
+
+    /// Whether updates of file data may take log blocks.
+    fn logs_data(&self) -> bool {
+        use journal::DataMode::{Journal, Selective, Wasteless};
+        self.log.is_some() && matches!(self.options.data, Journal | Wasteless | Selective)
+    }
+
+    /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
+    fn handle_limit(&self) -> Option<u32> {
+        self.transaction_limit().map(|limit| limit / 4 * 3)
     }
 
     /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
