@@ -13,10 +13,6 @@ use journal::{Decision, LogSpace, Update, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
-/// File data that one handle may always write, in bytes, if a transaction can be that large.
-const DATA_PER_HANDLE: usize = 1 << 20;
-/// The same where the log gets none of it: what one handle keeps the others from committing.
-const DATA_BLOCKS_UNLOGGED: u32 = 257;
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
@@ -41,19 +37,19 @@ impl Engine {
         self.start_writing(credits, DATA_BLOCKS_ALWAYS).await
     }
 
-    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data, at most
-    /// [`Engine::data_blocks_per_handle`].
+    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data. No more than
+    /// [`Engine::fits_handle`] allows.
     pub async fn start_writing(
         self: &Rc<Self>,
         credits: Credits,
         blocks: u32,
     ) -> Result<Handle, EngineError> {
-        let data_credits = self.logged_data_blocks_per_handle().map_or(0, |most| most.min(blocks));
+        let data_credits = if self.logs_data() { blocks } else { 0 };
         let needed = credits.0.saturating_add(data_credits);
-        if let Some(limit) = self.transaction_limit()
-            && needed > limit / 4 * 3
+        if let Some(limit) = self.handle_limit()
+            && needed > limit
         {
-            return Err(EngineError::HandleTooLarge { needed, limit: limit / 4 * 3 });
+            return Err(EngineError::HandleTooLarge { needed, limit });
         }
         let admit = || self.admit(needed).transpose();
         self.gate.pass(admit).await?;
@@ -66,15 +62,20 @@ impl Engine {
         })
     }
 
-    /// How many blocks of file data one handle may always change. A longer write takes several handles.
-    pub fn data_blocks_per_handle(&self) -> u32 {
-        self.logged_data_blocks_per_handle().unwrap_or(DATA_BLOCKS_UNLOGGED)
+    /// Whether one handle may reserve so much.
+    pub fn fits_handle(&self, credits: Credits, blocks: u32) -> bool {
+        let data_credits = if self.logs_data() { blocks } else { 0 };
+        self.handle_limit().is_none_or(|limit| credits.0.saturating_add(data_credits) <= limit)
     }
 
-    /// `None` if no data is logged.
-    fn logged_data_blocks_per_handle(&self) -> Option<u32> {
-        let limit = self.transaction_limit().filter(|_| self.policy.logs_data())?;
-        Some(((DATA_PER_HANDLE >> self.block_size.shift()) as u32 + 2).min(limit / 4))
+    /// Whether updates of file data may take log blocks.
+    fn logs_data(&self) -> bool {
+        self.log.is_some() && self.policy.logs_data()
+    }
+
+    /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
+    fn handle_limit(&self) -> Option<u32> {
+        self.transaction_limit().map(|limit| limit / 4 * 3)
     }
 
     /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit

@@ -1,7 +1,7 @@
 //! Giving blocks back.
 
 use super::bitmap_bytes;
-use crate::{Error, Result, Volume};
+use crate::{Caller, Error, Result, Volume};
 use engine::{Contents, Handle};
 use format::ext4::bitmap;
 use units::{GroupNumber, HomeBlock};
@@ -67,6 +67,24 @@ impl Volume {
         self.superblock.borrow_mut().free_blocks += u64::from(count);
         self.withheld.borrow_mut().add_freed(handle.transaction(), freed);
         self.groups.withhold(group, count);
+        Ok(())
+    }
+
+    /// With no handle open: waits for commits that set blocks free as long as fewer than `blocks` can be had. Others may
+    /// still be faster.
+    pub(crate) async fn await_room(&self, caller: &Caller, blocks: u32) -> Result<()> {
+        let use_reserve = self.may_use_reserve(caller);
+        let mut attempt = 0;
+        while self.available_blocks(use_reserve) < u64::from(blocks) {
+            self.release_committed();
+            if self.available_blocks(use_reserve) >= u64::from(blocks)
+                || !self.retry_allocation(attempt).await?
+            {
+                break;
+            }
+            self.release_committed();
+            attempt += 1;
+        }
         Ok(())
     }
 

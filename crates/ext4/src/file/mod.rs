@@ -5,6 +5,7 @@ mod allocate;
 mod attributes;
 
 mod layout;
+mod plan;
 mod read;
 mod truncate;
 mod user_flags;

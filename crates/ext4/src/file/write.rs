@@ -1,14 +1,16 @@
 //! Writing a file's content.
 //!
-//! A write is cut into updates of single blocks. As many as a handle may have, at least those of a mebibyte if the
-//! journal is large enough, go with the allocation they need and the new size and times into one handle: after
-//! a crash all of them are there or none (as far as the mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
-//! waits for nothing once the caches are warm.
+//! A write is cut into updates of single blocks. As many as a handle may have, those of a mebibyte if the journal is
+//! large enough, go with the allocation they need and the new size and times into one handle: after a crash all of
+//! them are there or none (as far as the mode journals data). What the handle will need is known before it starts
+//! ([`WritePlan`]). An overwrite or append within blocks already mapped changes nothing but the inode, and waits for
+//! nothing once the caches are warm.
 
+use super::plan::WritePlan;
 use super::{
     WriteFlags, Written, check_changeable, clear_set_id_bits, has_set_id_bits, may_have_capabilities,
 };
-use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
+use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
 use engine::{Base, Credits, FileUpdate, Handle};
 use std::ops::Range;
 use std::rc::Rc;
@@ -23,6 +25,14 @@ struct Request<'a> {
     sequential: bool,
     clear_set_id: bool,
     clear_capabilities: bool,
+}
+
+/// What one handle did of a write.
+struct Part {
+    count: usize,
+    transaction: TransactionId,
+    /// An error ended it. What came behind it would be in another transaction, so the write ends, too.
+    ends: bool,
 }
 
 impl Volume {
@@ -71,8 +81,11 @@ impl Volume {
         while written.count < bytes.len() {
             let at = offset + written.count as u64;
             match self.write_handle(&request, at, &bytes[written.count..]).await {
-                Ok((count, transaction)) => {
+                Ok(Part { count, transaction, ends }) => {
                     written = Written { count: written.count + count, transaction };
+                    if ends {
+                        break;
+                    }
                     attempt = 0;
                 }
                 Err(Error::Refused(errno::ENOSPC)) => {
@@ -92,16 +105,17 @@ impl Volume {
         Ok(written)
     }
 
-    /// Brings what is needed of the blocks that the write changes in part into memory. What cannot be read the write will
-    /// meet where it comes to it.
+    /// Brings what is needed of the blocks that the write changes in part into memory, so that its handle waits for no
+    /// read. What cannot be read the write will meet where it comes to it.
     async fn prepare_ends(&self, inode: &Inode, at: u64, length: u64) {
         let size = self.block_size().bytes() as u64;
-        let end = at + length;
+        let (end, exists) = (at + length, inode.fields.borrow().size);
         let first = at..end.min(at - at % size + size);
         let last = first.end.max(end - end % size)..end;
-        let exists = inode.fields.borrow().size;
+        // What lies behind the old end is zeroed when the end moves away.
+        let behind = exists..at.min(exists.next_multiple_of(size));
         let is_part = |part: &Range<u64>| !part.is_empty() && part.end - part.start < size;
-        for part in [first, last].into_iter().filter(is_part) {
+        for part in [behind, first, last].into_iter().filter(is_part) {
             let block = self.block_of(part.start);
             if part.start - part.start % size >= exists {
                 continue;
@@ -115,19 +129,24 @@ impl Volume {
         }
     }
 
-    /// As much of the write as fits into one handle, or comes before an error. How much; the error if nothing.
-    async fn write_handle(
-        &self,
-        request: &Request<'_>,
-        at: u64,
-        bytes: &[u8],
-    ) -> Result<(usize, TransactionId)> {
+    /// As much of the write as fits into one handle, or comes before an error. The error if nothing.
+    async fn write_handle(&self, request: &Request<'_>, at: u64, bytes: &[u8]) -> Result<Part> {
         let inode = request.inode;
+        let (first, block_size) = (at >> self.block_size().shift(), self.block_size().bytes() as u64);
+        let wanted = (at + bytes.len() as u64 - 1) / block_size - first + 1;
+        // Clearing capabilities may change attributes.
+        let besides = if request.clear_capabilities { self.credits_xattr() } else { Credits(0) };
+        let wanted = wanted.min(u32::MAX.into()) as u32;
+        let plan = self.plan_write(inode, self.block_of(at), wanted, besides).await?;
+        if plan.touched.holes > 0 {
+            self.await_room(request.caller, plan.touched.holes).await?;
+        }
+        let planned = (first + u64::from(plan.touched.blocks)) * block_size - at;
+        let bytes = &bytes[..bytes.len().min(planned as usize)];
         let _table = self.hold(&[inode]).await?;
-        let credits = self.credits_write(request, at, bytes.len());
-        let mut handle = self.engine().start_writing(credits, self.data_blocks(at, bytes.len())).await?;
+        let mut handle = self.engine().start_writing(plan.credits, plan.touched.blocks + 1).await?;
         let mut count = 0;
-        let result = self.write_blocks(&mut handle, request, at, bytes, &mut count).await;
+        let result = self.write_blocks(&mut handle, request, &plan, at, bytes, &mut count).await;
         if count > 0 {
             self.note_modification(inode);
             let mut fields = inode.fields.borrow_mut();
@@ -139,7 +158,7 @@ impl Volume {
         stored?;
         match result {
             Err(error) if count == 0 => Err(error),
-            _ => Ok((count, transaction)),
+            result => Ok(Part { count, transaction, ends: plan.ends || result.is_err() }),
         }
     }
 
@@ -148,6 +167,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         request: &Request<'_>,
+        plan: &WritePlan,
         at: u64,
         bytes: &[u8],
         count: &mut usize,
@@ -160,24 +180,16 @@ impl Volume {
             self.clear_capabilities(handle, inode).await?;
         }
         self.zero_behind_end(handle, inode, at).await?;
-        let first = u64::from(self.block_of(at).get());
-        let last = (at + bytes.len() as u64 - 1) >> self.block_size().shift();
-        let last = last.min(first + u64::from(self.blocks_per_handle()) - 1);
-        let mut block = first;
-        while block <= last {
-            let (from, wanted) = (FileBlock(block as u32), (last - block + 1) as u32);
-            if block > first
-                && self.written_in_memory(inode, from, wanted).is_none()
-                && !handle.extend(self.credits_map(inode))
-            {
-                return Ok(());
+        for planned in &plan.mappings {
+            let mut done = 0;
+            while let Some(rest) = planned.part(FileBlock(planned.at.get() + done), u32::MAX) {
+                let (home, run, base) = self.make_writable(handle, request, rest).await?;
+                for index in 0..run {
+                    let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
+                    *count += self.write_block(handle, request, home, base, at + *count as u64, rest).await?;
+                }
+                done += run;
             }
-            let (home, run, base) = self.block_to_write(handle, request, from, wanted).await?;
-            for index in 0..run {
-                let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
-                *count += self.write_block(handle, request, home, base, at + *count as u64, rest).await?;
-            }
-            block += u64::from(run);
         }
         Ok(())
     }
@@ -208,61 +220,31 @@ impl Volume {
         Ok(length)
     }
 
-    /// A run of blocks that may be written now: found, turned from unwritten, or allocated.
-    async fn block_to_write(
+    /// Blocks at the start of `planned` that may be written now: as they are, turned from unwritten, or allocated.
+    async fn make_writable(
         &self,
         handle: &mut Handle,
         request: &Request<'_>,
-        at: FileBlock,
-        count: u32,
+        planned: Mapping,
     ) -> Result<(HomeBlock, u32, Base)> {
-        let (inode, caller) = (request.inode, request.caller);
-        if let Some((home, count)) = self.written_in_memory(inode, at, count) {
-            return Ok((home, count, Base::Home));
-        }
-        let found = self.map_or_allocate(handle, inode, caller, at, count, Allocate::Written).await?;
-        let run = found.mapping.count;
-        match found.mapping.state {
-            MappingState::Written(home) if found.fresh => Ok((home, run, Base::Zero)),
-            MappingState::Written(home) => Ok((home, run, Base::Home)),
-            MappingState::Unwritten(home) => {
-                let run = self.mark_written(handle, inode, at, run).await?;
-                assert!(run > 0, "the extent that was just found");
-                Ok((home, run, Base::Zero))
+        let (inode, Mapping { at, count, .. }) = (request.inode, planned);
+        let run = match planned.state {
+            MappingState::Written(home) => return Ok((home, count, Base::Home)),
+            MappingState::Unwritten(home) => self
+                .mark_written(handle, inode, at, count)
+                .await
+                .map(|run| (run > 0).then_some((home, run)))?,
+            MappingState::Hole => {
+                let how = Allocate::Written;
+                let found = self.map_or_allocate(handle, inode, request.caller, at, count, how).await?;
+                found.mapping.home().filter(|_| found.fresh).map(|home| (home, found.mapping.count))
             }
-            MappingState::Hole => unreachable!("holes are filled"),
-        }
-    }
-
-    fn written_in_memory(&self, inode: &Inode, at: FileBlock, count: u32) -> Option<(HomeBlock, u32)> {
-        let mapping = self.map_from_memory(inode, at, count)?;
-        match mapping.state {
-            MappingState::Written(home) => Some((home, mapping.count)),
-            _ => None,
-        }
-    }
-
-    /// One of the engine's blocks is for the zeros behind the old end.
-    fn blocks_per_handle(&self) -> u32 {
-        self.engine().data_blocks_per_handle().saturating_sub(1).max(1)
-    }
-
-    /// Blocks of file data that one handle of the write changes, with the one whose zeros may come behind the old end.
-    fn data_blocks(&self, at: u64, length: usize) -> u32 {
-        let shift = self.block_size().shift();
-        let touched = ((at + length as u64 - 1) >> shift) - (at >> shift) + 1;
-        touched.min(self.blocks_per_handle().into()) as u32 + 1
-    }
-
-    /// The inode alone when the write's first blocks are known to be mapped, else one change of the mapping;
-    /// further ones extend the handle. Clearing capabilities may change attributes.
-    fn credits_write(&self, request: &Request<'_>, at: u64, length: usize) -> Credits {
-        let inode = request.inode;
-        let blocks = (length >> self.block_size().shift()) as u32 + 2;
-        let mapped = match self.written_in_memory(inode, self.block_of(at), blocks) {
-            Some(_) => self.credits_inode(),
-            None => self.credits_map(inode),
         };
-        if request.clear_capabilities { mapped + self.credits_xattr() } else { mapped }
+        let Some((home, run)) = run else {
+            // The lock on the inode keeps its mapping still; only a block that two trees share can change meanwhile.
+            let why = "a block of its mapping belongs to another file as well";
+            return Err(self.note_damage(Error::corrupt_inode(inode.number, why)));
+        };
+        Ok((home, run, Base::Zero))
     }
 }

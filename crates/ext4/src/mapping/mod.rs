@@ -46,7 +46,7 @@ impl Mapping {
     }
 
     /// The part from `at` on, `max` blocks at most; `None` when `at` lies outside.
-    fn part(&self, at: FileBlock, max: u32) -> Option<Mapping> {
+    pub(crate) fn part(&self, at: FileBlock, max: u32) -> Option<Mapping> {
         let skipped = at.get().checked_sub(self.at.get()).filter(|skipped| *skipped < self.count)?;
         let state = match self.state {
             MappingState::Hole => MappingState::Hole,
@@ -289,7 +289,7 @@ fn has_extents(inode: &Inode) -> Result<bool> {
 }
 
 /// Blocks between the inode and the data, as deep as one insertion can make it now.
-fn tree_depth(inode: &Inode) -> u32 {
+pub(crate) fn tree_depth(inode: &Inode) -> u32 {
     if !inode.has_flag(flags::EXTENTS) {
         return 3;
     }

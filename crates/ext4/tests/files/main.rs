@@ -9,3 +9,4 @@ mod large;
 mod locality;
 mod model;
 mod random;
+mod tearing;
