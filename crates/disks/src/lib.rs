@@ -7,7 +7,7 @@ mod memory;
 mod raid0;
 
 pub use check::check;
-pub use file::{Access, FileDisk, OpenError, next_data};
+pub use file::{Access, Claim, FileDisk, Handover, OpenError, lock_image, loop_device_over, next_data};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, Lying, MemoryDisk, MemoryStatistics,
     Replacement, Times,

@@ -293,8 +293,7 @@ impl Engine {
         let mut prefix = Plan::default();
         if !log.started {
             // Until now the superblock on disk said that there is nothing to recover.
-            log.started = true;
-            log.superblock.set_tail(locked.id(), log.space.head());
+            log.start(locked.id());
             let image = vec![(BlockKind::JournalSuperblock, image_of(&log.superblock))];
             prefix.write(Address::Log(log.superblock_at), image);
             prefix.barrier(Barrier::TailBeforeReuse);

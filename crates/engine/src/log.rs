@@ -34,7 +34,7 @@ impl LogState {
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
         let whole = options.transaction_checksum && options.journal_checksum;
-        let extended = options.data.is_extended() || whole;
+        let extended = options.data.is_extended() || whole || options.keep_others_out;
         // Block numbers beyond 32 bits need wide tags.
         let wide = superblock.is_wide() || parts.volume_blocks > u64::from(u32::MAX);
         superblock.set_log_format(options.journal_checksum, wide, extended);
@@ -61,6 +61,11 @@ impl LogState {
         }
     }
 
+    /// From now on the superblock on disk says where the log begins: with `first`, which is still to come.
+    pub fn start(&mut self, first: TransactionId) {
+        self.started = true;
+        self.superblock.set_tail(first, self.space.head());
+    }
     /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
     /// checkpoint fit beside it).
     pub fn transaction_limit(&self) -> u32 {
