@@ -109,8 +109,15 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
     let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
     settings.warnings().iter().for_each(|warning| eprintln!("okeanos: warning: {warning}"));
-    let needs_replay = superblock.is_some_and(|superblock| superblock.features.has(feature::RECOVER));
-    let plan = MountPlan::check(&arguments, settings, needs_replay)?;
+    let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
+    let plan = MountPlan::check(&arguments, settings, has(feature::RECOVER))?;
+    let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
+    if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
+        let source = plan.source.display();
+        eprintln!(
+            "okeanos: warning: {source} has no journal and no loop device: nothing keeps the kernel from mounting it, too"
+        );
+    }
     if arguments.foreground {
         return mount_serve::serve(plan, Herald::nobody());
     }
@@ -129,6 +136,11 @@ fn look_at(source: &Path) -> Option<Superblock> {
 }
 
 impl MountPlan {
+    /// A device of its own, or a loop device.
+    fn is_claimed_from_kernel(&self) -> bool {
+        self.is_block_device || self.is_root && self.settings.loop_device
+    }
+
     fn check(
         arguments: &MountArguments,
         settings: MountSettings,

@@ -112,6 +112,14 @@ fn after_a_crash_of_such_a_mount_okeanos_recovers_it_for_all() {
 }
 
 #[test]
+fn what_nothing_keeps_the_kernel_off_is_told() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q -O ^has_journal; $O mount -o noloop image $M 2>told; grep -q 'nothing keeps' told
+           $O umount $M; $O mount image $M 2>told; refuses test -s told; $O umount $M; settle image; clean image"#,
+    );
+}
+
+#[test]
 fn an_image_is_not_mounted_beside_the_kernel() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; mkdir other; mount -o loop image other
