@@ -109,10 +109,11 @@ install: man ## the program, its man pages, and the helper of mount(8), below PR
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 target/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos
+	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
 
 uninstall: ## what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.okeanos
+	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/okeanos.1 $(DESTDIR)$(PREFIX)/share/man/man[18]/okeanos-*
 
 clean: ## what was built

@@ -18,6 +18,19 @@ pub enum Ask {
     About,
     Stats,
     End,
+    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about.
+    Change {
+        atime: AccessTimes,
+        stop_on_error: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessTimes {
+    Never,
+    Relative,
+    Always,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +40,9 @@ pub struct About {
     pub source: PathBuf,
     pub directory: PathBuf,
     pub data: String,
+    /// The words behind `-o` that the volume was mounted with.
+    #[serde(default)]
+    pub options: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -221,10 +221,12 @@ fn start_control(
         source: PathBuf::from(served.disk.name()),
         directory: directory.join(NAME),
         data: "none".to_owned(),
+        options: Vec::new(),
     };
     let drives = served.drives.clone();
     let answers = move |ask| match ask {
-        Ask::About | Ask::End => serde_json::json!(about),
+        // There is nothing to change.
+        Ask::About | Ask::End | Ask::Change { .. } => serde_json::json!(about),
         Ask::Stats => {
             let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
             serde_json::json!({ "about": about, "drives": drives })

@@ -4,15 +4,14 @@
 //! when the last user of it goes, however the daemon ends.
 
 use crate::error::CliError;
+use disks::Access;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
-const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
@@ -56,7 +55,8 @@ const _: () = assert!(size_of::<LoopConfig>() == 304);
 pub struct LoopDevice {
     pub path: PathBuf,
     _device: File,
-    _image: File,
+    /// Locked.
+    pub image: File,
 }
 
 impl LoopDevice {
@@ -69,11 +69,8 @@ impl LoopDevice {
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
         let backing =
             open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(backing.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(CliError::new(format!("{} is in use by another process", image.display()))
-                .with_remedy("Find it with fuser -v, and end that use first."));
-        }
+        let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+        disks::lock_image(image, &backing, access).map_err(|error| CliError::new(error.to_string()))?;
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
         info.flags = AUTOCLEAR | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
@@ -91,7 +88,7 @@ impl LoopDevice {
             let device = open(&path).map_err(system)?;
             // SAFETY: the argument is a live structure of the size that the request expects.
             if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } == 0 {
-                return Ok(LoopDevice { path, _device: device, _image: backing });
+                return Ok(LoopDevice { path, _device: device, image: backing });
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EBUSY) {
@@ -104,22 +101,7 @@ impl LoopDevice {
 
 /// A loop device that stands on this file already: two of them would be two caches over one disk.
 pub fn device_on(image: &Path) -> io::Result<Option<PathBuf>> {
-    let image = std::fs::metadata(image)?;
-    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(None) };
-    for entry in devices.flatten() {
-        if !entry.path().join("loop/backing_file").exists() {
-            continue;
-        }
-        let path = Path::new("/dev").join(entry.file_name());
-        let Ok(device) = File::open(&path) else { continue };
-        let mut info = empty();
-        // SAFETY: the argument is a live structure of the size that the request fills.
-        let known = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) } == 0;
-        if known && (info.device, info.inode) == (image.dev(), image.ino()) {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
+    Ok(disks::loop_device_over(&std::fs::metadata(image)?, &(0..u64::MAX), None))
 }
 
 fn empty() -> LoopInfo {

@@ -2,8 +2,10 @@
 
 use crate::coerce::ZonePlan;
 use crate::error::CliError;
+use crate::open_disk::claim;
 use crate::programs::{self, TemporaryLoop};
 use crate::quantity::{format_size, parse_size};
+use disks::Claim;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -66,13 +68,14 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
-    let made = prepare(target, *size)?;
+    let (made, claim) = prepare(target, *size)?;
     let result = match journal {
         None => make(target, internal_journal(*journal_size), extra),
         Some(journal) => {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
     };
+    drop(claim);
     let result = result.and_then(|()| zones.make(target, journal));
     if result.is_err() && made {
         // An image that we made and that holds nothing is in the way of the next attempt.
@@ -99,7 +102,8 @@ fn make_with_external_journal(
     extra: &[OsString],
 ) -> Result<(), CliError> {
     let exists = journal.exists();
-    prepare(journal, (!exists).then_some(size.unwrap_or(EXTERNAL_JOURNAL_SIZE) + room_behind))?;
+    let room = size.unwrap_or(EXTERNAL_JOURNAL_SIZE) + room_behind;
+    let (_, _claim) = prepare(journal, (!exists).then_some(room))?;
     let size = match (exists, size) {
         (_, None) if room_behind > 0 => Some(EXTERNAL_JOURNAL_SIZE),
         (false, _) if room_behind == 0 => None,
@@ -142,8 +146,9 @@ fn block_size_of(extra: &[OsString]) -> OsString {
     at.and_then(|at| extra.get(at + 1)).cloned().unwrap_or_else(|| BLOCK_SIZE.into())
 }
 
-/// Refuses what is in use, and makes the image file if a size is given. Returns whether it made one.
-fn prepare(target: &Path, size: Option<u64>) -> Result<bool, CliError> {
+/// Claims the target, so that nobody mounts it while mke2fs writes, and refuses what is in use. Makes the image file
+/// if a size is given; returns whether it made one.
+fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> {
     let name = target.display();
     let exists = target.exists();
     match size {
@@ -154,7 +159,7 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<bool, CliError> {
                 .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))
         }
         Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
-            Ok(length) if length == size => programs::refuse_if_in_use(target).map(|()| false),
+            Ok(length) if length == size => claim(target).map(|claim| (false, claim)),
             Ok(length) => Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
                 .with_remedy("Leave the size out to use it as it is, or remove it first.")),
             Err(error) => Err(CliError::system(name, error)),
@@ -162,9 +167,9 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<bool, CliError> {
         Some(size) => {
             let file = File::create_new(target).map_err(|error| CliError::system(&name, error))?;
             file.set_len(size).map_err(|error| CliError::system(&name, error))?;
-            Ok(true)
+            Ok((true, claim(target)?))
         }
-        None => programs::refuse_if_in_use(target).map(|()| false),
+        None => claim(target).map(|claim| (false, claim)),
     }
 }
 

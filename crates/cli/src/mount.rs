@@ -6,7 +6,11 @@ use crate::loop_device;
 use crate::mount_options::MountSettings;
 use crate::mount_serve;
 use crate::mount_table::{self, Mount};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use crate::remount;
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::ext4::{Superblock, feature};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,12 +66,21 @@ Mount options:
                        as always with wasteless and selective (default off)
   transport=auto|uring|classic
                        how requests come from the kernel; uring needs fuse.enable_uring=1
+  errors=continue|remount-ro
+                       what happens when damage is found; remount-ro writes nothing any more
+                       (default: as the superblock says, tune2fs -e)
+  [no]grpid            new files get their directory's group
+  noload, norecovery   with ro: the volume as it is at home, without replaying its journal
+  remount              change ro, rw, nosuid, noatime, errors and the like of what is mounted
   noloop               mount the image file itself, as plain fuse: then sync(2) does not
                        reach the volume, and umount(8) does not wait for it
   [no]allow_other      whether others than the mounting user may look in, as far as the files'
                        modes let them (default: they may not, not even where root mounts)
   ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
                        as for every file system
+  Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
+  change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
+  count where nothing else is said.
 
 Examples:
   okeanos mount -o data=wasteless disk.img /mnt/a
@@ -76,6 +89,10 @@ Examples:
 
 /// What is to be mounted where, checked as far as that goes without opening the volume.
 pub struct MountPlan {
+    /// The words behind `-o`.
+    pub words: Vec<String>,
+    /// The volume was not unmounted, as far as its superblock tells.
+    pub needs_replay: bool,
     /// Absolute, without links.
     pub source: PathBuf,
     pub directory: PathBuf,
@@ -85,9 +102,23 @@ pub struct MountPlan {
 }
 
 pub fn run(arguments: MountArguments) -> Result<(), CliError> {
-    let settings = MountSettings::parse(&arguments.options, arguments.sloppy)?;
+    let asked = MountSettings::parse(&arguments.options, arguments.sloppy)?;
+    if asked.remount {
+        return remount::run(&arguments.directory, &arguments.options, arguments.sloppy);
+    }
+    let superblock = look_at(&arguments.source);
+    let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
+    let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
     settings.warnings().iter().for_each(|warning| eprintln!("okeanos: warning: {warning}"));
-    let plan = MountPlan::check(&arguments.source, &arguments.directory, settings)?;
+    let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
+    let plan = MountPlan::check(&arguments, settings, has(feature::RECOVER))?;
+    let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
+    if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
+        let source = plan.source.display();
+        eprintln!(
+            "okeanos: warning: {source} has no journal and no loop device: nothing keeps the kernel from mounting it, too"
+        );
+    }
     if arguments.foreground {
         return mount_serve::serve(plan, Herald::nobody());
     }
@@ -97,8 +128,26 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     }
 }
 
+/// The superblock as it is now, before anything is claimed; whoever opens the volume reads it again. `None`: that tells
+/// what is wrong.
+fn look_at(source: &Path) -> Option<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
+    Superblock::parse(&bytes).ok()
+}
+
 impl MountPlan {
-    fn check(source: &Path, directory: &Path, settings: MountSettings) -> Result<MountPlan, CliError> {
+    /// A device of its own, or a loop device.
+    fn is_claimed_from_kernel(&self) -> bool {
+        self.is_block_device || self.is_root && self.settings.loop_device
+    }
+
+    fn check(
+        arguments: &MountArguments,
+        settings: MountSettings,
+        needs_replay: bool,
+    ) -> Result<MountPlan, CliError> {
+        let (source, directory) = (arguments.source.as_path(), arguments.directory.as_path());
         let mounts =
             mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
         let at =
@@ -118,7 +167,8 @@ impl MountPlan {
         }
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
-        Ok(MountPlan { source: from, directory: at, is_block_device, is_root, settings })
+        let words = arguments.options.clone();
+        Ok(MountPlan { words, needs_replay, source: from, directory: at, is_block_device, is_root, settings })
     }
 }
 

@@ -31,7 +31,9 @@ struct HelperArguments {
 /// Whether the program was called by a name that mount(8) looks for.
 pub fn is_called(arguments: &[OsString]) -> bool {
     let name = arguments.first().and_then(|path| Path::new(path).file_name());
-    name.is_some_and(|name| name == "mount.okeanos" || name == "mount.fuse.okeanos")
+    name.is_some_and(|name| {
+        name == "mount.okeanos" || name == "mount.fuse.okeanos" || name == "mount.fuseblk.okeanos"
+    })
 }
 
 pub fn run(arguments: Vec<OsString>) -> Result<(), CliError> {

@@ -1,9 +1,12 @@
 //! The words behind `-o`: ours, and those that mount(8) and fstab(5) know for every file system.
 
 use crate::error::CliError;
+use crate::mount_words::{self, Meaning};
 use crate::quantity::{parse_duration, parse_size};
 use engine::{BarrierKind, EngineOptions};
-use ext4::Atime;
+use ext4::{Atime, OnError};
+use format::ext4::Superblock;
+use format::ext4::superblock::default_options;
 use fuse::Transport;
 use journal::{DataMode, WriteThreshold};
 use std::path::PathBuf;
@@ -43,6 +46,15 @@ pub struct MountSettings {
     /// Whether others than the mounting user may look in.
     pub allow_other: bool,
     pub synchronous_directories: bool,
+    pub on_error: OnError,
+    /// New files get their directory's group.
+    pub group_of_directory: bool,
+    /// Read as it is at home, without replaying the journal.
+    pub without_journal: bool,
+    /// What is mounted already is to change.
+    pub remount: bool,
+    /// What was asked for and is not done, which nobody has to fail for.
+    pub not_done: Vec<&'static str>,
 }
 
 impl Default for MountSettings {
@@ -65,35 +77,20 @@ impl Default for MountSettings {
             flags: 0,
             allow_other: false,
             synchronous_directories: false,
+            on_error: OnError::Continue,
+            group_of_directory: false,
+            without_journal: false,
+            remount: false,
+            not_done: Vec::new(),
         }
     }
 }
 
-/// Words that concern mount(8), systemd or nobody any more.
-const IGNORED: [&str; 20] = [
-    "",
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "async",
-    "loud",
-    "mand",
-    "nomand",
-    "default_permissions",
-    "log=circular",
-    "fuse",
-    "noiversion",
-    "iversion",
-];
+/// `linux/mount.h`; the C library's headers lack it.
+const MS_NOSYMFOLLOW: libc::c_ulong = 256;
 
-const FLAGS: [(&str, libc::c_ulong, bool); 13] = [
+/// Of the VFS, for every file system.
+const FLAGS: [(&str, libc::c_ulong, bool); 15] = [
     ("nosuid", libc::MS_NOSUID, true),
     ("suid", libc::MS_NOSUID, false),
     ("nodev", libc::MS_NODEV, true),
@@ -105,6 +102,8 @@ const FLAGS: [(&str, libc::c_ulong, bool); 13] = [
     ("nodiratime", libc::MS_NODIRATIME, true),
     ("diratime", libc::MS_NODIRATIME, false),
     ("relatime", libc::MS_RELATIME, true),
+    ("nosymfollow", MS_NOSYMFOLLOW, true),
+    ("symfollow", MS_NOSYMFOLLOW, false),
     ("lazytime", libc::MS_LAZYTIME, true),
     ("nolazytime", libc::MS_LAZYTIME, false),
 ];
@@ -112,7 +111,15 @@ const FLAGS: [(&str, libc::c_ulong, bool); 13] = [
 impl MountSettings {
     /// From the words in order: a later one wins. `sloppy` passes over unknown ones (mount -s).
     pub fn parse(words: &[String], sloppy: bool) -> Result<MountSettings, CliError> {
-        let mut settings = MountSettings::default();
+        MountSettings::parse_onto(MountSettings::default(), words, sloppy)
+    }
+
+    /// The same; what no word speaks of stays as it is.
+    pub fn parse_onto(
+        mut settings: MountSettings,
+        words: &[String],
+        sloppy: bool,
+    ) -> Result<MountSettings, CliError> {
         for word in words {
             match settings.take(word) {
                 Ok(()) => {}
@@ -126,7 +133,52 @@ impl MountSettings {
                 }
             }
         }
+        if settings.without_journal && !settings.read_only {
+            return Err(CliError::new("noload: without its journal a volume can only be read")
+                .with_remedy("Mount with -o ro,noload, or leave noload out."));
+        }
         Ok(settings)
+    }
+
+    /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E mount_opts. Words
+    /// that are not known are passed over, as the kernel does.
+    pub fn of_superblock(superblock: &Superblock) -> MountSettings {
+        let mut settings = MountSettings::default();
+        let bits = superblock.default_mount_options;
+        settings.data = match bits & default_options::DATA_MODE {
+            default_options::DATA_JOURNAL => Some(DataMode::Journal),
+            default_options::DATA_ORDERED => Some(DataMode::Ordered),
+            default_options::DATA_WRITEBACK => Some(DataMode::Writeback),
+            _ => None,
+        };
+        if bits & default_options::NO_BARRIER != 0 {
+            settings.barrier = Barrier::None;
+        }
+        settings.group_of_directory = bits & default_options::BSD_GROUPS != 0;
+        if superblock.errors > 1 {
+            settings.on_error = OnError::Stop;
+        }
+        let text = superblock.mount_options.split(|&byte| byte == 0).next().unwrap_or_default();
+        // Only words that say how the volume is kept; who may do what is for the command to say.
+        const TAKEN: [&str; 10] = [
+            "data",
+            "barrier",
+            "nobarrier",
+            "commit",
+            "errors",
+            "journal_checksum",
+            "nojournal_checksum",
+            "grpid",
+            "nogrpid",
+            "threshold",
+        ];
+        for word in String::from_utf8_lossy(text).split(',') {
+            let name = word.split('=').next().unwrap_or(word);
+            if TAKEN.contains(&name) {
+                let _ = settings.take(word);
+            }
+        }
+        settings
     }
 
     /// What concerns the engine, over its own defaults.
@@ -148,6 +200,7 @@ impl MountSettings {
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
             read_only: self.read_only,
+            keep_others_out: false,
             until_damage: false,
             find_log: false,
         }
@@ -155,7 +208,7 @@ impl MountSettings {
 
     /// What whoever asks for these settings should know.
     pub fn warnings(&self) -> Vec<&'static str> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.not_done.clone();
         if self.barrier == Barrier::None && !self.read_only {
             warnings.push(
                 "barrier=none: a power cut may damage the volume and lose synced data, \
@@ -166,10 +219,14 @@ impl MountSettings {
     }
 
     fn take(&mut self, word: &str) -> Result<(), Refusal> {
-        let is_comment =
-            |word: &str| word.starts_with("x-") || word.starts_with("X-") || word.starts_with("comment=");
-        if IGNORED.contains(&word) || is_comment(word) {
-            return Ok(());
+        match mount_words::meaning(word) {
+            Some(Meaning::Nothing(_)) => return Ok(()),
+            Some(Meaning::NotDone(why)) => {
+                self.not_done.push(why);
+                return Ok(());
+            }
+            Some(Meaning::Refused(why)) => return Err(Refusal::Wrong(why.into())),
+            None => {}
         }
         if let Some((_, flag, set)) = FLAGS.iter().find(|(name, ..)| *name == word) {
             self.flags = if *set { self.flags | flag } else { self.flags & !flag };
@@ -203,6 +260,19 @@ impl MountSettings {
             "expire" => self.expire = interval(value)?,
             "cache" => self.cache = Some(parse_size(value)?),
             "journal_dev" | "journal_path" => self.journal_device = Some(value.into()),
+            "errors" => {
+                self.on_error = match value {
+                    "continue" => OnError::Continue,
+                    "remount-ro" => OnError::Stop,
+                    "panic" => {
+                        self.not_done.push(
+                            "errors=panic: a daemon does not stop the machine; the volume stops, as with remount-ro",
+                        );
+                        OnError::Stop
+                    }
+                    _ => return Err(known("continue, remount-ro or panic")),
+                }
+            }
             "log" => return Err(known("circular")),
             "transport" => {
                 self.transport = match value {
@@ -221,6 +291,10 @@ impl MountSettings {
         match word {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "noload" | "norecovery" => self.without_journal = true,
+            "grpid" | "bsdgroups" => self.group_of_directory = true,
+            "nogrpid" | "sysvgroups" => self.group_of_directory = false,
+            "remount" => self.remount = true,
             "noloop" => self.loop_device = false,
             "loop" => self.loop_device = true,
             "barrier" => self.barrier = Barrier::Flush,
@@ -287,6 +361,41 @@ mod tests {
         assert_eq!(parse("defaults"), Ok(MountSettings::default()));
     }
 
+    /// Option fields as installers and administrators write them into /etc/fstab.
+    #[test]
+    fn fstab_lines_of_ext4_are_understood_or_refused_by_name() {
+        let noatime = || MountSettings { atime: Atime::Never, flags: libc::MS_NOATIME, ..Default::default() };
+        let with = |change: fn(&mut MountSettings)| {
+            let mut settings = MountSettings::default();
+            change(&mut settings);
+            settings
+        };
+        for (line, expected) in [
+            ("defaults", MountSettings::default()),
+            ("errors=remount-ro", with(|it| it.on_error = OnError::Stop)),
+            ("noatime,errors=continue", noatime()),
+            ("noatime,errors=remount-ro,errors=continue", noatime()),
+            ("defaults,acl,user_xattr,barrier=1,nodelalloc", MountSettings::default()),
+            ("rw,user,noauto,exec,comment=stick,x-gvfs-show", MountSettings::default()),
+            ("auto_da_alloc,stripe=256,journal_async_commit,i_version", MountSettings::default()),
+            ("barrier=0", with(|it| it.barrier = Barrier::None)),
+            ("nodiratime,lazytime", with(|it| it.flags = libc::MS_NODIRATIME | libc::MS_LAZYTIME)),
+            ("ro,norecovery", with(|it| (it.read_only, it.without_journal) = (true, true))),
+            ("remount,ro", with(|it| (it.read_only, it.remount) = (true, true))),
+            ("bsdgroups", with(|it| it.group_of_directory = true)),
+            ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
+            ("dirsync,mand", with(|it| it.synchronous_directories = true)),
+        ] {
+            assert_eq!(parse(line), Ok(expected), "{line}");
+        }
+        for line in
+            ["usrquota", "grpjquota=aquota.group,jqfmt=vfsv0", "errors=ignore", "noload", "sb=32768", "dax"]
+        {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(line.split(',').next().unwrap()), "{line}: {error}");
+        }
+    }
+
     #[test]
     fn of_two_that_contradict_the_later_wins() {
         let settings = parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
@@ -308,10 +417,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_endangers_data_is_warned_of() {
-        for (text, count) in
-            [("barrier=none", 1), ("nobarrier", 1), ("nobarrier,ro", 0), ("barrier=flush", 0)]
-        {
+    fn what_endangers_data_or_is_not_done_is_warned_of() {
+        for (text, count) in [
+            ("barrier=none", 1),
+            ("nobarrier", 1),
+            ("nobarrier,ro", 0),
+            ("barrier=flush", 0),
+            ("errors=panic,discard", 2),
+        ] {
             assert_eq!(parse(text).unwrap().warnings().len(), count, "{text}");
         }
     }

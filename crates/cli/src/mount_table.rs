@@ -12,6 +12,8 @@ pub struct Mount {
     pub directory: PathBuf,
     pub kind: String,
     pub source: PathBuf,
+    /// Of this mount, with commas: `rw,nosuid,relatime`.
+    pub options: String,
 }
 
 impl Mount {
@@ -59,12 +61,14 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let directory = unescape(fields.nth(1)?);
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
         device: (major.parse().ok()?, minor.parse().ok()?),
         directory: directory.into(),
         kind: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?).into(),
+        options,
     })
 }
 
@@ -99,7 +103,7 @@ mod tests {
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.directory, Path::new("/mnt/my disk"));
         assert_eq!((mount.device, mount.source.as_path()), ((7, 3), Path::new("/dev/loop3")));
-        assert!(mount.is_okeanos());
+        assert!(mount.is_okeanos() && mount.options == "rw,noatime");
     }
 
     #[test]

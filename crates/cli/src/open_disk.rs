@@ -1,8 +1,9 @@
-//! Opening image files and devices.
+//! Opening and claiming image files and devices.
 
 use crate::error::CliError;
-use disks::{Access, FileDisk, OpenError};
+use disks::{Access, Claim, FileDisk, OpenError};
 use runtime::RealWorld;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,34 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens a disk; waits a little while somebody else has it. Blocks the thread: for the start of a program.
 pub fn open_disk(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, CliError> {
+    open_disk_over(world, path, access, None)
+}
+
+/// The same, on a loop device whose file the caller has locked.
+pub fn open_disk_over(
+    world: &RealWorld,
+    path: &Path,
+    access: Access,
+    behind: Option<&File>,
+) -> Result<FileDisk, CliError> {
+    patiently(|| FileDisk::open_over(world.ring(), path, access, behind))
+}
+
+/// Claims a disk for another program, which opens it itself. No command of ours uses it as long as the claim lives.
+pub fn claim(path: &Path) -> Result<Claim, CliError> {
+    patiently(|| Claim::take(path))
+}
+
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, CliError> {
     let begun = Instant::now();
     loop {
-        match FileDisk::open(world.ring(), path, access) {
-            Err(OpenError::Busy { .. } | OpenError::Locked { .. } | OpenError::Attached { .. })
-                if begun.elapsed() < PATIENCE =>
-            {
-                std::thread::sleep(PAUSE);
-            }
+        match attempt() {
+            Err(
+                OpenError::Busy { .. }
+                | OpenError::Locked { .. }
+                | OpenError::Attached { .. }
+                | OpenError::AttachedTwice { .. },
+            ) if begun.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             result => return result.map_err(|error| CliError::new(error.to_string())),
         }
     }

@@ -32,42 +32,6 @@ fn find(name: &str) -> Result<PathBuf, CliError> {
     })
 }
 
-/// Refuses a device that is mounted or otherwise held, and an image that a loop device stands on.
-pub fn refuse_if_in_use(path: &Path) -> Result<(), CliError> {
-    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
-    let in_use = |by: String| {
-        CliError::new(format!("{} is in use by {by}", path.display()))
-            .with_remedy("Unmount it first (okeanos umount DIR, or umount DIR).")
-    };
-    if metadata.file_type().is_block_device() {
-        // On Linux, O_EXCL without O_CREAT claims a block device; a mount holds that claim.
-        let claim = std::fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path);
-        return match claim {
-            Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                Err(in_use("a mount or another program".into()))
-            }
-            Err(error) => Err(CliError::system(path.display(), error)),
-        };
-    }
-    match loop_device_of(path) {
-        Some(device) => Err(in_use(device)),
-        None => Ok(()),
-    }
-}
-
-/// The loop device that stands on a file, if there is one.
-fn loop_device_of(path: &Path) -> Option<String> {
-    let path = path.canonicalize().ok()?;
-    let devices = std::fs::read_dir("/sys/block").ok()?;
-    devices.flatten().find_map(|device| {
-        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-        let same = Path::new(backing.trim_end()) == path;
-        same.then(|| format!("/dev/{}", device.file_name().to_string_lossy()))
-    })
-}
-
 /// A loop device on an image file, until it is dropped.
 pub struct TemporaryLoop(PathBuf);
 

@@ -2,9 +2,10 @@
 //! say so and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability};
-use disks::{Access, FileDisk, OpenError};
+use disks::{Access, Claim, FileDisk, OpenError};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -142,8 +143,8 @@ impl Drop for LoopDevice {
 
 #[test]
 fn a_block_device_is_a_disk() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for sector in [512, 4096] {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let Some(device) = LoopDevice::attach(&new_image(&directory), sector) else { return };
         let world = RealWorld::new().unwrap();
         let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
@@ -167,7 +168,74 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     open(&world, &device.0, Access::Inspect).unwrap();
     let error = refusal(open(&world, &image, Access::ReadWrite));
     assert!(matches!(error, OpenError::Attached { .. }), "{error}");
-    disk.release_claim().unwrap();
-    open(&world, &device.0, Access::ReadWrite).unwrap();
-    check_disk(&world, disk);
+    let handover = disk.release_claim().unwrap();
+    File::options().read(true).custom_flags(libc::O_EXCL).open(&device.0).expect("free for the kernel");
+    let error = refusal(open(&world, &device.0, Access::ReadWrite));
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    assert!(matches!(Claim::take(&device.0), Err(OpenError::Locked { .. })));
+    disk.reclaim().unwrap();
+    drop(handover);
+    let error = refusal(open(&world, &device.0, Access::ReadWrite));
+    assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+    drop(disk.release_claim().unwrap());
+    // Nobody waits for the lock of a disk that is let go.
+    drop(disk);
+    check_disk(&world, open(&world, &device.0, Access::ReadWrite).unwrap());
+}
+
+#[test]
+fn two_loop_devices_over_one_file_are_one_disk() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let world = RealWorld::new().unwrap();
+    let Some(first) = LoopDevice::attach(&image, 512) else { return };
+    let disk = open(&world, &first.0, Access::ReadWrite).unwrap();
+    let second = LoopDevice::attach(&image, 512).unwrap();
+    for device in [&first, &second] {
+        let refused = Claim::take(&device.0).map(|_| ()).unwrap_err();
+        let in_use = matches!(refused, OpenError::Busy { .. } | OpenError::AttachedTwice { .. });
+        assert!(in_use, "{refused}");
+    }
+    let error = refusal(open(&world, &second.0, Access::ReadWrite));
+    assert!(matches!(error, OpenError::AttachedTwice { .. }), "{error}");
+    // What is behind is locked, too, for those who do not see the other device.
+    drop(disk);
+    drop(first);
+    let held = Claim::take(&second.0).unwrap();
+    let error = Claim::take(&image).map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Attached { .. }), "{error}");
+    drop(held);
+}
+
+#[test]
+fn loop_devices_over_other_parts_of_a_file_are_other_disks() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let half = SIZE / 2;
+    let attach = |offset: u64| {
+        let arguments =
+            ["--find", "--show", "--offset", &offset.to_string(), "--sizelimit", &half.to_string()];
+        let output = Command::new("losetup").args(arguments).arg(&image).output().unwrap();
+        assert!(output.status.success());
+        LoopDevice(String::from_utf8(output.stdout).unwrap().trim().into())
+    };
+    let world = RealWorld::new().unwrap();
+    let Some(probe) = LoopDevice::attach(&image, 512) else { return };
+    drop(probe);
+    let (first, second) = (attach(0), attach(half));
+    let _first = open(&world, &first.0, Access::ReadWrite).unwrap();
+    let _second = open(&world, &second.0, Access::ReadWrite).unwrap();
+}
+
+#[test]
+fn a_claim_keeps_others_off_an_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = new_image(&directory);
+    let world = RealWorld::new().unwrap();
+    let claim = Claim::take(&path).unwrap();
+    assert!(matches!(refusal(open(&world, &path, Access::ReadOnly)), OpenError::Locked { .. }));
+    assert!(matches!(Claim::take(&path), Err(OpenError::Locked { .. })));
+    drop(claim);
+    let _disk = open(&world, &path, Access::ReadWrite).unwrap();
+    assert!(matches!(Claim::take(&path), Err(OpenError::Locked { .. })));
 }

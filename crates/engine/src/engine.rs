@@ -4,7 +4,7 @@ use crate::cache::{Cache, CachedBlock};
 use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
-use crate::log::{ERRNO_IO, LogState, image_of, read_superblock};
+use crate::log::{ERRNO_IO, LogState, image_of, read_superblock, write_superblock};
 use crate::options::{EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
@@ -128,7 +128,11 @@ impl Engine {
         }
         area.check(&superblock, &*parts.home, parts.volume_blocks)?;
         let next = superblock.next_transaction();
-        let log = LogState::new(superblock, &parts, &area);
+        let mut log = LogState::new(superblock, &parts, &area);
+        if parts.options.keep_others_out && !parts.options.read_only {
+            log.start(next);
+            write_superblock(&area, &log.superblock, device::Durability::Durable).await?;
+        }
         Ok(Engine::assemble(parts, Some(log), next))
     }
 

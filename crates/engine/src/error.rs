@@ -9,6 +9,9 @@ pub enum EngineError {
     Aborted { cause: String },
     #[error("the volume is mounted read-only")]
     ReadOnly,
+    /// Damage was found on a volume that is to stop then (`errors=remount-ro`).
+    #[error("{cause} (errors=remount-ro)")]
+    Stopped { cause: String },
     #[error("{at} lies outside the volume of {blocks} blocks")]
     OutOfRange { at: units::HomeBlock, blocks: u64 },
     /// The journal superblock or the log cannot be used as it is.

@@ -34,7 +34,8 @@ impl LogState {
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
         let wanted = RecordsWanted {
-            bytes: options.data.policy(options.threshold).logs_bytes(),
+            // Others refuse a log that may hold parts of blocks, whether it does or not.
+            bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
             checksums: options.journal_checksum,
             transaction_checksum: options.transaction_checksum,
             wide: parts.volume_blocks > u64::from(u32::MAX),
@@ -60,6 +61,12 @@ impl LogState {
         SuperblockImage { at: self.superblock_at, image: image_of(superblock) }
     }
 
+    /// From now on the superblock on disk says where the log begins: with `first`, which is still to come.
+    pub fn start(&mut self, first: TransactionId) {
+        self.started = true;
+        let at = self.space.start_of(first).expect("the transaction that comes next");
+        self.superblock.set_tail(first, at);
+    }
     /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
     /// checkpoint fit beside it).
     pub fn transaction_limit(&self) -> u32 {

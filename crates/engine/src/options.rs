@@ -97,6 +97,9 @@ pub struct EngineOptions {
     /// can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
     pub read_only: bool,
+    /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
+    /// journal. For disks of which no claim keeps them off.
+    pub keep_others_out: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
     /// Recovery of a live log that another program has marked as empty: replay it instead of refusing.
@@ -117,6 +120,7 @@ impl Default for EngineOptions {
             journal_checksum: true,
             transaction_checksum: false,
             read_only: false,
+            keep_others_out: false,
             until_damage: false,
             find_log: false,
         }

@@ -29,8 +29,8 @@ pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Prog
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{
-    Access, FLUSH_ZONE_NAME, FoundFlushZone, OpenParts, OpenReport, Statfs, Volume, VolumeOptions,
-    find_flush_zones, make_journal_flush_zone, recover,
+    Access, FLUSH_ZONE_NAME, FoundFlushZone, LiveOptions, OnError, OpenParts, OpenReport, Statfs, Volume,
+    VolumeOptions, find_flush_zones, make_journal_flush_zone, recover,
 };
 pub use xattr::{Existence, SetXattr};
 

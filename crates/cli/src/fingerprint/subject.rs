@@ -3,8 +3,7 @@
 use super::FingerprintArguments;
 use crate::coerce::{Drive, refuse_page_cache};
 use crate::error::CliError;
-use crate::open_disk::open_disk;
-use crate::programs;
+use crate::open_disk::{claim, open_disk};
 use crate::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Access, next_data};
@@ -40,7 +39,7 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
             "Say --destroy if nothing on it is needed, with --range if only a part may be written.",
         ));
     }
-    programs::refuse_if_in_use(path)?;
+    drop(claim(path)?);
     if !arguments.flush_test {
         refuse_page_cache(path)?;
     }

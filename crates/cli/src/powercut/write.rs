@@ -4,8 +4,8 @@ use super::connection::Connection;
 use super::protocol::{Event, Layout, PLACES_MAX};
 use super::record::{Record, place};
 use crate::error::CliError;
+use crate::open_disk::claim;
 use crate::output::{print, print_json};
-use crate::programs::refuse_if_in_use;
 use crate::progress::Progress;
 use crate::quantity::format_size;
 use std::fs::File;
@@ -83,7 +83,7 @@ fn open(writing: &Writing<'_>) -> Result<File, CliError> {
             .with_remedy("Say --destroy if nothing in it is needed."));
         }
         Ok(metadata) => {
-            refuse_if_in_use(path)?;
+            drop(claim(path)?);
             if metadata.file_type().is_block_device() {
                 flags |= libc::O_EXCL;
             }

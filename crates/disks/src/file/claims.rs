@@ -22,24 +22,26 @@ fn mounted_at(line: &str, number: u64) -> Option<PathBuf> {
     (mounted == numbers(number) || (source.starts_with('/') && is_source())).then(|| unescape(at))
 }
 
-/// The loop device that serves this file, if there is one.
-pub fn loop_device(file: &Metadata) -> Option<PathBuf> {
-    read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
-        let backing = read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        let backing = metadata(backing.strip_suffix('\n')?).ok()?;
-        let same = (backing.dev(), backing.ino()) == (file.dev(), file.ino());
-        same.then(|| Path::new("/dev").join(entry.file_name()))
-    })
-}
-
 /// Devices (of device mapper, md, bcache) that stand on this one.
-pub fn holders(number: u64) -> Vec<String> {
+fn holders(number: u64) -> Vec<String> {
     let directory = Path::new("/sys/dev/block").join(numbers(number)).join("holders");
     let names = read_dir(directory).into_iter().flatten().flatten();
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-pub fn is_swap(number: u64) -> bool {
+/// Who may hold the exclusive claim on a device.
+pub fn users(number: u64) -> String {
+    let holders = holders(number);
+    if !holders.is_empty() {
+        return format!("the device {}", holders.join(", "));
+    }
+    if is_swap(number) {
+        return "the kernel as swap space".to_owned();
+    }
+    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)".to_owned()
+}
+
+fn is_swap(number: u64) -> bool {
     let table = read_to_string("/proc/swaps").unwrap_or_default();
     let mut sources = table.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     sources.any(|source| metadata(unescape(source)).is_ok_and(|meta| is_device(&meta, number)))

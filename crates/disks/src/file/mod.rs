@@ -1,15 +1,17 @@
 //! A file or block device through the ring, past the page cache where the file system allows it.
 //!
-//! One process at a time: block devices are opened O_EXCL, files are locked with flock(2). A durable write is
-//! one ring write with RWF_DSYNC, a flush is fdatasync.
+//! One process at a time ([`Claim`]). A durable write is one ring write with RWF_DSYNC, a flush is fdatasync.
 
+mod claim;
 mod claims;
+mod loops;
 mod open;
 mod system;
 
-pub use system::next_data;
-
+pub use claim::Claim;
+pub use loops::loop_device_over;
 pub use open::OpenError;
+pub use system::next_data;
 
 use crate::check::check;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
@@ -42,8 +44,20 @@ struct State {
     geometry: Geometry,
     direct: bool,
     file: RefCell<File>,
+    /// What is behind a loop device, locked as long as the disk is open.
+    _behind: Vec<std::fs::File>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros does as well.
     discards_by_hole: Cell<bool>,
+}
+
+/// While it lives, a device whose claim was released is for the kernel alone, as far as our programs go.
+pub struct Handover {
+    _node: Option<std::fs::File>,
+}
+
+/// Locks an image file for whoever puts a loop device on it, as long as the file is open.
+pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<(), OpenError> {
+    claim::lock_file(path, image, &claim::WHOLE, access)
 }
 
 /// Clones are the same disk.
@@ -52,7 +66,17 @@ pub struct FileDisk(Rc<State>);
 
 impl FileDisk {
     pub fn open(ring: &Ring, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
-        let opened = open::open(path, access)?;
+        FileDisk::open_over(ring, path, access, None)
+    }
+
+    /// The same; `behind` is the file behind a loop device, if the caller has locked it ([`lock_image`]).
+    pub fn open_over(
+        ring: &Ring,
+        path: &Path,
+        access: Access,
+        behind: Option<&std::fs::File>,
+    ) -> Result<FileDisk, OpenError> {
+        let opened = open::open(path, access, behind)?;
         Ok(FileDisk(Rc::new(State {
             ring: ring.clone(),
             name: path.display().to_string(),
@@ -61,6 +85,7 @@ impl FileDisk {
             geometry: opened.geometry,
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
+            _behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
     }
@@ -75,10 +100,22 @@ impl FileDisk {
     }
 
     /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can claim it: a
-    /// fuseblk mount. A file's lock stays.
-    pub fn release_claim(&self) -> Result<(), OpenError> {
+    /// fuseblk mount. No other program of ours takes it before the result is dropped. A file's lock stays.
+    pub fn release_claim(&self) -> Result<Handover, OpenError> {
+        if self.0.kind == Kind::File {
+            return Ok(Handover { _node: None });
+        }
+        let node = open::reopen(&self.0.file.borrow(), &self.0.name, Access::ReadOnly, 0)?;
+        claim::lock_node_of(Path::new(&self.0.name), &node)?;
+        let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, 0)?;
+        *self.0.file.borrow_mut() = Rc::new(file.into());
+        Ok(Handover { _node: Some(node) })
+    }
+
+    /// Takes the claim again that the kernel did not take. Fails if somebody else has: then nothing may be written.
+    pub fn reclaim(&self) -> Result<(), OpenError> {
         if self.0.kind == Kind::Device {
-            let file = open::reopen_unclaimed(&self.0.file.borrow(), &self.0.name, self.0.access)?;
+            let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, libc::O_EXCL)?;
             *self.0.file.borrow_mut() = Rc::new(file.into());
         }
         Ok(())

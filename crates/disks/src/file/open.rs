@@ -1,6 +1,7 @@
 //! Opening a disk: what is it, who else uses it, how large is it, how must it be addressed.
 
-use super::system::{DirectAlignment, Lock, direct_alignment, leave_direct, lock, logical_sector};
+use super::claim::{WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
+use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
 use super::{Access, Kind, claims};
 use device::{Buffer, Geometry};
 use std::fs::{File, OpenOptions};
@@ -26,6 +27,11 @@ pub enum OpenError {
     Locked { path: PathBuf },
     #[error("{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}")]
     Attached { path: PathBuf, device: PathBuf },
+    #[error(
+        "{below}, which is behind {path}, is attached to {device} as well: two devices over one file are two caches \
+         over one disk; detach the other with losetup -d {device}"
+    )]
+    AttachedTwice { path: PathBuf, below: PathBuf, device: PathBuf },
     #[error("{path} is empty: make a volume on it first")]
     Empty { path: PathBuf },
 }
@@ -43,9 +49,12 @@ pub(super) struct Opened {
     pub kind: Kind,
     pub geometry: Geometry,
     pub direct: bool,
+    /// What is behind a loop device, locked.
+    pub behind: Vec<File>,
 }
 
-pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
+/// `behind`: the file behind a loop device, if the caller has locked it.
+pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result<Opened, OpenError> {
     let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(cannot_open)?;
     let kind = kind_of(path, &metadata.file_type())?;
@@ -53,6 +62,8 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
         refuse_if_used(path, kind, &metadata)?;
     }
     let claim = kind == Kind::Device && access != Access::Inspect;
+    // Whoever gives the claim to the kernel or to another program has the node locked meanwhile.
+    let node = claim.then(|| lock_device_node(path)).transpose()?;
     let flags = if claim { libc::O_EXCL } else { 0 };
     let open_with = |flags| options(access, flags).open(path);
     let (file, wants_direct) = match open_with(flags | libc::O_DIRECT) {
@@ -61,13 +72,15 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
             (open_with(flags).map_err(cannot_open)?, false)
         }
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err(OpenError::Busy { path: path.to_owned(), by: users(metadata.rdev()) });
+            return Err(OpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) });
         }
         result => (result.map_err(cannot_open)?, true),
     };
     if kind == Kind::File {
-        lock_file(path, &file, access)?;
+        lock_file(path, &file, &WHOLE, access)?;
     }
+    let behind = if claim { claim_behind(path, &metadata, access, behind)? } else { Vec::new() };
+    drop(node);
     let examine = |what| move |source| OpenError::Examine { path: path.to_owned(), what, source };
     let (sector, direct) = match kind {
         Kind::Device => (logical_sector(&file).map_err(examine("the sector size"))?, wants_direct),
@@ -84,13 +97,13 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Opened, OpenError> {
     }
     let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
     let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access: true };
-    Ok(Opened { file, kind, geometry, direct })
+    Ok(Opened { file, kind, geometry, direct, behind })
 }
 
-/// The same device without O_EXCL.
-pub(super) fn reopen_unclaimed(file: &OwnedFd, name: &str, access: Access) -> Result<File, OpenError> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let result = options(access, libc::O_DIRECT).open(path);
+/// The same device once more, with or without the exclusive claim.
+pub(super) fn reopen(file: &OwnedFd, name: &str, access: Access, flags: i32) -> Result<File, OpenError> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let result = options(access, flags | libc::O_DIRECT).open(path);
     result.map_err(|source| OpenError::Open { path: name.into(), source })
 }
 
@@ -101,7 +114,7 @@ fn options(access: Access, flags: i32) -> OpenOptions {
     options
 }
 
-fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, OpenError> {
+pub(super) fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, OpenError> {
     let other = match kind {
         kind if kind.is_block_device() => return Ok(Kind::Device),
         kind if kind.is_file() => return Ok(Kind::File),
@@ -112,44 +125,6 @@ fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, OpenError> {
         _ => "neither file nor device",
     };
     Err(OpenError::NotADisk { path: path.to_owned(), kind: other })
-}
-
-fn refuse_if_used(path: &Path, kind: Kind, metadata: &std::fs::Metadata) -> Result<(), OpenError> {
-    let path = path.to_owned();
-    match kind {
-        Kind::Device => match claims::mount_point(metadata.rdev()) {
-            Some(at) => Err(OpenError::Mounted { path, at }),
-            None => Ok(()),
-        },
-        Kind::File => match claims::loop_device(metadata) {
-            Some(device) => Err(OpenError::Attached { path, device }),
-            None => Ok(()),
-        },
-    }
-}
-
-/// Who may hold the exclusive claim on a device.
-fn users(number: u64) -> String {
-    let holders = claims::holders(number);
-    if !holders.is_empty() {
-        return format!("the device {}", holders.join(", "));
-    }
-    if claims::is_swap(number) {
-        return "the kernel as swap space".to_owned();
-    }
-    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)".to_owned()
-}
-
-fn lock_file(path: &Path, file: &File, access: Access) -> Result<(), OpenError> {
-    let wanted = match access {
-        Access::ReadWrite => Lock::Exclusive,
-        Access::ReadOnly => Lock::Shared,
-        Access::Inspect => return Ok(()),
-    };
-    lock(file, wanted).map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock => OpenError::Locked { path: path.to_owned() },
-        _ => OpenError::Open { path: path.to_owned(), source },
-    })
 }
 
 /// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to 512 bytes.

@@ -41,15 +41,52 @@ pub enum Lock {
     Exclusive,
 }
 
-/// Locks the whole file for this open file; `WouldBlock` if another holds it. Ends when the file is closed.
-pub fn lock(file: &File, lock: Lock) -> io::Result<()> {
-    let operation = match lock {
-        Lock::Shared => libc::LOCK_SH,
-        Lock::Exclusive => libc::LOCK_EX,
-    };
-    // SAFETY: the descriptor is open as long as `file` lives.
-    let code = unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) };
+/// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if another holds them.
+/// Ends when the last descriptor of the open file is closed.
+pub fn lock_bytes(file: &File, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = match lock {
+        Lock::Shared => libc::F_RDLCK,
+        Lock::Exclusive => libc::F_WRLCK,
+    } as libc::c_short;
+    wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    let most = i64::MAX as u64;
+    wanted.l_start = bytes.start.min(most) as libc::off_t;
+    // Zero: to the end, wherever it will be.
+    wanted.l_len = if bytes.end > most { 0 } else { bytes.end.saturating_sub(bytes.start) as libc::off_t };
+    // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads one structure, which lives here.
+    let code = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Locks the node of a device with flock(2), which udev honours and takes for a moment, too.
+pub fn lock_node(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file` lives.
+    let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Of `struct loop_info64`, what tells the file behind a loop device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopStatus {
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// `LOOP_GET_STATUS64` (linux/loop.h).
+pub fn loop_status(device: &File) -> io::Result<LoopStatus> {
+    const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+    /// `sizeof(struct loop_info64)` in units of its alignment.
+    const WORDS: usize = 232 / 8;
+    let mut status = [0u64; WORDS];
+    // SAFETY: the kernel fills 232 bytes, which live here and are aligned.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, status.as_mut_ptr()) };
+    if code == 0 {
+        Ok(LoopStatus { device: status[0], inode: status[1] })
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// The logical sector of a block device, in bytes.

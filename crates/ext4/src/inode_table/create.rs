@@ -173,7 +173,9 @@ impl Volume {
         let parent = new.parent.fields.borrow();
         let kind = new.mode & 0xf000;
         let (mut mode, mut gid) = (new.mode, new.gid);
-        if parent.mode & SET_GROUP_ID != 0 {
+        if self.options.group_of_directory {
+            gid = parent.gid;
+        } else if parent.mode & SET_GROUP_ID != 0 {
             gid = parent.gid;
             mode |= if kind == DIRECTORY { SET_GROUP_ID } else { 0 };
         }

@@ -24,7 +24,7 @@ impl Volume {
         let now = self.now();
         let mut fields = inode.fields.borrow_mut();
         let last = fields.accessed;
-        let is_due = match self.options.atime {
+        let is_due = match self.live.get().atime {
             Atime::Never => false,
             Atime::Always => last != now,
             Atime::Relative => {

@@ -118,6 +118,12 @@ fn journal_is_missing(superblock: &Superblock) -> Error {
 /// The volume as far as one may read it before recovery, straight from the disk: descriptors are trusted only as far as
 /// the place of the inode table goes.
 pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Volume>> {
+    let engine = without_log(parts, superblock).await?;
+    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
+}
+
+/// An engine that reads what is at home.
+pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Engine>> {
     let engine_parts = EngineParts {
         world: parts.world.clone(),
         home: parts.home.clone(),
@@ -126,8 +132,7 @@ pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Resu
         log: None,
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
     };
-    let engine = Engine::open(engine_parts).await?;
-    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
+    Ok(Engine::open(engine_parts).await?)
 }
 
 /// The runs of the hidden journal inode.

@@ -10,16 +10,16 @@ mod whole;
 
 pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
 pub use journal::recover;
-pub use open::{Access, OpenParts, VolumeOptions};
+pub use open::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;
 
 use crate::allocate::Withheld;
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::InodeCache;
 use crate::orphan::Orphans;
-use crate::{Caller, Error, OrphanReport, Result};
+use crate::{Atime, Caller, Error, OrphanReport, Result};
 use device::Disk;
-use engine::{Block, Engine, RecoveryReport};
+use engine::{Block, Engine, EngineError, RecoveryReport};
 use format::ext4::superblock::state;
 use format::ext4::{Feature, InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
@@ -45,8 +45,16 @@ pub struct Volume {
     pub(crate) renames: Rc<runtime::sync::RwLock>,
     /// Behind the hidden journal's last run.
     journal_end: Option<HomeBlock>,
+    pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
     closed: Cell<bool>,
+}
+
+/// Options that change while the volume is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveOptions {
+    pub atime: Atime,
+    pub on_error: OnError,
 }
 
 /// What opening the volume found.
@@ -64,6 +72,9 @@ impl Volume {
     }
     pub fn options(&self) -> &VolumeOptions {
         &self.options
+    }
+    pub fn set_live_options(&self, options: LiveOptions) {
+        self.live.set(options);
     }
     pub fn open_report(&self) -> OpenReport {
         self.opened.borrow().clone()
@@ -143,6 +154,12 @@ impl Volume {
             let mut superblock = self.superblock.borrow_mut();
             superblock.state |= state::ERROR;
             superblock.error_count = superblock.error_count.saturating_add(1);
+            drop(superblock);
+            if self.live.get().on_error == OnError::Stop && !self.is_read_only() {
+                self.engine.abort(&EngineError::Stopped { cause: error.to_string() });
+                // No commit takes the mark along any more.
+                self.engine.world().spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
+            }
         }
         error
     }

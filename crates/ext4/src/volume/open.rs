@@ -1,6 +1,6 @@
 //! Opening a volume: superblock, features, journal, descriptors, orphans.
 
-use super::{OpenReport, Volume, journal, superblock};
+use super::{LiveOptions, OpenReport, Volume, journal, superblock};
 use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::InodeCache;
 use crate::{Error, Result};
@@ -19,6 +19,15 @@ pub enum Access {
     ReadWrite,
 }
 
+/// What happens when damage is found (`errors=`). In any case it is noted in the superblock, and the caller told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnError {
+    #[default]
+    Continue,
+    /// Nothing is written any more.
+    Stop,
+}
+
 /// How to mount.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeOptions {
@@ -28,6 +37,11 @@ pub struct VolumeOptions {
     pub engine: EngineOptions,
     /// Kept in the superblock as the last place of mounting.
     pub mount_point: String,
+    pub on_error: OnError,
+    /// New files get their directory's group (`grpid`), whatever its mode.
+    pub group_of_directory: bool,
+    /// Read-only, as the volume is at home: what only the journal holds is not seen (`noload`).
+    pub without_journal: bool,
 }
 
 /// What an open volume stands on.
@@ -46,6 +60,9 @@ impl Volume {
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
+        if parts.options.without_journal {
+            return Volume::open_without_journal(&parts, first).await;
+        }
         let found = journal::find(&parts, &first).await?;
         let recovery = journal::replay(&parts, &first, &found, false).await?;
         // The journal may have held a newer one.
@@ -70,6 +87,22 @@ impl Volume {
                 Err(error)
             }
         }
+    }
+
+    /// As it is at home, which may be any mixture of old and new.
+    async fn open_without_journal(parts: &OpenParts, superblock: Superblock) -> Result<Rc<Volume>> {
+        if parts.options.access == Access::ReadWrite {
+            return Err(Error::Journal("without its journal a volume can only be read".into()));
+        }
+        let mut report = OpenReport::default();
+        if superblock.features.has(feature::RECOVER) {
+            report.warnings.push("the journal is not replayed: what only it holds is missing".into());
+        }
+        warn_of_state(&superblock, &mut report);
+        let engine = journal::without_log(parts, &superblock).await?;
+        let volume = Volume::assemble(parts, engine, superblock, &[], Trust::All).await?;
+        *volume.opened.borrow_mut() = report;
+        Ok(volume)
     }
 
     /// Everything behind the journal. Nothing is written before the descriptors are known to be sound.
@@ -131,6 +164,7 @@ impl Volume {
             orphans: RefCell::default(),
             renames: Rc::default(),
             journal_end: journal.last().map(|(start, count)| start.plus(*count)),
+            live: Cell::new(LiveOptions { atime: parts.options.atime, on_error: parts.options.on_error }),
             opened: RefCell::default(),
             closed: Cell::new(false),
         }))

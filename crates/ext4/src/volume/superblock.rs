@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use device::{Buffer, Disk, Durability};
 use engine::{EngineError, Handle};
 use format::ext4::Superblock;
-use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, HomeBlock, Timestamp};
 
@@ -38,6 +38,15 @@ pub(super) async fn write(disk: &dyn Disk, superblock: &Superblock) -> Result<()
     bytes[within..within + SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
     let written = disk.write(at, vec![Rc::new(bytes)], Durability::Durable).await;
     Ok(written.map_err(EngineError::from)?)
+}
+
+/// Notes at home that damage was found. For volumes that have stopped: nobody else writes. If that fails, the journal
+/// still remembers that it was aborted.
+pub(super) async fn mark_damaged(disk: Rc<dyn Disk>) {
+    let Ok(mut superblock) = read(&*disk).await else { return };
+    superblock.state |= state::ERROR;
+    superblock.error_count = superblock.error_count.saturating_add(1);
+    let _ = write(&*disk, &superblock).await;
 }
 
 /// The sectors that hold the superblock: their address, content, and where in them it begins.

@@ -24,6 +24,18 @@ pub mod state {
     pub const ORPHANS: u16 = 4;
 }
 
+/// Bits of [`Superblock::default_mount_options`].
+pub mod default_options {
+    /// New files get their directory's group.
+    pub const BSD_GROUPS: u32 = 0x2;
+    /// The `data=` mode, if it is not zero.
+    pub const DATA_MODE: u32 = 0x60;
+    pub const DATA_JOURNAL: u32 = 0x20;
+    pub const DATA_ORDERED: u32 = 0x40;
+    pub const DATA_WRITEBACK: u32 = 0x60;
+    pub const NO_BARRIER: u32 = 0x100;
+}
+
 /// Why 1024 bytes are no superblock that we can work with.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SuperblockError {
@@ -138,6 +150,8 @@ superblock! {
     checksum_type: u8 = 0x175,
     kilobytes_written: u64 = 0x178,
     error_count: u32 = 0x194,
+    /// Words as behind `-o`, which count where the mount's own do not say otherwise.
+    mount_options: [u8; 64] = 0x200,
     user_quota_inode: u32 = 0x240,
     group_quota_inode: u32 = 0x244,
     /// Blocks of file-system structures, as mke2fs counted them; 0 unknown.

@@ -1,0 +1,156 @@
+//! The claim on a disk: who holds it is the only one who writes.
+//!
+//! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file), which programs
+//! that look for locks honour, and the kernel does not. What is behind a loop device is claimed as well: two loop
+//! devices over the same bytes are one disk. While the exclusive claim on a device is given to somebody else, the
+//! kernel or mke2fs, its node is locked with flock(2), as udev does it, so that no other program of ours takes it.
+
+use super::open::OpenError;
+use super::system::{Lock, lock_bytes, lock_node};
+use super::{Access, Kind, claims, loops};
+use std::fs::{File, Metadata, OpenOptions, metadata};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Loop devices may stand on loop devices; nobody means to have more of them.
+const LOOPS_MAX: u32 = 8;
+
+/// All bytes of a file, however it grows.
+pub(super) const WHOLE: Range<u64> = 0..u64::MAX;
+
+/// Held for another program that opens the disk itself (mke2fs): no command of ours uses it meanwhile.
+pub struct Claim {
+    /// Open files hold locks.
+    _held: Vec<File>,
+}
+
+impl Claim {
+    /// Of the file or block device at `path`, and of what is behind it.
+    pub fn take(path: &Path) -> Result<Claim, OpenError> {
+        let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+        let metadata = metadata(path).map_err(cannot_open)?;
+        let kind = super::open::kind_of(path, &metadata.file_type())?;
+        refuse_if_used(path, kind, &metadata)?;
+        let mut held = Vec::new();
+        match kind {
+            Kind::File => {
+                let file = options(Access::ReadWrite).open(path).map_err(cannot_open)?;
+                lock_file(path, &file, &WHOLE, Access::ReadWrite)?;
+                held.push(file);
+            }
+            Kind::Device => {
+                held.push(lock_device_node(path)?);
+                // Only a look: the other program claims it in its turn.
+                drop(open_exclusively(path, &metadata)?);
+                held.extend(claim_behind(path, &metadata, Access::ReadWrite, None)?);
+            }
+        }
+        Ok(Claim { _held: held })
+    }
+}
+
+/// Refuses what is mounted or has a loop device on it: for the reason that is told. The claim itself comes later.
+pub(super) fn refuse_if_used(path: &Path, kind: Kind, metadata: &Metadata) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    if kind == Kind::Device
+        && let Some(at) = claims::mount_point(metadata.rdev())
+    {
+        return Err(OpenError::Mounted { path, at });
+    }
+    match loops::loop_device_over(metadata, &WHOLE, None) {
+        Some(device) => Err(OpenError::Attached { path, device }),
+        None => Ok(()),
+    }
+}
+
+/// Claims what is behind a block device, as far down as there are loop devices. `given`: the first file behind it,
+/// which the caller has locked; its lock becomes ours, too.
+pub(super) fn claim_behind(
+    path: &Path,
+    device: &Metadata,
+    access: Access,
+    given: Option<&File>,
+) -> Result<Vec<File>, OpenError> {
+    let mut held = Vec::new();
+    let (mut number, mut given) = (device.rdev(), given);
+    for _ in 0..LOOPS_MAX {
+        let Some(above) = loops::behind(number) else { break };
+        let given = given.take().and_then(|file| file.try_clone().ok());
+        let below = match &given {
+            Some(file) => file.metadata(),
+            None => metadata(&above.backing),
+        };
+        // Deleted, or not to be seen from here. The device itself is claimed.
+        let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
+        if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
+            return Err(OpenError::AttachedTwice { path: path.to_owned(), below: above.backing, device });
+        }
+        if below.file_type().is_block_device() {
+            held.push(open_exclusively(&above.backing, &below)?);
+            number = below.rdev();
+            continue;
+        }
+        // Who may use the device need not have a right to its file.
+        let open = || options(access).open(&above.backing).ok();
+        let Some(file) = given.or_else(open) else { break };
+        match lock_file(&above.backing, &file, &above.bytes, access) {
+            // A file system without locks.
+            Err(OpenError::Open { .. }) | Ok(()) => held.push(file),
+            Err(error) => return Err(error),
+        }
+        break;
+    }
+    Ok(held)
+}
+
+/// Locks the node of a block device, for as long as the result lives.
+pub(super) fn lock_device_node(path: &Path) -> Result<File, OpenError> {
+    let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+    let node = options(Access::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot_open)?;
+    lock_node_of(path, &node)?;
+    Ok(node)
+}
+
+pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), OpenError> {
+    lock_node(node).map_err(|error| refusal_of(path, error))
+}
+
+/// Locks bytes of a file: others may read them if we only read.
+pub(super) fn lock_file(
+    path: &Path,
+    file: &File,
+    bytes: &Range<u64>,
+    access: Access,
+) -> Result<(), OpenError> {
+    let wanted = match access {
+        Access::ReadWrite => Lock::Exclusive,
+        Access::ReadOnly => Lock::Shared,
+        Access::Inspect => return Ok(()),
+    };
+    lock_bytes(file, wanted, bytes).map_err(|error| refusal_of(path, error))
+}
+
+fn refusal_of(path: &Path, source: io::Error) -> OpenError {
+    match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
+            OpenError::Locked { path: path.to_owned() }
+        }
+        _ => OpenError::Open { path: path.to_owned(), source },
+    }
+}
+
+fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, OpenError> {
+    let opened = options(Access::ReadOnly).custom_flags(libc::O_EXCL).open(path);
+    opened.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) },
+        _ => OpenError::Open { path: path.to_owned(), source },
+    })
+}
+
+fn options(access: Access) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(access == Access::ReadWrite);
+    options
+}
