@@ -63,15 +63,31 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
         "seen by e2fsck",
         "faults",
         "no room",
+        "writes judged",
+        "torn",
+        "split",
         "cuts that lost",
     ]);
     let all = [("all", &total)];
     for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
-        let Report { scripts, cuts, images, recoveries_cut, checked, faults, refused, lost } = *report;
-        let counts = [scripts, cuts, images, recoveries_cut, checked, faults, refused, lost];
-        let counts = counts.map(|count| count.to_string());
-        let [scripts, cuts, images, recoveries_cut, checked, faults, refused, lost] = counts;
-        table.row([name.to_owned(), scripts, cuts, images, recoveries_cut, checked, faults, refused, lost]);
+        let Report {
+            scripts,
+            cuts,
+            images,
+            recoveries_cut,
+            checked,
+            faults,
+            refused,
+            writes,
+            torn,
+            split,
+            lost,
+        } = *report;
+        let counts =
+            [scripts, cuts, images, recoveries_cut, checked, faults, refused, writes, torn, split, lost];
+        let cells: Vec<String> =
+            [name.to_owned()].into_iter().chain(counts.map(|count| count.to_string())).collect();
+        table.row(cells);
     }
     let evictions = evictions.map(ToString::to_string).unwrap_or_default();
     let verdict = match total.lost {

@@ -126,7 +126,8 @@ impl Images {
     }
 
     fn files(&self) -> io::Result<(TempDir, std::path::PathBuf, Option<std::path::PathBuf>)> {
-        let directory = tempfile::tempdir()?;
+        // In memory where that is possible: nothing of it is to last.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
         let home = directory.path().join("home");
         self.home.write_file(&home)?;
         let journal = match &self.journal {

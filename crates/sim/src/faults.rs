@@ -129,7 +129,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Fa
         let progress = outcome.progress.clone();
         let snapshot = Snapshot { cut: plan.place, left: left.clone(), disks, progress };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
-        judge(case, snapshot, &histories, sampled, &mut report).map_err(|why| failure(left, why))?;
+        judge(case, snapshot, &histories, sampled, &mut report).map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)
 }

@@ -14,6 +14,18 @@ use runtime::{Either, SplitMix, VirtualWorld, race};
 use std::rc::Rc;
 use units::InodeNumber;
 
+/// What is wrong with an image.
+pub struct Wrong {
+    pub why: String,
+    /// Nothing but that a write is there in part.
+    pub torn: bool,
+}
+impl From<String> for Wrong {
+    fn from(why: String) -> Wrong {
+        Wrong { why, torn: false }
+    }
+}
+
 /// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is recovered once more
 /// with two crashes on the way.
 pub fn judge(
@@ -22,7 +34,7 @@ pub fn judge(
     histories: &[History],
     sampled: bool,
     report: &mut Report,
-) -> Result<(), String> {
+) -> Result<(), Wrong> {
     let Snapshot { disks, progress, cut, .. } = snapshot;
     judge_once(case, &disks, &progress, histories, sampled, report)?;
     if sampled {
@@ -31,8 +43,9 @@ pub fn judge(
             disks = crash_recovery(case, &disks, cut * 2 + time)?;
         }
         report.recoveries_cut += 1;
-        judge_once(case, &disks, &progress, histories, sampled, report)
-            .map_err(|why| format!("after two crashes while recovering: {why}"))?;
+        judge_once(case, &disks, &progress, histories, sampled, report).map_err(|Wrong { why, torn }| {
+            Wrong { why: format!("after two crashes while recovering: {why}"), torn }
+        })?;
     }
     Ok(())
 }
@@ -44,7 +57,7 @@ fn judge_once(
     histories: &[History],
     sampled: bool,
     report: &mut Report,
-) -> Result<(), String> {
+) -> Result<(), Wrong> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
     let found = world.run({
@@ -65,9 +78,17 @@ fn judge_once(
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, .. } = progress[writer];
-        history
-            .judge(found, acknowledged, started, promise(case.mode))
-            .map_err(|verdict| format!("writer {writer}: {verdict}"))?;
+        match history.judge(found, acknowledged, started, promise(case.mode)) {
+            Ok(judged) => {
+                report.writes += judged.writes;
+                report.split += u64::from(judged.split);
+            }
+            Err(verdict) => {
+                report.writes += verdict.writes;
+                let torn = verdict.torn.is_some();
+                return Err(Wrong { why: format!("writer {writer}: {verdict}"), torn });
+            }
+        }
     }
     report.images += 1;
     if sampled {

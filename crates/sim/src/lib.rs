@@ -14,6 +14,7 @@ pub mod model;
 pub mod script;
 pub mod script_text;
 pub mod setup;
+mod tree;
 mod writer;
 
 pub use case::{CACHE_BYTES, Case, Failure, Report, Scripts, run, shrink};

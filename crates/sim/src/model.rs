@@ -1,20 +1,12 @@
 //! What a writer's directory looks like after each of its actions, and whether a recovered directory is one
 //! that its mode allows.
 
-use crate::script::{Action, Place, Script, Sync, link_target, pattern};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::script::{Action, Place, Script, Sync};
+pub use crate::tree::{Entry, Tree, directory_name, file_name, inner_name, link_name};
+use crate::tree::{apply, content_of, identity_of, names_of};
+use std::collections::BTreeMap;
 use std::fmt;
 use units::InodeNumber;
-
-/// What there is, by path. A file with two names is there twice, with the same identity.
-pub type Tree = BTreeMap<String, Entry>;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
-    File { identity: usize, content: Vec<u8>, attribute: Vec<u8> },
-    Symlink { target: Vec<u8> },
-    Directory,
-}
 
 /// What became of an action. Without room an action does nothing, or a write a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,14 +22,32 @@ pub struct History {
     writer: usize,
     script: Script,
     states: Vec<Tree>,
-    /// Whether writes may take several transactions: they are longer than one may be, or the volume is full.
-    splits: bool,
+    outcomes: Vec<Outcome>,
+    bounds: WriteBounds,
     /// For each file, by identity (the step that made it): all values each byte ever had.
-    values: BTreeMap<usize, Vec<BTreeSet<u8>>>,
+    values: BTreeMap<usize, Vec<ByteSet>>,
     /// For each state, what the action before it synced.
     synced: Vec<Synced>,
     /// For each state, the zeros that the action after it may leave before it is done.
     half_done: Vec<Option<Zeros>>,
+}
+
+/// What is promised of single writes on a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteBounds {
+    /// Bytes of the volume's blocks: a write within one is never torn by what journals blocks.
+    pub block: usize,
+    /// Bytes of the longest write that is whole or not at all. A longer one may take several transactions.
+    pub whole_max: usize,
+}
+
+/// What there is to tell of a directory that is as it should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Judged {
+    /// Writes over a border of blocks that were begun and not acknowledged, and are promised to be whole.
+    pub writes: u64,
+    /// A write too long for that promise was found in part.
+    pub split: bool,
 }
 
 enum Synced {
@@ -53,20 +63,6 @@ struct Zeros {
     range: std::ops::Range<usize>,
 }
 
-pub fn file_name(file: u8) -> String {
-    format!("file-{file}")
-}
-pub fn directory_name(number: u8) -> String {
-    format!("directory-{number}")
-}
-/// Where a directory is that was moved.
-pub fn inner_name(number: u8) -> String {
-    format!("{}/{}", directory_name(0), directory_name(number))
-}
-pub fn link_name(number: u8) -> String {
-    format!("link-{number}")
-}
-
 /// What a crash may leave of data (metadata is always a prefix of the actions).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
@@ -80,15 +76,26 @@ pub enum Promise {
 
 impl History {
     pub fn of(writer: usize, script: &Script) -> History {
-        History::with_outcomes(writer, script, &[], false)
+        History::with_outcomes(
+            writer,
+            script,
+            &[],
+            WriteBounds { block: LARGEST_BLOCK, whole_max: usize::MAX },
+        )
     }
 
     /// `outcomes`: as far as they are not [`Outcome::Done`].
-    pub fn with_outcomes(writer: usize, script: &Script, outcomes: &[Outcome], splits: bool) -> History {
+    pub fn with_outcomes(
+        writer: usize,
+        script: &Script,
+        outcomes: &[Outcome],
+        bounds: WriteBounds,
+    ) -> History {
         let mut history = History {
             writer,
             script: script.clone(),
-            splits,
+            outcomes: outcomes.to_vec(),
+            bounds,
             states: vec![Tree::new()],
             values: BTreeMap::new(),
             synced: vec![Synced::Nothing],
@@ -103,12 +110,12 @@ impl History {
                 Outcome::Short(most) => apply(&mut tree, writer, step, &scripted.action, most),
             };
             for entry in tree.values() {
-                if let Entry::File { identity, content, .. } = entry {
+                if let Entry::File { identity, content, .. } = entry
+                    && content_of(&history.states[step], *identity) != Some(content.as_slice())
+                {
                     let values = history.values.entry(*identity).or_default();
-                    values.resize_with(values.len().max(content.len()), BTreeSet::new);
-                    for (place, byte) in content.iter().enumerate() {
-                        values[place].insert(*byte);
-                    }
+                    values.resize(values.len().max(content.len()), ByteSet::default());
+                    values.iter_mut().zip(content).for_each(|(values, byte)| values.insert(*byte));
                 }
             }
             history.states.push(tree);
@@ -135,12 +142,17 @@ impl History {
         acknowledged: usize,
         started: usize,
         promise: Promise,
-    ) -> Result<(), Verdict> {
+    ) -> Result<Judged, Verdict> {
         let mut nearest = None;
         let window = || acknowledged..=started;
+        let whole = |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
+        let writes = match promise {
+            Promise::Version => (acknowledged..started).filter(whole).count() as u64,
+            Promise::Data | Promise::Synced => 0,
+        };
         for state in window().rev() {
             match self.matches(found, &self.states[state], state, window(), promise) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(Judged { writes, split: false }),
                 Err(why) => {
                     // The complaint that got furthest says most.
                     if nearest.as_ref().is_none_or(|(rank, _)| why.0 > *rank) {
@@ -149,34 +161,50 @@ impl History {
                 }
             }
         }
-        let split = |state: usize| self.parts_after(state);
-        if (acknowledged..started).any(|state| {
-            split(state).any(|tree| self.matches(found, &tree, state, window(), promise).is_ok())
-        }) {
-            return Ok(());
+        let half_there = |state: &usize| {
+            self.parts_after(*state).any(|tree| self.matches(found, &tree, *state, window(), promise).is_ok())
+        };
+        let torn = (acknowledged..started).find(half_there);
+        let allowed =
+            |state: usize| self.write_after(state).is_some_and(|write| write.len() > self.bounds.whole_max);
+        if torn.is_some_and(allowed) {
+            return Ok(Judged { writes, split: true });
         }
-        Err(Verdict { acknowledged, started, nearest: nearest.map(|(_, why)| why).unwrap_or_default() })
+        let nearest = nearest.map(|(_, why)| why).unwrap_or_default();
+        Err(Verdict { acknowledged, started, nearest, torn, writes })
     }
 
-    /// What the write after `state` may leave when it took several transactions: it up to each block.
+    /// The bytes of the file that the action after `state` writes, as far as it is known how many it wrote.
+    fn write_after(&self, state: usize) -> Option<std::ops::Range<usize>> {
+        let Action::Write { file, place, length } = self.script[state].action else { return None };
+        let tree = &self.states[state];
+        let content = content_of(tree, identity_of(tree, file)?)?;
+        let start = match place {
+            Place::End => content.len(),
+            Place::At(at) => at as usize,
+        };
+        match self.outcomes.get(state) {
+            Some(Outcome::Refused) => None,
+            Some(Outcome::Short(most)) => Some(start..start + most),
+            Some(Outcome::Done) | None => Some(start..start + length),
+        }
+    }
+
+    /// Whether the write could be torn between blocks, and is promised not to be.
+    fn is_judged(&self, write: &std::ops::Range<usize>) -> bool {
+        let block = |byte: usize| byte / self.bounds.block;
+        !write.is_empty()
+            && block(write.start) != block(write.end - 1)
+            && write.len() <= self.bounds.whole_max
+    }
+
+    /// What the write after `state` leaves if it is torn between blocks: its blocks up to each border.
     fn parts_after(&self, state: usize) -> impl Iterator<Item = Tree> {
-        let action = &self.script[state].action;
-        let length = match action {
-            Action::Write { length, .. } if self.splits => *length,
-            _ => 0,
-        };
-        let start = match action {
-            Action::Write { file, place: Place::End, .. } => {
-                let identity = identity_of(&self.states[state], *file);
-                identity.and_then(|identity| content_of(&self.states[state], identity)).map_or(0, <[u8]>::len)
-            }
-            Action::Write { place: Place::At(at), .. } => *at as usize,
-            _ => 0,
-        };
+        let (start, length) = self.write_after(state).map_or((0, 0), |write| (write.start, write.len()));
         let first = (start / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK - start;
         (first..length).step_by(SMALLEST_BLOCK).map(move |most| {
             let mut tree = self.states[state].clone();
-            apply(&mut tree, self.writer, state, action, most);
+            apply(&mut tree, self.writer, state, &self.script[state].action, most);
             tree
         })
     }
@@ -252,7 +280,7 @@ impl History {
                     None => {
                         promise == Promise::Synced
                             || *byte == 0
-                            || self.values[&identity][place].contains(byte)
+                            || self.values[&identity][place].contains(*byte)
                     }
                 },
             };
@@ -323,6 +351,19 @@ impl History {
 const LARGEST_BLOCK: usize = 4096;
 const SMALLEST_BLOCK: usize = 1024;
 
+/// Some of the 256 values of a byte. Histories have one for each byte of each file.
+#[derive(Clone, Copy, Default)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
+    }
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0
+    }
+}
+
 /// From the last acknowledged sync to the last action begun: the states that a crash may leave.
 type Window = std::ops::RangeInclusive<usize>;
 
@@ -341,9 +382,16 @@ pub struct Verdict {
     pub acknowledged: usize,
     pub started: usize,
     pub nearest: String,
+    /// The write that is there in part, though it is promised to be whole or not at all.
+    pub torn: Option<usize>,
+    /// As [`Judged::writes`].
+    pub writes: u64,
 }
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(step) = self.torn {
+            write!(f, "torn: the write of step {step} is there in part; ")?;
+        }
         write!(
             f,
             "no state from {} to {} matches; nearest: {}",
@@ -352,121 +400,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
-    tree.values().find_map(|entry| match entry {
-        Entry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
-        _ => None,
-    })
-}
-
-fn names_of(tree: &Tree, wanted: usize) -> u32 {
-    let is_name = |entry: &&Entry| matches!(entry, Entry::File { identity, .. } if *identity == wanted);
-    tree.values().filter(is_name).count() as u32
-}
-
-fn identity_of(tree: &Tree, file: u8) -> Option<usize> {
-    match tree.get(&file_name(file)) {
-        Some(Entry::File { identity, .. }) => Some(*identity),
-        _ => None,
-    }
-}
-
 /// A punched hole takes more than one transaction; size and names do not change meanwhile.
 fn zeros_of(tree: &Tree, action: &Action) -> Option<Zeros> {
     let Action::Punch { file, at, length } = action else { return None };
     Some(Zeros { identity: identity_of(tree, *file)?, range: *at as usize..(at + length) as usize })
-}
-
-/// Applies one action, of a write at most `most` bytes; tells which file it wrote.
-fn apply(tree: &mut Tree, writer: usize, step: usize, action: &Action, most: usize) -> Option<usize> {
-    let fresh = |content| Entry::File { identity: step, content, attribute: Vec::new() };
-    match action {
-        Action::Create { file } => {
-            tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
-            None
-        }
-        Action::Nameless { file, length } => {
-            tree.entry(file_name(*file)).or_insert(fresh(pattern(writer, step, *length)));
-            Some(step)
-        }
-        Action::Write { file, place, length } => change(tree, *file, |content, _| {
-            let start = match place {
-                Place::End => content.len(),
-                Place::At(at) => *at as usize,
-            };
-            let end = start + most.min(*length);
-            content.resize(content.len().max(end), 0);
-            content[start..end].copy_from_slice(&pattern(writer, step, *length)[..end - start]);
-        }),
-        Action::Truncate { file, size } => {
-            change(tree, *file, |content, _| content.resize(*size as usize, 0))
-        }
-        Action::Allocate { file, at, length } => {
-            let end = (at + length) as usize;
-            change(tree, *file, |content, _| content.resize(content.len().max(end), 0))
-        }
-        Action::Punch { file, at, length } => change(tree, *file, |content, _| {
-            let end = content.len().min((at + length) as usize);
-            content[end.min(*at as usize)..end].fill(0);
-        }),
-        Action::Attribute { file, length } => {
-            change(tree, *file, |_, attribute| *attribute = pattern(writer, step, *length));
-            None
-        }
-        Action::Rename { from, to } => {
-            let same = identity_of(tree, *from) == identity_of(tree, *to);
-            if !same && let Some(entry) = tree.remove(&file_name(*from)) {
-                tree.insert(file_name(*to), entry);
-            }
-            None
-        }
-        Action::Link { file, to } => {
-            if let Some(entry) = tree.get(&file_name(*file)).cloned() {
-                tree.entry(file_name(*to)).or_insert(entry);
-            }
-            None
-        }
-        Action::Unlink { file } => {
-            tree.remove(&file_name(*file));
-            None
-        }
-        Action::Symlink { number, length } => {
-            let name = link_name(*number);
-            if tree.remove(&name).is_none() {
-                tree.insert(name, Entry::Symlink { target: link_target(writer, step, *length) });
-            }
-            None
-        }
-        Action::MakeDirectory { number } => {
-            if !tree.contains_key(&inner_name(*number)) {
-                tree.entry(directory_name(*number)).or_insert(Entry::Directory);
-            }
-            None
-        }
-        Action::MoveDirectory { number } => {
-            let (outer, inner) = (directory_name(*number), inner_name(*number));
-            if tree.contains_key(&directory_name(0)) {
-                if tree.remove(&outer).is_some() {
-                    tree.insert(inner, Entry::Directory);
-                } else if tree.remove(&inner).is_some() {
-                    tree.insert(outer, Entry::Directory);
-                }
-            }
-            None
-        }
-        Action::Wait { file, .. } => identity_of(tree, *file),
-    }
-}
-
-/// Changes content and attribute of a file under all its names; tells which it was.
-fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
-    let wanted = identity_of(tree, file)?;
-    for entry in tree.values_mut() {
-        if let Entry::File { identity, content, attribute } = entry
-            && *identity == wanted
-        {
-            act(content, attribute);
-        }
-    }
-    Some(wanted)
 }

@@ -107,6 +107,8 @@ pub enum Mix {
     All,
     /// Small and large writes over the same few blocks, again and again.
     Overwrites,
+    /// Writes at odd offsets, half of them over borders of blocks, most of them synced, in files of many pieces.
+    Crossing,
     /// Writes of many blocks, and files that go to make room for them.
     Large,
 }
@@ -120,10 +122,14 @@ pub struct ScriptSize {
     pub mix: Mix,
     /// Whether files have extents, and with them `fallocate`.
     pub extents: bool,
+    /// Bytes of the volume's blocks.
+    pub block: u64,
 }
 
 /// Bytes of the largest write: large enough to cover whole blocks now and then.
 const LENGTH_MAX: u64 = 9000;
+/// Blocks of a file that writes cross.
+const CROSSING_BLOCKS: u64 = 6;
 /// Where scripts are to fill logs and volumes.
 const LARGE_MAX: u64 = 60_000;
 
@@ -139,9 +145,11 @@ fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
     let action = match size.mix {
         Mix::All => make_action(dice, size, file),
         Mix::Overwrites => make_overwrite(dice, size, file),
+        Mix::Crossing => make_crossing(dice, size, file),
         Mix::Large => make_large(dice, size, file),
     };
     let sync = match dice.next() % 8 {
+        1..4 if size.mix == Mix::Crossing => Sync::File,
         0..4 => Sync::None,
         4..6 => Sync::File,
         6 => Sync::Data,
@@ -194,6 +202,22 @@ fn make_overwrite(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
         1..3 => Action::Nameless { file, length: LENGTH_MAX as usize },
         3..10 => write(below(LENGTH_MAX), 1 + below(300) as usize),
         _ => write(below(2) * 4096, (4096 << below(2)) as usize),
+    }
+}
+
+fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| dice.next() % limit;
+    let block = size.block;
+    let odd = || below(CROSSING_BLOCKS) * block + 1 + below(block - 1);
+    match below(16) {
+        0 => make_action(dice, size, file),
+        1..3 => Action::Nameless { file, length: (CROSSING_BLOCKS * block) as usize },
+        // Holes, and blocks that are not written yet: what comes to lie over them has a mapping of several pieces.
+        3 => Action::Punch { file, at: odd(), length: 2 * block },
+        4 if size.extents => Action::Allocate { file, at: odd(), length: 2 * block },
+        4..10 => Action::Write { file, place: Place::At(odd()), length: 1 + below(300) as usize },
+        10 => Action::Write { file, place: Place::End, length: (block + 1 + below(3 * block)) as usize },
+        _ => Action::Write { file, place: Place::At(odd()), length: (block + 1 + below(3 * block)) as usize },
     }
 }
 

@@ -100,9 +100,13 @@ mod tests {
 
     #[test]
     fn every_script_can_be_written_down_and_read_again() {
-        for mix in [Mix::All, Mix::Overwrites, Mix::Large] {
+        for mix in [Mix::All, Mix::Overwrites, Mix::Crossing, Mix::Large] {
             for seed in 0..10 {
-                let scripts = make_scripts(seed, 3, ScriptSize { steps: 200, files: 3, mix, extents: true });
+                let scripts = make_scripts(
+                    seed,
+                    3,
+                    ScriptSize { steps: 200, files: 3, mix, extents: true, block: 1024 },
+                );
                 assert_eq!(parse_scripts(&format_scripts(&scripts)), Ok(scripts));
             }
         }

@@ -1,5 +1,6 @@
 //! The volumes that scripts run on, made by the real mke2fs.
 
+use crate::model::WriteBounds;
 use e2fsprogs::{Images, Journal, Request};
 use format::jbd2::JournalSuperblock;
 use std::io;
@@ -63,8 +64,21 @@ impl Setup {
     pub fn is_tight(&self) -> bool {
         self.size != ROOMY
     }
-    fn block_size(&self) -> u64 {
+    pub fn block_size(&self) -> u64 {
         self.block_size.parse().expect("a number of bytes")
+    }
+    /// Blocks of the log.
+    fn log_blocks(&self) -> u64 {
+        match self.journal {
+            JournalStart::Blocks(blocks) => blocks.into(),
+            _ if self.external_journal => JOURNAL_SIZE / self.block_size(),
+            _ => INSIDE_BLOCKS,
+        }
+    }
+    /// What README says of single writes: up to a mebibyte, and no more than an eighth of the log, is whole.
+    pub fn write_bounds(&self) -> WriteBounds {
+        let whole_max = (self.log_blocks() / 8 * self.block_size()).min(1 << 20) as usize;
+        WriteBounds { block: self.block_size() as usize, whole_max }
     }
 }
 
@@ -78,6 +92,8 @@ pub type Disks = Images;
 /// KiB: more than scripts fill.
 const ROOMY: u64 = 12 << 10;
 const JOURNAL_SIZE: u64 = 5 << 20;
+/// Blocks of the log that mke2fs makes inside volumes of less than 32,768 blocks.
+const INSIDE_BLOCKS: u64 = 1024;
 /// What the disk held before: whoever shows bytes that were never written shows these.
 const STALE: u8 = 0xd7;
 
@@ -131,4 +147,22 @@ fn first_journal_block(disks: &Disks) -> io::Result<u64> {
 /// What `e2fsck -fn` says of a volume; `Err` with its words when it finds anything.
 pub fn check(disks: &Disks) -> Result<(), String> {
     disks.check()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is promised of writes is a part of the log, so a wrong length would ask too much or too little.
+    #[test]
+    fn the_log_is_as_long_as_the_setup_says() {
+        for setup in SETUPS.iter().copied().filter(|setup| !setup.external_journal) {
+            let disks = make(setup).unwrap();
+            let mut bytes = vec![0; 1024];
+            disks.home.read(first_journal_block(&disks).unwrap() * setup.block_size(), &mut bytes);
+            let size = BlockSize::new(setup.block_size() as u32).unwrap();
+            let superblock = JournalSuperblock::parse(&bytes, size, u64::from(u32::MAX)).unwrap();
+            assert_eq!(u64::from(superblock.length), setup.log_blocks(), "{}", setup.name);
+        }
+    }
 }

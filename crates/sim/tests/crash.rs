@@ -143,3 +143,18 @@ fn the_same_case_is_the_same_run() {
     let case = Case::random(SETUPS[0], DataMode::Wasteless, 7, 3, 8);
     assert_eq!(run(&case, &fresh), run(&case, &fresh));
 }
+
+/// Writes over borders of blocks, by several writers at once, in a log that is short of space and on volumes that are
+/// full: each is there whole or not at all.
+#[test]
+fn no_write_is_torn_in_modes_that_log_data() {
+    for (name, seed) in [("small-log-1k", 1), ("small-log-1k", 3), ("tight-1k", 1), ("tight-external-4k", 1)]
+    {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in [DataMode::Journal, DataMode::Wasteless] {
+            let report = run(&Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) }, &fresh);
+            assert!(report.writes > 20, "{name}: {report:?}: hardly a write was judged");
+        }
+    }
+}

@@ -8,18 +8,24 @@ use std::rc::Rc;
 
 const PAGE: usize = 4096;
 type Page = [u8; PAGE];
+/// Pages of a chunk.
+const CHUNK: u64 = 64;
+type Chunk = [Option<Rc<Page>>; CHUNK as usize];
+/// Bytes of one write to a file.
+const RUN: usize = 256 * PAGE;
 
-/// The bytes of a disk: only pages that were written cost memory, and clones share them.
+/// The bytes of a disk: only pages that were written cost memory, and clones share them. Pages lie in chunks that are
+/// shared, too, so that a clone costs little.
 #[derive(Clone)]
 pub struct Image {
     size: u64,
-    pages: BTreeMap<u64, Rc<Page>>,
+    chunks: BTreeMap<u64, Rc<Chunk>>,
 }
 
 impl Image {
     /// `size` bytes of zeros.
     pub fn new(size: u64) -> Image {
-        Image { size, pages: BTreeMap::new() }
+        Image { size, chunks: BTreeMap::new() }
     }
     pub fn of_bytes(bytes: &[u8]) -> Image {
         let mut image = Image::new(bytes.len() as u64);
@@ -30,7 +36,7 @@ impl Image {
     pub fn read_file(path: &Path) -> io::Result<Image> {
         let file = File::open(path)?;
         let mut image = Image::new(file.metadata()?.len());
-        let mut chunk = vec![0; 256 * PAGE];
+        let mut chunk = vec![0; RUN];
         let mut at = 0;
         while let Some(data) = next_data(&file, at)?.filter(|data| data.start < image.size) {
             at = data.start - data.start % PAGE as u64;
@@ -50,12 +56,17 @@ impl Image {
     pub fn write_file(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.size)?;
+        let (mut run, mut begin) = (Vec::with_capacity(RUN), 0);
         for (number, page) in self.non_zero() {
             let at = number * PAGE as u64;
-            let length = PAGE.min((self.size - at) as usize);
-            file.write_all_at(&page[..length], at)?;
+            if at != begin + run.len() as u64 || run.len() == RUN {
+                file.write_all_at(&run, begin)?;
+                run.clear();
+                begin = at;
+            }
+            run.extend_from_slice(&page[..PAGE.min((self.size - at) as usize)]);
         }
-        Ok(())
+        file.write_all_at(&run, begin)
     }
 
     pub fn size(&self) -> u64 {
@@ -70,7 +81,7 @@ impl Image {
     pub fn read(&self, at: u64, bytes: &mut [u8]) {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
-            match self.pages.get(&number) {
+            match self.page(number) {
                 Some(page) => bytes[part].copy_from_slice(&page[within]),
                 None => bytes[part].fill(0),
             }
@@ -81,15 +92,15 @@ impl Image {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
             if bytes[part.clone()].iter().all(|byte| *byte == 0) {
-                if within.len() == PAGE {
-                    self.pages.remove(&number);
+                if self.page(number).is_none() {
                     continue;
                 }
-                if !self.pages.contains_key(&number) {
+                if within.len() == PAGE {
+                    *self.page_mut(number) = None;
                     continue;
                 }
             }
-            let page = self.pages.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
+            let page = self.page_mut(number).get_or_insert_with(|| Rc::new([0; PAGE]));
             Rc::make_mut(page)[within].copy_from_slice(&bytes[part]);
         }
     }
@@ -99,9 +110,9 @@ impl Image {
         let full = Rc::new([byte; PAGE]);
         for (number, within, _) in spans(at, length as usize) {
             if within.len() == PAGE {
-                self.pages.insert(number, full.clone());
+                *self.page_mut(number) = Some(full.clone());
             } else {
-                let page = self.pages.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
+                let page = self.page_mut(number).get_or_insert_with(|| Rc::new([0; PAGE]));
                 Rc::make_mut(page)[within].fill(byte);
             }
         }
@@ -109,28 +120,56 @@ impl Image {
 
     /// What is not zero, perhaps with pages that were: (byte offset, 4096 bytes), in order. The last page may reach beyond the end.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.pages.iter().map(|(number, page)| (number * PAGE as u64, &page[..]))
+        self.kept().map(|(number, page)| (number * PAGE as u64, &page[..]))
     }
 
     fn check(&self, at: u64, length: usize) {
         let end = at.checked_add(length as u64);
         assert!(end.is_some_and(|end| end <= self.size), "{length} bytes at {at} of {} bytes", self.size);
     }
-    fn non_zero(&self) -> impl Iterator<Item = (&u64, &Rc<Page>)> {
-        self.pages.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+    fn page(&self, number: u64) -> Option<&Rc<Page>> {
+        self.chunks.get(&(number / CHUNK))?[(number % CHUNK) as usize].as_ref()
+    }
+    fn page_mut(&mut self, number: u64) -> &mut Option<Rc<Page>> {
+        let chunk =
+            self.chunks.entry(number / CHUNK).or_insert_with(|| Rc::new([const { None }; CHUNK as usize]));
+        &mut Rc::make_mut(chunk)[(number % CHUNK) as usize]
+    }
+    fn kept(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
+        self.chunks.iter().flat_map(|(number, chunk)| {
+            (number * CHUNK..).zip(chunk.iter()).filter_map(|(number, page)| Some((number, page.as_ref()?)))
+        })
+    }
+    fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
+        self.kept().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+    }
+    fn has_equal_chunk(&self, other: &Image, number: u64) -> bool {
+        let page = |chunk: Option<&Rc<Chunk>>, index: usize| chunk.and_then(|chunk| chunk[index].clone());
+        let (mine, others) = (self.chunks.get(&number), other.chunks.get(&number));
+        if let (Some(mine), Some(others)) = (mine, others)
+            && Rc::ptr_eq(mine, others)
+        {
+            return true;
+        }
+        (0..CHUNK as usize).all(|index| match (page(mine, index), page(others, index)) {
+            (Some(mine), Some(others)) => mine == others,
+            (Some(page), None) | (None, Some(page)) => page.iter().all(|byte| *byte == 0),
+            (None, None) => true,
+        })
     }
 }
 
 /// Equal bytes, whatever is kept how.
 impl PartialEq for Image {
     fn eq(&self, other: &Image) -> bool {
-        self.size == other.size && self.non_zero().eq(other.non_zero())
+        let mut chunks = self.chunks.keys().chain(other.chunks.keys());
+        self.size == other.size && chunks.all(|number| self.has_equal_chunk(other, *number))
     }
 }
 impl Eq for Image {}
 impl std::fmt::Debug for Image {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Image({} bytes, {} pages written)", self.size, self.pages.len())
+        write!(f, "Image({} bytes, {} pages written)", self.size, self.kept().count())
     }
 }
 
@@ -167,7 +206,7 @@ mod tests {
         image.write_file(&path).expect("a sparse file");
         // Without regard to holes this would read 146 GB.
         assert!(Image::read_file(&path).expect("the file") == image);
-        assert_eq!(Image::read_file(&path).expect("the file").pages.len(), 4);
+        assert_eq!(Image::read_file(&path).expect("the file").kept().count(), 4);
         File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a hole");
         assert!(Image::read_file(&path).expect("the file") == Image::new(SIZE));
     }
@@ -176,10 +215,10 @@ mod tests {
     fn zeros_cost_nothing() {
         let mut image = Image::new(1 << 20);
         image.write(100, &[0; 10_000]);
-        assert!(image.pages.is_empty());
+        assert_eq!(image.kept().count(), 0);
         image.write(0, &[7; 8192]);
         image.write(4000, &[0; 8192]);
-        assert_eq!(image.pages.len(), 1);
+        assert_eq!(image.kept().count(), 1);
         let mut bytes = [1; 8192];
         image.read(0, &mut bytes);
         assert!(bytes[..4000].iter().all(|byte| *byte == 7) && bytes[4000..].iter().all(|byte| *byte == 0));

@@ -1,0 +1,147 @@
+//! What a writer's directory holds, and what each action makes of it.
+
+use crate::script::{Action, Place, link_target, pattern};
+use std::collections::BTreeMap;
+
+/// What there is, by path. A file with two names is there twice, with the same identity.
+pub type Tree = BTreeMap<String, Entry>;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    File { identity: usize, content: Vec<u8>, attribute: Vec<u8> },
+    Symlink { target: Vec<u8> },
+    Directory,
+}
+
+pub fn file_name(file: u8) -> String {
+    format!("file-{file}")
+}
+pub fn directory_name(number: u8) -> String {
+    format!("directory-{number}")
+}
+/// Where a directory is that was moved.
+pub fn inner_name(number: u8) -> String {
+    format!("{}/{}", directory_name(0), directory_name(number))
+}
+pub fn link_name(number: u8) -> String {
+    format!("link-{number}")
+}
+
+pub(crate) fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
+    tree.values().find_map(|entry| match entry {
+        Entry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
+        _ => None,
+    })
+}
+
+pub(crate) fn names_of(tree: &Tree, wanted: usize) -> u32 {
+    let is_name = |entry: &&Entry| matches!(entry, Entry::File { identity, .. } if *identity == wanted);
+    tree.values().filter(is_name).count() as u32
+}
+
+pub(crate) fn identity_of(tree: &Tree, file: u8) -> Option<usize> {
+    match tree.get(&file_name(file)) {
+        Some(Entry::File { identity, .. }) => Some(*identity),
+        _ => None,
+    }
+}
+
+/// Applies one action, of a write at most `most` bytes; tells which file it wrote.
+pub(crate) fn apply(
+    tree: &mut Tree,
+    writer: usize,
+    step: usize,
+    action: &Action,
+    most: usize,
+) -> Option<usize> {
+    let fresh = |content| Entry::File { identity: step, content, attribute: Vec::new() };
+    match action {
+        Action::Create { file } => {
+            tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
+            None
+        }
+        Action::Nameless { file, length } => {
+            tree.entry(file_name(*file)).or_insert(fresh(pattern(writer, step, *length)));
+            Some(step)
+        }
+        Action::Write { file, place, length } => change(tree, *file, |content, _| {
+            let start = match place {
+                Place::End => content.len(),
+                Place::At(at) => *at as usize,
+            };
+            let end = start + most.min(*length);
+            content.resize(content.len().max(end), 0);
+            content[start..end].copy_from_slice(&pattern(writer, step, *length)[..end - start]);
+        }),
+        Action::Truncate { file, size } => {
+            change(tree, *file, |content, _| content.resize(*size as usize, 0))
+        }
+        Action::Allocate { file, at, length } => {
+            let end = (at + length) as usize;
+            change(tree, *file, |content, _| content.resize(content.len().max(end), 0))
+        }
+        Action::Punch { file, at, length } => change(tree, *file, |content, _| {
+            let end = content.len().min((at + length) as usize);
+            content[end.min(*at as usize)..end].fill(0);
+        }),
+        Action::Attribute { file, length } => {
+            change(tree, *file, |_, attribute| *attribute = pattern(writer, step, *length));
+            None
+        }
+        Action::Rename { from, to } => {
+            let same = identity_of(tree, *from) == identity_of(tree, *to);
+            if !same && let Some(entry) = tree.remove(&file_name(*from)) {
+                tree.insert(file_name(*to), entry);
+            }
+            None
+        }
+        Action::Link { file, to } => {
+            if let Some(entry) = tree.get(&file_name(*file)).cloned() {
+                tree.entry(file_name(*to)).or_insert(entry);
+            }
+            None
+        }
+        Action::Unlink { file } => {
+            tree.remove(&file_name(*file));
+            None
+        }
+        Action::Symlink { number, length } => {
+            let name = link_name(*number);
+            if tree.remove(&name).is_none() {
+                tree.insert(name, Entry::Symlink { target: link_target(writer, step, *length) });
+            }
+            None
+        }
+        Action::MakeDirectory { number } => {
+            if !tree.contains_key(&inner_name(*number)) {
+                tree.entry(directory_name(*number)).or_insert(Entry::Directory);
+            }
+            None
+        }
+        Action::MoveDirectory { number } => {
+            let (outer, inner) = (directory_name(*number), inner_name(*number));
+            if tree.contains_key(&directory_name(0)) {
+                if tree.remove(&outer).is_some() {
+                    tree.insert(inner, Entry::Directory);
+                } else if tree.remove(&inner).is_some() {
+                    tree.insert(outer, Entry::Directory);
+                }
+            }
+            None
+        }
+        Action::Wait { file, .. } => identity_of(tree, *file),
+    }
+}
+
+/// Changes content and attribute of a file under all its names; tells which it was.
+fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
+    let wanted = identity_of(tree, file)?;
+    for entry in tree.values_mut() {
+        if let Entry::File { identity, content, attribute } = entry
+            && *identity == wanted
+        {
+            act(content, attribute);
+        }
+    }
+    Some(wanted)
+}
