@@ -52,7 +52,8 @@ Mount options:
   commit=TIME          a change is durable after TIME at the latest (default 5 s)
   writeback=TIME       how often old changed blocks are looked for (default 5 s)
   expire=TIME          how old they are to be written home (default 30 s)
-  cache=SIZE           memory for blocks (default 256M)
+  cache=SIZE           memory for blocks: every version of them that is kept, and what goes with
+                       it (default 256M). Requests and a commit's log blocks come on top
   journal_dev=DEVICE   the journal, where the volume has an external one
   [no]journal_checksum (default on)
   [no]transaction_checksum

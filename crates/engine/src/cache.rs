@@ -1,4 +1,4 @@
-//! The block cache: at most one copy of a block, bounded in number, evicted in the order of a clock.
+//! The block cache: bounded in memory, evicted in the order of a clock.
 //!
 //! Invariants
 //! 1. A block that is dirty, in a transaction, being read, or held by anyone stays. So "not in the cache" means
@@ -6,7 +6,9 @@
 //! 2. Images are shared and copied on write ([`Rc::make_mut`]): whoever took one keeps what he took.
 //! 3. A block has up to three images, each as old as or older than the one before: the current one, that of the
 //!    committing transaction (as of its lock), and that of the latest committed transaction, which alone may go home.
-//! 4. Bytes outside an image's `valid` ranges were never changed since the block came into the cache: they are
+//! 4. What counts against the bound are images, not blocks: a block that changes while it is in the committing transaction
+//!    has two, and one whose last committed image is not home either has three.
+//! 5. Bytes outside an image's `valid` ranges were never changed since the block came into the cache: they are
 //!    what home holds, and are filled in when someone needs them.
 
 use crate::update::Contents;
@@ -16,7 +18,7 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::{BlockRange, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// The content of a block at one moment, perhaps known in part only.
@@ -62,6 +64,9 @@ pub(crate) struct CachedBlock {
     pub verified: Cell<bool>,
     referenced: Cell<bool>,
     cached: Cell<bool>,
+    usage: Rc<Usage>,
+    /// Its part of [`Usage::frozen`].
+    frozen: Cell<usize>,
     /// A read of the base is under way; whoever needs it waits here.
     pub reading: RefCell<Option<Rc<Event>>>,
 
@@ -81,13 +86,16 @@ pub(crate) struct CachedBlock {
 }
 
 impl CachedBlock {
-    fn new(number: HomeBlock, nothing: Rc<Buffer>) -> CachedBlock {
+    fn new(number: HomeBlock, nothing: Rc<Buffer>, usage: Rc<Usage>) -> CachedBlock {
+        usage.blocks.set(usage.blocks.get() + 1);
         CachedBlock {
             number,
             current: RefCell::new(Image { bytes: nothing, valid: Some(RangeSet::new()) }),
             verified: Cell::new(false),
             referenced: Cell::new(false),
             cached: Cell::new(true),
+            usage,
+            frozen: Cell::new(0),
             reading: RefCell::new(None),
             running: Cell::new(false),
             committing: RefCell::new(None),
@@ -136,6 +144,30 @@ impl CachedBlock {
         };
         self.committing.borrow_mut().iter_mut().for_each(fill);
         self.committed.borrow_mut().iter_mut().for_each(|(image, _)| fill(image));
+        drop(current);
+        self.recount();
+    }
+
+    /// Counts its images anew. Call it when one was made, taken over, or dropped.
+    pub fn recount(&self) {
+        let frozen = self.frozen_images();
+        let all = &self.usage.frozen;
+        all.set(all.get() + frozen - self.frozen.replace(frozen));
+    }
+
+    /// Images of older moments that are not also the current one.
+    fn frozen_images(&self) -> usize {
+        let (committing, committed) = (self.committing.borrow(), self.committed.borrow());
+        if committing.is_none() && committed.is_none() {
+            return 0;
+        }
+        let current = self.current.borrow();
+        let differ = |left: &Image, right: &Image| !Rc::ptr_eq(&left.bytes, &right.bytes);
+        let own = committing.as_ref().filter(|image| differ(image, &current));
+        let older = committed.as_ref().map(|(image, _)| image).filter(|image| {
+            differ(image, &current) && committing.as_ref().is_none_or(|newer| differ(image, newer))
+        });
+        usize::from(own.is_some()) + usize::from(older.is_some())
     }
 
     /// Home holds, or is about to be told, nothing older than the current image.
@@ -151,6 +183,22 @@ impl CachedBlock {
     }
 }
 
+/// What is in memory, blocks that have left the cache and are still held by someone included.
+#[derive(Default)]
+struct Usage {
+    blocks: Cell<usize>,
+    /// Images of blocks besides the current one.
+    frozen: Cell<usize>,
+}
+
+impl Drop for CachedBlock {
+    fn drop(&mut self) {
+        let Usage { blocks, frozen } = &*self.usage;
+        blocks.set(blocks.get() - 1);
+        frozen.set(frozen.get() - self.frozen.get());
+    }
+}
+
 /// Where a block enters the clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Temperature {
@@ -162,20 +210,33 @@ pub(crate) enum Temperature {
 
 pub(crate) struct Cache {
     blocks: BlockMap<Rc<CachedBlock>>,
-    /// Next to be looked at first. May hold blocks that were removed; they go when met.
-    clock: VecDeque<Rc<CachedBlock>>,
-    /// Most blocks to keep, as far as they can be evicted.
+    /// Next to be looked at first. Entries of blocks that were removed hold no content; they go when met, or when they
+    /// are the most.
+    clock: VecDeque<Weak<CachedBlock>>,
+    /// Most images to keep, as far as blocks can be evicted.
     limit: usize,
     nothing: Rc<Buffer>,
+    usage: Rc<Usage>,
+    image_bytes: usize,
 }
 
+/// What an image takes beyond its bytes: alignment of the buffer to sectors and its header (512 + 32), the shared pointer (64),
+/// the block's entry and state (288), its places in table, clock and queue of dirty blocks (64).
+const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
+/// However little memory is wanted, so many images are needed.
+const LEAST_IMAGES: usize = 16;
+
 impl Cache {
-    pub fn new(limit: usize, size: BlockSize) -> Cache {
+    /// `bytes` of memory, all that goes with a block included.
+    pub fn new(bytes: u64, size: BlockSize) -> Cache {
+        let image_bytes = size.bytes() + IMAGE_OVERHEAD;
         Cache {
             blocks: HashMap::default(),
             clock: VecDeque::new(),
-            limit: limit.max(16),
+            limit: usize::try_from(bytes / image_bytes as u64).unwrap_or(usize::MAX).max(LEAST_IMAGES),
             nothing: Rc::new(Buffer::zeroed(size.bytes())),
+            usage: Rc::default(),
+            image_bytes,
         }
     }
 
@@ -184,6 +245,17 @@ impl Cache {
     }
     pub fn limit(&self) -> usize {
         self.limit
+    }
+    /// Images in memory: what [`Cache::limit`] bounds.
+    pub fn images(&self) -> usize {
+        self.usage.blocks.get() + self.usage.frozen.get()
+    }
+    /// Those of them that are older than the current one of their block. They stay until they are home.
+    pub fn frozen(&self) -> usize {
+        self.usage.frozen.get()
+    }
+    pub fn bytes_of(&self, images: usize) -> u64 {
+        images as u64 * self.image_bytes as u64
     }
 
     /// The block, and marks it as in use.
@@ -204,11 +276,11 @@ impl Cache {
             return block.clone();
         }
         self.make_room();
-        let block = Rc::new(CachedBlock::new(at, self.nothing.clone()));
+        let block = Rc::new(CachedBlock::new(at, self.nothing.clone(), self.usage.clone()));
         self.blocks.insert(at, block.clone());
         match temperature {
-            Temperature::Warm => self.clock.push_back(block.clone()),
-            Temperature::Cold => self.clock.push_front(block.clone()),
+            Temperature::Warm => self.clock.push_back(Rc::downgrade(&block)),
+            Temperature::Cold => self.clock.push_front(Rc::downgrade(&block)),
         }
         block
     }
@@ -217,26 +289,38 @@ impl Cache {
     pub fn remove(&mut self, at: HomeBlock) -> Option<Rc<CachedBlock>> {
         let block = self.blocks.remove(&at)?;
         block.cached.set(false);
+        if self.clock.len() > 2 * self.blocks.len() + LEAST_IMAGES {
+            self.clock.retain(|entry| entry.upgrade().is_some_and(|block| block.is_cached()));
+        }
         Some(block)
     }
 
     /// Evicts so that one more fits. Looks at a bounded number of blocks, so that a cache full of dirty blocks
     /// costs little; admission of new handles keeps their number down.
     fn make_room(&mut self) {
-        let mut looks = 16 + 2 * self.blocks.len().saturating_sub(self.limit).min(64);
-        while self.blocks.len() >= self.limit && looks > 0 {
+        self.evict_to(self.limit - 1);
+    }
+
+    /// Evicts what came beyond the limit while it could not be evicted. Call it when blocks have become clean.
+    pub fn shrink(&mut self) {
+        self.evict_to(self.limit);
+    }
+
+    fn evict_to(&mut self, images: usize) {
+        let overshoot = self.images().saturating_sub(images);
+        let mut looks = if overshoot == 0 { 0 } else { LEAST_IMAGES + 4 * overshoot };
+        while self.images() > images && looks > 0 {
             looks -= 1;
-            let Some(block) = self.clock.pop_front() else { return };
-            if !block.cached.get() {
-                continue;
-            }
+            let Some(entry) = self.clock.pop_front() else { return };
+            let Some(block) = entry.upgrade().filter(|block| block.is_cached()) else { continue };
             // One owner is the table, the other is `block` itself; any third one holds it.
             let held = Rc::strong_count(&block) > 2;
             if held || block.referenced.get() || block.dirty_since.get().is_some() {
                 block.referenced.set(false);
-                self.clock.push_back(block);
+                self.clock.push_back(entry);
             } else {
-                self.remove(block.number);
+                self.blocks.remove(&block.number);
+                block.cached.set(false);
             }
         }
     }
@@ -269,7 +353,7 @@ mod tests {
     use super::*;
 
     fn cache(limit: usize) -> Cache {
-        Cache::new(limit, BlockSize::new(1024).unwrap())
+        Cache::new((limit * (1024 + IMAGE_OVERHEAD)) as u64, BlockSize::new(1024).unwrap())
     }
 
     #[test]
@@ -283,6 +367,32 @@ mod tests {
         }
         assert!(held.is_cached() && cache.peek(HomeBlock(1001)).is_some());
         assert!(cache.peek(HomeBlock(0)).is_none());
+    }
+
+    #[test]
+    fn what_came_beyond_the_limit_goes_when_it_is_clean_again() {
+        let mut cache = cache(32);
+        for number in 0..500 {
+            cache.get_or_insert(HomeBlock(number), Temperature::Warm).dirty_since.set(Some(Instant(1)));
+        }
+        assert_eq!(cache.images(), 500);
+        (0..500).for_each(|number| cache.peek(HomeBlock(number)).unwrap().dirty_since.set(None));
+        cache.shrink();
+        assert_eq!((cache.images(), cache.len()), (32, 32));
+    }
+
+    #[test]
+    fn removed_blocks_leave_nothing_behind_but_what_someone_holds() {
+        let mut cache = cache(32);
+        let held = cache.get_or_insert(HomeBlock(0), Temperature::Warm);
+        for round in 0..1000 {
+            let block = cache.get_or_insert(HomeBlock(round % 8), Temperature::Warm);
+            drop(block);
+            cache.remove(HomeBlock(round % 8));
+            assert!(cache.images() <= 1 && cache.clock.len() <= LEAST_IMAGES + 1);
+        }
+        drop(held);
+        assert_eq!(cache.images(), 0);
     }
 
     #[test]

@@ -258,6 +258,7 @@ impl Engine {
             block.running.set(false);
             block.ordered.set(None);
             *block.committing.borrow_mut() = Some(block.current.borrow().clone());
+            block.recount();
             block.clone()
         };
         let logged: Vec<_> = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take).collect();
@@ -320,6 +321,7 @@ impl Engine {
         for block in &commit.logged {
             let image = block.committing.take().expect("an image since the lock");
             *block.committed.borrow_mut() = Some((image, committed.id));
+            block.recount();
         }
         for block in &commit.home {
             let written = block.committing.take();
@@ -327,6 +329,7 @@ impl Engine {
             if written.is_none_or(|image| Rc::ptr_eq(&image.bytes, &block.current.borrow().bytes)) {
                 self.wash(block);
             }
+            block.recount();
         }
         if let Some(log) = &self.log {
             log.borrow_mut().checkpoint.committed(&committed);
@@ -339,7 +342,9 @@ impl Engine {
         self.answered.set(self.world.now());
         commit.completion.complete(Ok(()));
         self.gate.wake_first();
-        if self.log_is_short() || self.dirty_count.get() > self.cache.borrow().limit() / 2 {
+        drop((commit.logged, commit.home));
+        self.cache.borrow_mut().shrink();
+        if self.log_is_short() || self.pinned_images() > self.cache.borrow().limit() / 2 {
             self.kick_home();
         }
     }
@@ -358,6 +363,7 @@ impl Engine {
                 }
                 let Some(block) = cache.remove(number) else { continue };
                 *block.committed.borrow_mut() = None;
+                block.recount();
                 if block.dirty_since.take().is_some() {
                     self.dirty_count.set(self.dirty_count.get() - 1);
                 }

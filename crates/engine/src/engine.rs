@@ -133,11 +133,10 @@ impl Engine {
 
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
         let EngineParts { world, home, block_size, log: area, options } = parts;
-        let blocks = (options.cache_bytes >> block_size.shift()) as usize;
         let engine = Rc::new(Engine {
             policy: options.data.policy(options.threshold),
             runner: Runner::new(home.clone(), area, options.barrier, block_size),
-            cache: RefCell::new(Cache::new(blocks, block_size)),
+            cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
             log: log.map(RefCell::new),
             running: RefCell::new(Running::new(next, world.now(), block_size)),
             committing: RefCell::default(),
@@ -188,14 +187,13 @@ impl Engine {
 
     pub fn statistics(&self) -> Statistics {
         let cache = self.cache.borrow();
-        let bytes = |blocks: usize| (blocks << self.block_size.shift()) as u64;
         let cache = CacheUse {
             hits: 0,
             misses: 0,
             blocks: cache.len() as u64,
             dirty_blocks: self.dirty_count.get() as u64,
-            bytes: bytes(cache.len()),
-            limit_bytes: bytes(cache.limit()),
+            bytes: cache.bytes_of(cache.images()),
+            limit_bytes: cache.bytes_of(cache.limit()),
         };
         let log = self.log.as_ref().map(|log| {
             let space = &log.borrow().space;

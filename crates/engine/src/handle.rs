@@ -20,6 +20,9 @@ const DATA_BLOCKS_UNLOGGED: u32 = 257;
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
+/// Entries of the queue of dirty blocks whose block is clean, beyond those of dirty ones.
+const STALE_MAX: usize = 4096;
+
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
 pub struct Handle {
     engine: Rc<Engine>,
@@ -109,7 +112,7 @@ impl Engine {
         if self.closed.get() {
             return Err(EngineError::ReadOnly);
         }
-        if self.locking.get() || !self.has_log_space(needed) || !self.has_memory() {
+        if self.locking.get() || !self.has_log_space(needed) || !self.has_memory(needed) {
             return Ok(None);
         }
         let mut running = self.running.borrow_mut();
@@ -150,14 +153,24 @@ impl Engine {
         false
     }
 
-    /// Dirty blocks cannot be evicted: beyond half of the cache they go home early, beyond three quarters
-    /// nobody may make more of them.
-    fn has_memory(&self) -> bool {
-        let (dirty, limit) = (self.dirty_count.get(), self.cache.borrow().limit());
-        if dirty > limit / 2 {
+    /// Images that cannot be evicted: those of dirty blocks.
+    pub(crate) fn pinned_images(&self) -> usize {
+        self.dirty_count.get() + self.cache.borrow().frozen()
+    }
+
+    /// Beyond half of the cache pinned images go home early, beyond three quarters nobody may make more of them: with
+    /// `needed` credits and those of the open handles, one image each. A handle that is alone may, whatever it needs.
+    fn has_memory(&self, needed: u32) -> bool {
+        let (pinned, limit) = (self.pinned_images(), self.cache.borrow().limit());
+        if pinned > limit / 2 {
             self.kick_home();
         }
-        dirty <= limit / 4 * 3
+        let running = self.running.borrow();
+        let coming = match running.transaction.open_handles() {
+            0 => 0,
+            _ => running.transaction.credits() as usize + needed as usize,
+        };
+        pinned + coming <= limit / 4 * 3
     }
 
     /// `block` is about to become newer than home.
@@ -167,7 +180,16 @@ impl Engine {
         }
         let now = self.world.now();
         block.dirty_since.set(Some(now));
-        self.dirty.borrow_mut().push_back((now, block.number));
+        let mut dirty = self.dirty.borrow_mut();
+        // Most are of blocks that have been home since: some block is changed and goes home again and again.
+        if dirty.len() > 2 * self.dirty_count.get() + STALE_MAX {
+            let cache = self.cache.borrow();
+            dirty.retain(|(since, at)| {
+                cache.peek(*at).is_some_and(|block| block.dirty_since.get() == Some(*since))
+            });
+        }
+        dirty.push_back((now, block.number));
+        drop(dirty);
         self.dirty_count.set(self.dirty_count.get() + 1);
         if self.dirty_count.get() == 1 {
             self.kick_home();
@@ -236,7 +258,9 @@ impl Handle {
         engine.soil(block);
         block.running.set(true);
         block.contents.set(Contents::Metadata);
-        change(Rc::<Buffer>::make_mut(&mut block.current.borrow_mut().bytes))
+        let result = change(Rc::<Buffer>::make_mut(&mut block.current.borrow_mut().bytes));
+        block.recount();
+        result
     }
 
     /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.
@@ -335,6 +359,8 @@ impl Handle {
             bytes[update.range.as_usize()].copy_from_slice(update.bytes);
             current.note_written(update.range, size);
         }
+        drop(current);
+        block.recount();
     }
 
     /// The blocks `at .. at + count` are free from this transaction on: their content is worthless, must not

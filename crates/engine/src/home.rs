@@ -147,13 +147,13 @@ impl Engine {
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }
 
-    /// When dirty blocks fill half of the cache: the oldest go home until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache: the oldest go home until a quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.cache.borrow().limit();
-        if self.dirty_count.get() <= limit / 2 {
+        if self.pinned_images() <= limit / 2 {
             return Ok(());
         }
-        while self.dirty_count.get() > limit / 4 {
+        while self.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
@@ -230,6 +230,7 @@ impl Engine {
         let runs = self.runs_of(&numbers, neighbours).into_iter();
         let writes = runs.map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
         let outcomes = join_window(writes, RUNS_IN_FLIGHT_MAX).await?;
+        self.cache.borrow_mut().shrink();
         self.gate.wake_first();
         Ok(outcomes.into_iter().fold(Outcome::default(), |sum, one| Outcome {
             written: sum.written + one.written,
@@ -334,6 +335,7 @@ impl Engine {
                 }
             }
         }
+        block.recount();
         self.wash(block);
     }
 }

@@ -119,7 +119,7 @@ pub struct EngineOptions {
     /// How often write-back looks for old dirty blocks, and the age that makes them due.
     pub writeback: Duration,
     pub expire: Duration,
-    /// Most bytes of blocks in the cache.
+    /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
     /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else

@@ -168,6 +168,7 @@ pub struct CacheUse {
     pub misses: u64,
     pub blocks: u64,
     pub dirty_blocks: u64,
+    /// All images of blocks, with what goes with them in memory; and how many there may be.
     pub bytes: u64,
     pub limit_bytes: u64,
 }

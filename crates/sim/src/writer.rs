@@ -23,6 +23,9 @@ pub struct Progress {
     pub acknowledged: usize,
 }
 
+/// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one batch on its way home.
+const MEMORY_BEYOND_BOUND: u64 = 1 << 20;
+
 pub const ATTRIBUTE: &[u8] = b"user.note";
 
 pub fn directory_of(writer: usize) -> String {
@@ -150,6 +153,8 @@ impl Writer {
             acted => acted?,
         };
         self.note(|progress| progress.done = index + 1);
+        let cache = self.volume.engine().statistics().cache;
+        assert!(cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND, "memory beyond its bound: {cache:?}");
         self.outcomes.borrow_mut()[self.number].push(self.outcome.get());
         let before = self.transactions[index];
         let did = acted.is_some();

@@ -253,7 +253,8 @@ pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> 
                 _ => version..versions.len(),
             };
             let open = history.open[writer].iter().filter(|open| is_same(open, slot));
-            let open = open.filter(|_| setup.mode == DataMode::Writeback).map(|open| &open.content[..]);
+            // It goes home while its handle is open if memory is short.
+            let open = open.filter(|_| !is_exact(setup.mode, slot)).map(|open| &open.content[..]);
             let candidates =
                 versions[from].iter().map_while(|state| content_of(state, slot)).chain(open).collect();
             check_slot(rig, slot, candidates).map_err(|why| {
