@@ -5,7 +5,9 @@
 //! so that only our own code is measured; with PATH that file (at least 512 MiB, overwritten!) is the volume.
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture};
-use engine::{Base, Credits, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent};
+use engine::{
+    Base, Credits, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent, LogPlace,
+};
 use format::jbd2::JournalSuperblock;
 use runtime::RealWorld;
 use std::cell::Cell;
@@ -63,13 +65,13 @@ fn main() {
             disks::FileDisk::open(world.ring(), path.as_ref(), disks::Access::ReadWrite).expect("a file"),
         ),
     };
+    let block_size = BlockSize::new(BLOCK).unwrap();
     let parts = EngineParts {
         world: Rc::new(world.clone()),
-        home: disk.clone(),
-        block_size: BlockSize::new(BLOCK).unwrap(),
-        volume_blocks: HOME_BLOCKS + u64::from(LOG_BLOCKS),
+        home: Rc::new(DiskHome::new(disk.clone(), block_size, HOME_BLOCKS + u64::from(LOG_BLOCKS))),
+        block_size,
         log: Some(LogArea {
-            disk: disk.clone(),
+            place: LogPlace::Inside,
             extents: vec![LogExtent { first: LogBlock(0), count: LOG_BLOCKS, disk_block: HOME_BLOCKS }],
             superblock: LogBlock(0),
         }),

@@ -9,6 +9,7 @@ use crate::options::{EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
 use crate::ticks::Ticks;
+use crate::whose::{DiskHome, Home};
 use device::{Buffer, Disk, World};
 use journal::records;
 use journal::{LogSpace, Policy, RunningTransaction, UpdateSequence, plan_empty_log};
@@ -63,9 +64,8 @@ impl Running {
 
 pub struct Engine {
     pub(crate) world: Rc<dyn World>,
-    pub(crate) home: Rc<dyn Disk>,
+    pub(crate) home: Rc<dyn Home>,
     pub(crate) block_size: BlockSize,
-    pub(crate) volume_blocks: u64,
     pub(crate) options: EngineOptions,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) runner: Runner,
@@ -107,9 +107,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that journals nothing: for volumes without a journal, and for tests.
     pub fn without_journal(world: Rc<dyn World>, home: Rc<dyn Disk>, block_size: BlockSize) -> Rc<Engine> {
-        let volume_blocks = home.geometry().size >> block_size.shift();
-        let options = EngineOptions::default();
-        let parts = EngineParts { world, home, block_size, volume_blocks, log: None, options };
+        let home = Rc::new(DiskHome::whole(home, block_size));
+        let parts = EngineParts { world, home, block_size, log: None, options: EngineOptions::default() };
         Engine::assemble(parts, None, TransactionId(1))
     }
 
@@ -119,14 +118,14 @@ impl Engine {
         let Some(area) = parts.log.clone() else {
             return Ok(Engine::assemble(parts, None, TransactionId(1)));
         };
-        let superblock = read_superblock(&area, parts.block_size).await?;
+        let superblock = read_superblock(&parts, &area).await?;
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }
         if superblock.is_forgotten() {
             return Err(EngineError::LogForgotten);
         }
-        area.check(&superblock, &*parts.home, parts.volume_blocks)?;
+        area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
         let mut log = LogState::new(superblock, &parts, &area);
         if parts.options.keep_others_out && !parts.options.read_only {
@@ -137,10 +136,10 @@ impl Engine {
     }
 
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
-        let EngineParts { world, home, block_size, volume_blocks, log: area, options } = parts;
+        let EngineParts { world, home, block_size, log: area, options } = parts;
         let engine = Rc::new(Engine {
             policy: options.data.policy(options.threshold),
-            runner: Runner::new(home.clone(), area, options.barrier, block_size, volume_blocks),
+            runner: Runner::new(home.clone(), area, options.barrier, block_size),
             cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
             log: log.map(RefCell::new),
             running: RefCell::new(Running::new(next, world.now(), block_size)),
@@ -166,7 +165,6 @@ impl Engine {
             world,
             home,
             block_size,
-            volume_blocks,
             options,
         });
         if !engine.closed.get() {
@@ -246,7 +244,7 @@ impl Engine {
 
     /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks closely.
     fn record_failure(&self) {
-        let (Some(log), Some(area)) = (&self.log, self.runner.log_area()) else { return };
+        let Some(log) = &self.log else { return };
         let log = log.borrow();
         let mut superblock = log.superblock.clone();
         superblock.errno = ERRNO_IO;
@@ -254,12 +252,9 @@ impl Engine {
             // The log is empty, and not yet of any format.
             records::clear(&mut superblock, self.options.journal_checksum);
         }
-        let Ok((at, _)) = area.locate(log.superblock_at) else { return };
-        let write = area.disk.write(
-            at << self.block_size.shift(),
-            vec![image_of(&superblock)],
-            device::Durability::Durable,
-        );
+        let Ok(write) = self.runner.write_after_failure(log.superblock_at, image_of(&superblock)) else {
+            return;
+        };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));
     }

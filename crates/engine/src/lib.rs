@@ -23,12 +23,14 @@ mod stats;
 mod tail;
 mod ticks;
 mod update;
+mod whose;
 
 pub use engine::{Block, Engine};
 pub use error::EngineError;
 pub use handle::Handle;
 pub use journal::{DataMode, WriteThreshold};
-pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent};
+pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use recovery::{PassReport, RecoveryReport, recover};
 pub use stats::{CacheUse, LogUse, Statistics, SyncLatency, Written};
 pub use update::{Base, Contents, Credits, FileUpdate};
+pub use whose::{DiskHome, Home};

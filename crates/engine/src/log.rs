@@ -3,13 +3,13 @@
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::TailState;
-use device::{Buffer, Durability};
+use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, Records, RecordsWanted};
 use journal::{Checkpoint, CircularLog, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockMap, BlockSize, HomeBlock, LogBlock, TransactionId};
+use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;
@@ -38,7 +38,7 @@ impl LogState {
             bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
             checksums: options.journal_checksum,
             transaction_checksum: options.transaction_checksum,
-            wide: parts.volume_blocks > u64::from(u32::MAX),
+            wide: parts.home.end() > u64::from(u32::MAX),
         };
         let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;
@@ -130,23 +130,12 @@ impl LiveRecords {
 
 /// Reads and checks the journal superblock.
 pub(crate) async fn read_superblock(
+    parts: &EngineParts,
     area: &LogArea,
-    block_size: BlockSize,
 ) -> Result<JournalSuperblock, EngineError> {
     let (at, _) = area.locate(area.superblock)?;
-    let bytes = area.disk.read(at << block_size.shift(), block_size.bytes()).await?;
+    let bytes = parts.read_log(area, at, 1).await?;
     let blocks = area.extents.last().map_or(0, |last| u64::from(last.first.get()) + u64::from(last.count));
-    JournalSuperblock::parse(&bytes, block_size, blocks)
+    JournalSuperblock::parse(&bytes, parts.block_size, blocks)
         .map_err(|error| EngineError::BadJournal { why: error.to_string() })
-}
-
-/// Writes the journal superblock, durably unless barriers are off.
-pub(crate) async fn write_superblock(
-    area: &LogArea,
-    superblock: &JournalSuperblock,
-    durability: Durability,
-) -> Result<(), EngineError> {
-    let (at, _) = area.locate(area.superblock)?;
-    let place = at << superblock.block_size.shift();
-    Ok(area.disk.write(place, vec![image_of(superblock)], durability).await?)
 }

@@ -1,12 +1,13 @@
 //! What an engine is made of, and how it was asked to behave.
 
 use crate::error::EngineError;
-use device::{Disk, World};
+use crate::whose::Home;
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::{DataMode, WriteThreshold};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, LogBlock};
+use units::{BlockSize, HomeBlock, LogBlock};
 
 /// How a barrier is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,14 +23,22 @@ pub enum BarrierKind {
 pub struct LogExtent {
     pub first: LogBlock,
     pub count: u32,
-    /// Where `first` lies, in file-system blocks from the start of the log's disk.
+    /// Where `first` lies: a home block, or one of the log's own disk.
     pub disk_block: u64,
 }
 
-/// Where the log lies: blocks of the home disk (hidden inode), or of a disk of its own.
+/// Whose blocks the log takes. Said by whoever puts the parts together: nothing below can tell.
+#[derive(Clone)]
+pub enum LogPlace {
+    /// Blocks of home (hidden inode): what is flushed for one of them is flushed for both.
+    Inside,
+    Own(Rc<dyn Disk>),
+}
+
+/// Where the log lies.
 #[derive(Clone)]
 pub struct LogArea {
-    pub disk: Rc<dyn Disk>,
+    pub place: LogPlace,
     /// Sorted by `first`, without overlap; together they hold every block that the journal superblock names.
     pub extents: Vec<LogExtent>,
     /// The block that holds the journal superblock: 0 in a hidden inode; on a journal device, where log blocks
@@ -38,26 +47,46 @@ pub struct LogArea {
 }
 
 impl LogArea {
-    /// Every block that the superblock names is there, on the disk, and if that is home, within the volume.
-    pub(crate) fn check(
-        &self,
-        superblock: &JournalSuperblock,
-        home: &dyn Disk,
-        volume_blocks: u64,
-    ) -> Result<(), EngineError> {
-        let on_disk = self.disk.geometry().size >> superblock.block_size.shift();
-        let most = if std::ptr::addr_eq(&*self.disk, home) { volume_blocks.min(on_disk) } else { on_disk };
+    /// Every block that the superblock names is there: on its disk, or within home.
+    pub(crate) fn check(&self, superblock: &JournalSuperblock, home: &dyn Home) -> Result<(), EngineError> {
         self.locate(self.superblock)?;
+        let is_there = |at: u64, count: u32| match &self.place {
+            LogPlace::Inside => home.contains(HomeBlock(at), u64::from(count)),
+            LogPlace::Own(disk) => {
+                let blocks = disk.geometry().size >> superblock.block_size.shift();
+                at.checked_add(u64::from(count)).is_some_and(|end| end <= blocks)
+            }
+        };
         let mut at = superblock.first;
         while at < superblock.log_end() {
             let (place, together) = self.locate(at)?;
             let count = together.min(superblock.log_end().get() - at.get());
-            if place.checked_add(u64::from(count)).is_none_or(|end| end > most) {
+            if !is_there(place, count) {
                 return Err(EngineError::BadJournal { why: format!("{at} lies beyond the end of its disk") });
             }
             at = at.plus(count);
         }
         Ok(())
+    }
+
+    /// Whether the log shares no disk with home.
+    pub(crate) fn is_separate(&self) -> bool {
+        matches!(self.place, LogPlace::Own(_))
+    }
+
+    /// Writes blocks from the block `at` of the log's disk on.
+    pub(crate) fn write(
+        &self,
+        home: &dyn Home,
+        block_size: BlockSize,
+        at: u64,
+        blocks: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        match &self.place {
+            LogPlace::Inside => home.write(HomeBlock(at), blocks, durability),
+            LogPlace::Own(disk) => disk.write(at << block_size.shift(), blocks, durability),
+        }
     }
 
     /// The disk block of `at` and how many log blocks follow it there, itself included.
@@ -131,11 +160,20 @@ impl Default for EngineOptions {
 #[derive(Clone)]
 pub struct EngineParts {
     pub world: Rc<dyn World>,
-    pub home: Rc<dyn Disk>,
+    pub home: Rc<dyn Home>,
     pub block_size: BlockSize,
-    /// Blocks of the volume: no other home block is ever read or written.
-    pub volume_blocks: u64,
     /// `None`: a volume without a journal; each commit then writes everything home.
     pub log: Option<LogArea>,
     pub options: EngineOptions,
+}
+
+impl EngineParts {
+    /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
+    pub async fn read_log(&self, area: &LogArea, at: u64, count: usize) -> Result<Buffer, EngineError> {
+        let shift = self.block_size.shift();
+        Ok(match &area.place {
+            LogPlace::Inside => self.home.read(HomeBlock(at), count).await?,
+            LogPlace::Own(disk) => disk.read(at << shift, count << shift).await?,
+        })
+    }
 }

@@ -36,10 +36,10 @@ impl Engine {
     }
 
     pub(crate) fn check_range(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
-        if at.get().checked_add(count).is_some_and(|end| end <= self.volume_blocks) {
+        if self.home.contains(at, count) {
             return Ok(());
         }
-        Err(EngineError::OutOfRange { at, blocks: self.volume_blocks })
+        Err(EngineError::OutOfRange { at, blocks: self.home.end() })
     }
 
     pub(crate) fn look_up(&self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
@@ -98,8 +98,7 @@ impl Engine {
         let size = self.block_size.bytes();
         let _reading = Reading::start(blocks);
         self.runner.counters.borrow_mut().home_reads += 1;
-        let at = blocks[0].number.get() << self.block_size.shift();
-        let content = self.home.read(at, size * blocks.len()).await?;
+        let content = self.home.read(blocks[0].number, blocks.len()).await?;
         if let [block] = blocks {
             block.fill(Rc::new(content), self.block_size);
             return Ok(());

@@ -3,15 +3,18 @@
 //! again gives the same.
 
 use crate::error::EngineError;
-use crate::log::{read_superblock, write_superblock};
+use crate::log::{image_of, read_superblock};
 use crate::options::{BarrierKind, EngineParts, LogArea};
 use device::{Buffer, Durability};
 use format::jbd2::JournalSuperblock;
 use journal::records;
-use journal::{HomeBounds, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass};
+use journal::{
+    Address, Barrier, HomeBounds, LogWalk, Pass, PassCounts, Plan, ReplayImage, ReplayImages, ReplayPass,
+    RevokePass, Ring, ScanPass, Step, SuperblockImage, Write, plan_empty_log,
+};
 use serde::Serialize;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
+use units::{LogBlock, TransactionId};
 
 /// The log and home are read and written in pieces of up to this many bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -82,7 +85,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         report.clean = true;
         return Ok(report);
     };
-    let mut superblock = read_superblock(area, parts.block_size).await?;
+    let mut superblock = read_superblock(parts, area).await?;
     report.recorded_error = superblock.errno;
     if superblock.is_forgotten() {
         if !parts.options.find_log {
@@ -93,7 +96,8 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         report.clean = true;
         return Ok(report);
     }
-    let mut recovery = Recovery { parts, area, report, reader: LogReader::new(area, parts.block_size) };
+    let mut recovery =
+        Recovery { parts, area, report, reader: LogReader::new(parts, area, Ring::of(&superblock)) };
     let next = recovery.replay_log(&superblock, dry_run).await?;
     if !dry_run {
         recovery.empty_log(&mut superblock, next).await?;
@@ -166,12 +170,11 @@ impl Recovery<'_> {
 
     /// No record may overwrite the journal itself, where it lies on the home disk.
     fn bounds(&self) -> HomeBounds {
-        let internal = std::ptr::addr_eq(&*self.area.disk, &*self.parts.home);
-        let extents = self.area.extents.iter().filter(|_| internal);
+        let extents = self.area.extents.iter().filter(|_| !self.area.is_separate());
         let mut forbidden: Vec<_> =
             extents.map(|extent| extent.disk_block..extent.disk_block + u64::from(extent.count)).collect();
         forbidden.sort_by_key(|range| range.start);
-        HomeBounds { blocks: self.parts.volume_blocks, forbidden }
+        HomeBounds { blocks: self.parts.home.end(), forbidden }
     }
 
     /// Writes images (sorted by address) home, neighbours together, after reading what no record gave.
@@ -189,10 +192,9 @@ impl Recovery<'_> {
 
     async fn write_run(&mut self, run: &mut [ReplayImage], dry_run: bool) -> Result<(), EngineError> {
         let size = self.parts.block_size.bytes();
-        let at = |home: HomeBlock| home.get() << self.parts.block_size.shift();
         let begun = run[0].home;
         if run.iter().any(|image| !image.missing.is_empty()) {
-            let bases = self.parts.home.read(at(begun), size * run.len()).await?;
+            let bases = self.parts.home.read(begun, run.len()).await?;
             for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
                 self.report.home_blocks_read += u64::from(!image.missing.is_empty());
                 image.fill_from(base);
@@ -204,30 +206,50 @@ impl Recovery<'_> {
         }
         let contents = run.iter_mut().map(|image| std::mem::replace(&mut image.content, Buffer::zeroed(0)));
         let contents = contents.map(Rc::new).collect();
-        Ok(self.parts.home.write(at(begun), contents, Durability::Cached).await?)
+        Ok(self.parts.home.write(begun, contents, Durability::Cached).await?)
     }
 
-    /// Everything is home: makes that durable, then says in the superblock that nothing is left to do.
+    /// Everything is home: says in the superblock that nothing is left to do.
     async fn empty_log(
         &self,
         superblock: &mut JournalSuperblock,
         next: TransactionId,
     ) -> Result<(), EngineError> {
-        let ordered = self.parts.options.barrier == BarrierKind::Flush;
-        if ordered {
-            self.parts.home.flush().await?;
-        }
         superblock.set_clean(next.previous());
         records::clear(superblock, self.parts.options.journal_checksum);
+        let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
+        self.carry_out(plan_empty_log(Some(image))).await
+    }
+
+    /// What earlier runs left in the disk's cache is unknown, so home is flushed in any case. A write of the log is
+    /// durable by itself, so the barrier behind it needs no flush.
+    async fn carry_out(&self, plan: Plan) -> Result<(), EngineError> {
+        let ordered = self.parts.options.barrier == BarrierKind::Flush;
         let durability = if ordered { Durability::Durable } else { Durability::Cached };
-        write_superblock(self.area, superblock, durability).await
+        for step in plan.steps {
+            match step {
+                Step::Barrier(Barrier::HomeBeforeLogTail) if ordered => {
+                    self.parts.home.make_durable().await?
+                }
+                Step::Barrier(_) => {}
+                Step::Write(Write { at, blocks }) => {
+                    let Address::Log(at) = at else { unreachable!("recovery plans no {at:?}") };
+                    let (place, _) = self.area.locate(at)?;
+                    let blocks = blocks.into_iter().map(|(_, block)| block).collect();
+                    let (home, block_size) = (&*self.parts.home, self.parts.block_size);
+                    self.area.write(home, block_size, place, blocks, durability).await?
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 /// Gives log blocks one by one and reads them in large pieces.
 struct LogReader<'a> {
+    parts: &'a EngineParts,
     area: &'a LogArea,
-    block_size: BlockSize,
+    ring: Ring,
     /// Blocks `first .. first + count` are in `bytes`.
     first: LogBlock,
     count: u32,
@@ -235,16 +257,16 @@ struct LogReader<'a> {
 }
 
 impl<'a> LogReader<'a> {
-    fn new(area: &'a LogArea, block_size: BlockSize) -> LogReader<'a> {
-        LogReader { area, block_size, first: LogBlock(0), count: 0, bytes: Buffer::zeroed(0) }
+    fn new(parts: &'a EngineParts, area: &'a LogArea, ring: Ring) -> LogReader<'a> {
+        LogReader { parts, area, ring, first: LogBlock(0), count: 0, bytes: Buffer::zeroed(0) }
     }
 
     async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
-        let (size, shift) = (self.block_size.bytes(), self.block_size.shift());
+        let size = self.parts.block_size.bytes();
         if at < self.first || at.get() - self.first.get() >= self.count {
             let (place, together) = self.area.locate(at)?;
-            let count = together.min((READ_BYTES >> shift) as u32);
-            self.bytes = self.area.disk.read(place << shift, size * count as usize).await?;
+            let count = together.min(self.ring.together(at)).min((READ_BYTES / size) as u32);
+            self.bytes = self.parts.read_log(self.area, place, count as usize).await?;
             (self.first, self.count) = (at, count);
         }
         let offset = (at.get() - self.first.get()) as usize * size;

@@ -5,9 +5,10 @@
 
 use crate::error::EngineError;
 use crate::home_claims::HomeClaims;
-use crate::options::{BarrierKind, LogArea};
+use crate::options::{BarrierKind, LogArea, LogPlace};
 use crate::stats::Counters;
-use device::{Buffer, Disk, Durability, LocalFuture};
+use crate::whose::Home;
+use device::{Buffer, DeviceError, Durability, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
@@ -37,7 +38,7 @@ struct DiskWrite {
 }
 
 pub(crate) struct Runner {
-    home: Rc<dyn Disk>,
+    home: Rc<dyn Home>,
     log: Option<LogArea>,
     /// Whether the log has a disk of its own.
     separate: bool,
@@ -45,7 +46,6 @@ pub(crate) struct Runner {
     forced_unit_access: [bool; 2],
     barrier: BarrierKind,
     block_size: BlockSize,
-    volume_blocks: u64,
     pub claims: HomeClaims,
     pub counters: Rc<RefCell<Counters>>,
     /// How many home writes of write-back have completed; how many of those a later flush has made durable; and
@@ -62,15 +62,18 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub fn new(
-        home: Rc<dyn Disk>,
+        home: Rc<dyn Home>,
         log: Option<LogArea>,
         barrier: BarrierKind,
         block_size: BlockSize,
-        volume_blocks: u64,
     ) -> Runner {
-        let separate = log.as_ref().is_some_and(|log| !std::ptr::addr_eq(&*log.disk, &*home));
-        let log_disk = log.as_ref().map_or(&home, |log| &log.disk);
-        let forced_unit_access = [&home, log_disk].map(|disk| disk.geometry().forced_unit_access);
+        let separate = log.as_ref().is_some_and(LogArea::is_separate);
+        let of_home = home.has_durable_writes();
+        let of_log = match log.as_ref().map(|log| &log.place) {
+            Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
+            _ => of_home,
+        };
+        let forced_unit_access = [of_home, of_log];
         Runner {
             home,
             log,
@@ -78,7 +81,6 @@ impl Runner {
             forced_unit_access,
             barrier,
             block_size,
-            volume_blocks,
             claims: HomeClaims::default(),
             counters: Rc::default(),
             home_written: Cell::new(0),
@@ -112,7 +114,7 @@ impl Runner {
         let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
         self.check()?;
-        let written = self.home.write(at.get() << self.block_size.shift(), parts, Durability::Cached).await;
+        let written = self.home.write(at, parts, Durability::Cached).await;
         self.note(written.map_err(EngineError::from))?;
         self.home_written.set(self.home_written.get() + 1);
         Ok(())
@@ -169,22 +171,32 @@ impl Runner {
         self.check()?;
         let written = self.home_written.get();
         self.counters.borrow_mut().flushes += 1;
-        self.note(self.disk(place).flush().await.map_err(EngineError::from))?;
+        let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
+            (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
+            _ => self.home.make_durable(),
+        };
+        self.note(flush.await.map_err(EngineError::from))?;
         if place == Place::Home {
             self.home_durable.set(self.home_durable.get().max(written));
         }
         Ok(())
     }
 
-    pub fn log_area(&self) -> Option<&LogArea> {
-        self.log.as_ref()
+    /// A last block of the log, durably, though nothing else is written any more.
+    pub fn write_after_failure(
+        &self,
+        at: LogBlock,
+        image: Rc<Buffer>,
+    ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
+        let (at, _) = self.locate(at)?;
+        Ok(self.log()?.write(&*self.home, self.block_size, at, vec![image], Durability::Durable))
     }
 
     fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
-        if at.get().checked_add(count).is_some_and(|end| end <= self.volume_blocks) {
+        if self.home.contains(at, count) {
             return Ok(());
         }
-        Err(EngineError::OutOfRange { at, blocks: self.volume_blocks })
+        Err(EngineError::OutOfRange { at, blocks: self.home.end() })
     }
 
     /// Appends the disk writes of `write`; those that continue the one before join it.
@@ -228,8 +240,11 @@ impl Runner {
     }
 
     fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
-        let log = self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })?;
-        log.locate(at)
+        self.log()?.locate(at)
+    }
+
+    fn log(&self) -> Result<&LogArea, EngineError> {
+        self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })
     }
 
     async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
@@ -267,27 +282,21 @@ impl Runner {
         }
     }
 
-    fn disk(&self, place: Place) -> &Rc<dyn Disk> {
-        match (place, &self.log) {
-            (Place::Log, Some(log)) => &log.disk,
-            _ => &self.home,
-        }
-    }
-
     fn write(&self, write: DiskWrite, durability: Durability) -> LocalFuture<Result<(), EngineError>> {
         if durability == Durability::Durable {
             self.counters.borrow_mut().durable_writes += 1;
         }
-        let disk = self.disk(write.place).clone();
-        let at = write.at << self.block_size.shift();
-        let Some(home) = write.home else {
-            return Box::pin(async move { Ok(disk.write(at, write.parts, durability).await?) });
+        let DiskWrite { at, home: claimed, parts, .. } = write;
+        let Some(claimed) = claimed else {
+            let log = self.log.as_ref().expect("only a log has log blocks");
+            let write = log.write(&*self.home, self.block_size, at, parts, durability);
+            return Box::pin(async move { Ok(write.await?) });
         };
         // The same block may be on its way home for write-back: the two writes must not pass each other.
-        let claims = self.claims.clone();
+        let (home, claims) = (self.home.clone(), self.claims.clone());
         Box::pin(async move {
-            let _claim = claims.claim(home, write.parts.len() as u64).await;
-            Ok(disk.write(at, write.parts, durability).await?)
+            let _claim = claims.claim(claimed, parts.len() as u64).await;
+            Ok(home.write(HomeBlock(at), parts, durability).await?)
         })
     }
 }

@@ -177,7 +177,7 @@ fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
     let parts = rig.parts.clone();
     let reports = rig.run(async move {
         let dry = recover(&parts, true).await.unwrap();
-        let untouched = parts.home.read(3 << 12, 4096).await.unwrap();
+        let untouched = parts.home.read(HomeBlock(3), 1).await.unwrap();
         assert_eq!(untouched[1], STALE);
         let refused = Engine::open(parts.clone()).await;
         assert!(matches!(refused, Err(engine::EngineError::NeedsRecovery)));

@@ -21,7 +21,7 @@ pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence
 pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records};
 pub use recover::{
-    HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages,
+    Bounds, HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages,
     ReplayPass, RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;

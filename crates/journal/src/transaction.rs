@@ -302,6 +302,10 @@ impl LockedTransaction {
     pub fn metadata(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.metadata.keys().copied()
     }
+    /// The same, with what changed of each.
+    pub fn metadata_ranges(&self) -> impl Iterator<Item = (HomeBlock, &RangeSet)> + '_ {
+        self.metadata.iter().map(|(block, ranges)| (*block, ranges))
+    }
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
     }

@@ -1,6 +1,6 @@
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
-use engine::{BarrierKind, Engine, EngineOptions, EngineParts, LogArea, LogExtent};
+use engine::{BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 use format::jbd2::JournalSuperblock;
 use journal::{DataMode, WriteThreshold};
 use runtime::VirtualWorld;
@@ -122,8 +122,10 @@ impl Rig {
             disks.iter().for_each(MemoryDisk::hide_forced_unit_access);
         }
         let log_disk: Rc<dyn device::Disk> = Rc::new(disks[disks.len() - 1].clone());
-        let home: Rc<dyn device::Disk> =
-            if disks.len() == 1 { log_disk.clone() } else { Rc::new(disks[0].clone()) };
+        let place = match setup.layout {
+            Layout::Internal => LogPlace::Inside,
+            Layout::Separate => LogPlace::Own(log_disk),
+        };
         let at = setup.log_superblock_at();
         let half = setup.log_blocks / 2;
         let extents = match setup.layout {
@@ -139,16 +141,15 @@ impl Rig {
                 vec![LogExtent { first: LogBlock(0), count: setup.log_blocks, disk_block: at }]
             }
         };
+        let home_blocks = match setup.layout {
+            Layout::Internal => disks[0].image().size() >> setup.block_size.shift(),
+            Layout::Separate => setup.home_blocks,
+        };
         let parts = EngineParts {
             world: shared,
-            home,
+            home: Rc::new(DiskHome::new(Rc::new(disks[0].clone()), setup.block_size, home_blocks)),
             block_size: setup.block_size,
-            volume_blocks: if disks.len() == 1 {
-                disks[0].image().size() >> setup.block_size.shift()
-            } else {
-                setup.home_blocks
-            },
-            log: Some(LogArea { disk: log_disk, extents, superblock: LogBlock(0) }),
+            log: Some(LogArea { place, extents, superblock: LogBlock(0) }),
             options: setup.options.clone(),
         };
         Rig { world, disks, parts }

@@ -4,7 +4,10 @@ use super::{Access, OpenParts, Volume, superblock};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
-use engine::{Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, RecoveryReport};
+use engine::{
+    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace,
+    RecoveryReport,
+};
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{Superblock, feature};
 use format::jbd2::JournalSuperblock;
@@ -65,14 +68,18 @@ pub(super) async fn replay(
     })
 }
 
+/// The blocks of the volume.
+fn home_of(parts: &OpenParts, superblock: &Superblock) -> Rc<dyn Home> {
+    Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
+}
+
 /// Finds the journal: blocks of the hidden inode, or a disk of its own.
 pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<Found> {
     let read_only = parts.options.access == Access::ReadOnly;
     let mut engine_parts = EngineParts {
         world: parts.world.clone(),
-        home: parts.home.clone(),
+        home: home_of(parts, superblock),
         block_size: superblock.block_size,
-        volume_blocks: superblock.blocks,
         log: None,
         options: EngineOptions { read_only, ..parts.options.engine.clone() },
     };
@@ -86,7 +93,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<F
         (None, true, 0) => return Err(journal_is_missing(superblock)),
         (None, true, inode) => {
             runs = hidden_journal(parts, superblock, InodeNumber(inode)).await?;
-            Some(LogArea { disk: parts.home.clone(), extents: log_extents(&runs), superblock: LogBlock(0) })
+            Some(LogArea { place: LogPlace::Inside, extents: log_extents(&runs), superblock: LogBlock(0) })
         }
         (Some(disk), true, 0) => Some(external_journal(disk, superblock).await?),
         (Some(disk), ..) => {
@@ -105,7 +112,7 @@ pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
     let Some(area) = &parts.log else { return Ok(false) };
     let (at, _) = area.locate(area.superblock)?;
     let size = parts.block_size;
-    let bytes = area.disk.read(at << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
+    let bytes = parts.read_log(area, at, 1).await?;
     let blocks = area.extents.iter().map(|extent| u64::from(extent.count)).sum();
     Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|superblock| superblock.errno != 0))
 }
@@ -126,9 +133,8 @@ pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Resu
 pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Engine>> {
     let engine_parts = EngineParts {
         world: parts.world.clone(),
-        home: parts.home.clone(),
+        home: home_of(parts, superblock),
         block_size: superblock.block_size,
-        volume_blocks: superblock.blocks,
         log: None,
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
     };
@@ -215,7 +221,7 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &Superblock) -> Resul
     let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
     // Behind the block that holds the ext4 superblock at byte 1024.
     let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
-    Ok(LogArea { disk: disk.clone(), extents: vec![whole], superblock: LogBlock(at) })
+    Ok(LogArea { place: LogPlace::Own(disk.clone()), extents: vec![whole], superblock: LogBlock(at) })
 }
 
 fn uuid_text(uuid: &[u8; 16]) -> String {

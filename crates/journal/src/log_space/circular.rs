@@ -140,9 +140,6 @@ impl LogSpace for CircularLog {
             self.used -= self.held.pop_front().expect("a front").count;
         }
     }
-    fn walk(&self) -> &dyn LogWalk {
-        &self.ring
-    }
 }
 
 #[cfg(test)]
@@ -228,8 +225,8 @@ mod tests {
         for run in log.bind(id(1)).0 {
             for offset in 0..run.count {
                 assert_eq!(at, run.start.plus(offset));
-                assert!(log.walk().together(at) >= run.count - offset);
-                at = log.walk().next(at).unwrap();
+                assert!(log.ring().together(at) >= run.count - offset);
+                at = log.ring().next(at).unwrap();
             }
         }
         assert_eq!(Some(at), log.start_of(id(2)));

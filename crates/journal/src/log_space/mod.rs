@@ -69,7 +69,7 @@ pub struct LogFull {
     pub free: u32,
 }
 
-/// The order in which the blocks of a log are read. Asks no disk.
+/// The order in which the blocks of a log are read, as recovery finds it before there is a [`LogSpace`]. Asks no disk.
 pub trait LogWalk: fmt::Debug {
     /// The block that follows `at` in the order of the log; `None` if it ends there.
     fn next(&self, at: LogBlock) -> Option<LogBlock>;
@@ -88,7 +88,7 @@ pub trait LogSpace {
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;
     /// Says where the blocks of `transaction` lie, at the latest moment: its plan is being issued.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns;
-    /// Where `transaction` starts: one that is in the log and bound, or the one that will be next.
+    /// Where `transaction` starts, if it is bound; where the next one will, if the log knows already.
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock>;
     /// The oldest transaction that has not been released.
     fn oldest(&self) -> Option<TransactionId>;
@@ -100,6 +100,4 @@ pub trait LogSpace {
             self.release(oldest);
         }
     }
-    /// For reading the log from one of its blocks on.
-    fn walk(&self) -> &dyn LogWalk;
 }

@@ -86,6 +86,8 @@ impl Holdings {
 pub trait Records: fmt::Debug {
     /// The length of a log block.
     fn block_bytes(&self) -> usize;
+    /// Whether parts of blocks can be recorded; else a policy must not log any ([`crate::Policy::logs_bytes`]).
+    fn holds_parts(&self) -> bool;
     /// All log blocks of a transaction that is not empty.
     fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written;
     /// What replaying the record of a metadata block needs, of which `ranges` changed.

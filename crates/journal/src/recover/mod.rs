@@ -47,7 +47,13 @@ pub enum RecoverError {
     FastCommits { transaction: TransactionId },
 }
 
-/// Where replay may write.
+/// Where replay may write: which addresses are blocks of home, and no others'.
+pub trait Bounds {
+    /// Why no record may name `home`; `None` if one may.
+    fn refuses(&self, home: HomeBlock) -> Option<&'static str>;
+}
+
+/// The bounds of a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeBounds {
     /// Blocks of the volume.
@@ -56,7 +62,7 @@ pub struct HomeBounds {
     pub forbidden: Vec<Range<u64>>,
 }
 
-impl HomeBounds {
+impl Bounds for HomeBounds {
     fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
         if home.get() >= self.blocks {
             return Some("which lies outside the volume");

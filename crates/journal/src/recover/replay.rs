@@ -1,5 +1,5 @@
 use super::again::SecondReading;
-use super::{HomeBounds, Pass, PassCounts, RecoverError, Scanned};
+use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
 use crate::records::Decoded;
 use crate::revoke::RevokeTable;
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
@@ -21,18 +21,23 @@ pub struct ReplayPass {
 /// What becomes of records.
 struct Outcome {
     revokes: RevokeTable,
-    bounds: HomeBounds,
+    bounds: Box<dyn Bounds>,
     actions: Vec<ReplayAction>,
     counts: PassCounts,
 }
 
 impl ReplayPass {
-    pub fn new(scanned: &Scanned, revokes: RevokeTable, bounds: HomeBounds) -> ReplayPass {
+    pub fn new(scanned: &Scanned, revokes: RevokeTable, bounds: impl Bounds + 'static) -> ReplayPass {
         let spans = scanned.transactions.iter();
         let spans = spans.flat_map(|found| found.records.iter().map(|span| (found.id, *span))).collect();
         ReplayPass {
             reading: SecondReading::new(scanned, spans),
-            outcome: Outcome { revokes, bounds, actions: Vec::new(), counts: PassCounts::default() },
+            outcome: Outcome {
+                revokes,
+                bounds: Box::new(bounds),
+                actions: Vec::new(),
+                counts: PassCounts::default(),
+            },
             transactions: scanned.transactions.len() as u64,
         }
     }

@@ -12,9 +12,11 @@ pub const HOME_BLOCKS: u64 = 64;
 const SECTOR: usize = 512;
 
 /// What is on the disk.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Disk {
     pub home: Vec<Vec<u8>>,
+    /// Which of them an address belongs to.
+    pub index_of: fn(HomeBlock) -> usize,
     /// Block 0 is the journal superblock.
     pub log: Vec<Vec<u8>>,
 }
@@ -22,7 +24,7 @@ pub struct Disk {
 impl Disk {
     pub fn write(&mut self, at: Address, index: usize, bytes: &[u8], sectors: std::ops::Range<usize>) {
         let block = match at {
-            Address::Home(home) => &mut self.home[home.get() as usize + index],
+            Address::Home(home) => &mut self.home[(self.index_of)(home) + index],
             Address::Log(log) => &mut self.log[log.get() as usize + index],
             Address::Slot(slot) => panic!("{slot:?} was not bound"),
         };
@@ -81,7 +83,7 @@ impl Volume {
         let head = CircularLog::new(superblock.first, superblock.log_end());
         Volume {
             committed: home.clone(),
-            disk: Disk { home, log },
+            disk: Disk { home, index_of: |home| home.get() as usize, log },
             cache: BTreeMap::new(),
             format,
             records: journal::records::of(&superblock),

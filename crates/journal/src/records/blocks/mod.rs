@@ -44,6 +44,9 @@ impl Records for BlockRecords {
     fn block_bytes(&self) -> usize {
         self.layout.block_size.bytes()
     }
+    fn holds_parts(&self) -> bool {
+        self.layout.multiwrite
+    }
     fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
         write::write(self, transaction, images, moment)
     }

@@ -105,6 +105,7 @@ impl Body {
     }
 
     fn fragment(&mut self, home: HomeBlock, range: BlockRange, base_zero: bool, image: &Buffer) {
+        assert!(self.layout.multiwrite, "a part of {home} in a log that holds whole blocks");
         let place = self.tag(home, Some(Fragment { range, base_zero }));
         if place.begins_block() {
             let empty = Rc::new(Buffer::zeroed(self.layout.block_size.bytes()));

@@ -1,0 +1,74 @@
+//! WHOSE home a record's address belongs to. The engine writes and reads home through [`Home`] alone; an address is 64
+//! bits that only the home understands: a block of a volume, or a file's slot in a store and a block in it.
+
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
+use std::rc::Rc;
+use units::{BlockSize, HomeBlock};
+
+/// Where the blocks of the journaled floor live.
+///
+/// Invariants: the addresses of one write or read are consecutive; a write that has completed is read by all later reads;
+/// [`Home::make_durable`] covers the writes that had completed when it was called, and no others.
+pub trait Home {
+    /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or written.
+    fn contains(&self, at: HomeBlock, count: u64) -> bool;
+    /// No block of this home has this address or a greater one.
+    fn end(&self) -> u64;
+    fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
+    /// Whole blocks, one after the other from `at` on.
+    fn write(
+        &self,
+        at: HomeBlock,
+        blocks: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>>;
+    fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
+    /// A durable write costs less than a write and [`Home::make_durable`].
+    fn has_durable_writes(&self) -> bool;
+}
+
+/// The blocks of a local volume: one disk.
+#[derive(Clone)]
+pub struct DiskHome {
+    disk: Rc<dyn Disk>,
+    block_size: BlockSize,
+    blocks: u64,
+}
+
+impl DiskHome {
+    /// `blocks`: of the volume, at the start of the disk.
+    pub fn new(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: u64) -> DiskHome {
+        let on_disk = disk.geometry().size >> block_size.shift();
+        DiskHome { disk, block_size, blocks: blocks.min(on_disk) }
+    }
+    /// A volume that fills its disk.
+    pub fn whole(disk: Rc<dyn Disk>, block_size: BlockSize) -> DiskHome {
+        DiskHome::new(disk, block_size, u64::MAX)
+    }
+}
+
+impl Home for DiskHome {
+    fn contains(&self, at: HomeBlock, count: u64) -> bool {
+        at.get().checked_add(count).is_some_and(|end| end <= self.blocks)
+    }
+    fn end(&self) -> u64 {
+        self.blocks
+    }
+    fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.disk.read(at.get() << self.block_size.shift(), count << self.block_size.shift())
+    }
+    fn write(
+        &self,
+        at: HomeBlock,
+        blocks: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.write(at.get() << self.block_size.shift(), blocks, durability)
+    }
+    fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.flush()
+    }
+    fn has_durable_writes(&self) -> bool {
+        self.disk.geometry().forced_unit_access
+    }
+}

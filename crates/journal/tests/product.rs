@@ -1,0 +1,332 @@
+//! What x how x where x whose: every policy with every record format, log and home, toy ones among them. Each
+//! combination commits, checkpoints and frees, is cut at every place, recovers, and must have all that was acknowledged.
+
+mod simulation;
+mod toys;
+
+use device::Buffer;
+use format::jbd2::JournalSuperblock;
+use journal::records::RecordsWanted;
+use journal::*;
+use simulation::{Dice, Disk, HOME_BLOCKS, differing, every_crash, perform};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use toys::*;
+use units::*;
+
+const LOG_BLOCKS: u32 = 96;
+const TURNS: u64 = 7;
+/// Where the log begins: transaction and block, in the first bytes of this log block.
+const ANCHOR: LogBlock = LogBlock(0);
+
+fn block_size() -> BlockSize {
+    BlockSize::new(1024).unwrap()
+}
+
+type What = (&'static str, fn() -> Box<dyn Policy>);
+type How = (&'static str, fn() -> Rc<dyn Records>);
+
+fn policies() -> Vec<What> {
+    fn of<const MODE: usize>() -> Box<dyn Policy> {
+        DataMode::ALL[MODE].policy(WriteThreshold(600))
+    }
+    let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] = [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>];
+    let mut all: Vec<What> =
+        DataMode::ALL.iter().zip(modes).map(|(mode, policy)| (mode.name(), policy)).collect();
+    all.push(("halves", || Box::new(Halves)));
+    all
+}
+
+fn formats() -> Vec<How> {
+    fn blocks(bytes: bool, checksums: bool) -> Rc<dyn Records> {
+        let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
+        let wanted = RecordsWanted { bytes, checksums, transaction_checksum: false, wide: true };
+        records::begin(&mut superblock, wanted)
+    }
+    vec![
+        ("plain", || blocks(false, true)),
+        ("multiwrite", || blocks(true, true)),
+        ("multiwrite without checksums", || blocks(true, false)),
+        ("stream", || Rc::new(Stream { home_block: block_size() })),
+    ]
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    Ring,
+    Capacitor,
+}
+
+/// What recovery knows of a log before it reads it.
+#[derive(Clone)]
+enum Remembered {
+    Ring(Ring),
+    Map(Rc<RefCell<Map>>),
+}
+
+struct Volume {
+    policy: Box<dyn Policy>,
+    records: Rc<dyn Records>,
+    log: Box<dyn LogSpace>,
+    remembered: Remembered,
+    whose: Whose,
+    disk: Disk,
+    /// What the next commit will hold, and what the last one has.
+    current: Vec<Vec<u8>>,
+    committed: Vec<Vec<u8>>,
+    /// Data that no commit orders, and what is being freed: it may be there or not.
+    loose: BTreeSet<u64>,
+    sequences: BTreeMap<u64, UpdateSequence>,
+    checkpoint: Checkpoint,
+    disk_tail: TransactionId,
+    next: TransactionId,
+}
+
+/// A transaction, and the home data that may be there though it is not committed.
+struct Group {
+    running: RunningTransaction,
+    home_data: BTreeSet<u64>,
+}
+
+impl Volume {
+    fn new(policy: Box<dyn Policy>, records: Rc<dyn Records>, place: Where, whose: Whose) -> Volume {
+        let first = TransactionId(u32::MAX - 2);
+        let (begin, end) = (LogBlock(1), LogBlock(LOG_BLOCKS));
+        let (log, remembered): (Box<dyn LogSpace>, _) = match place {
+            Where::Ring => {
+                let ring = Ring::new(begin, end);
+                // The second or third transaction passes the end.
+                let log = CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14));
+                (Box::new(log), Remembered::Ring(ring))
+            }
+            Where::Capacitor => {
+                let log = CapacitorLog::new(begin, end);
+                let map = log.map();
+                (Box::new(log), Remembered::Map(map))
+            }
+        };
+        let home: Vec<Vec<u8>> = (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
+        let noise = (0..LOG_BLOCKS).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
+        let disk = Disk { home: home.clone(), index_of: whose.index_of(), log: noise };
+        let mut volume = Volume {
+            policy,
+            records,
+            log,
+            remembered,
+            whose,
+            disk,
+            current: home.clone(),
+            committed: home,
+            loose: BTreeSet::new(),
+            sequences: BTreeMap::new(),
+            checkpoint: Checkpoint::new(first),
+            disk_tail: first,
+            next: first,
+        };
+        let anchor = volume.anchor();
+        perform(&mut volume.disk, &plan_tail_update(anchor));
+        volume
+    }
+
+    /// What stands for the journal superblock.
+    fn anchor(&self) -> SuperblockImage {
+        let tail = self.checkpoint.tail();
+        let mut image = Buffer::zeroed(self.records.block_bytes());
+        image[..4].copy_from_slice(&tail.0.to_le_bytes());
+        let at = self.log.start_of(tail).unwrap_or(ANCHOR);
+        image[4..8].copy_from_slice(&at.get().to_le_bytes());
+        SuperblockImage { at: ANCHOR, image: Rc::new(image) }
+    }
+
+    fn change(&mut self, index: u64, range: BlockRange, byte: u8) -> HomeBlock {
+        self.current[index as usize][range.as_usize()].fill(byte);
+        self.whose.address(index)
+    }
+
+    /// An update of file data, as the engine makes it.
+    fn data(&mut self, group: &mut Group, index: u64, range: BlockRange, request: u64, byte: u8) {
+        let home = self.whose.address(index);
+        let clean = self.checkpoint.newest(home).is_none();
+        let sequence = self.sequences.get(&index).copied().unwrap_or_default();
+        let sequence = sequence.current(clean, self.disk_tail);
+        let block_size = block_size();
+        let update = Update { range, block_size, request, sequential: false, sequence };
+        let decision = self.policy.decide(&update);
+        if self.policy.keeps_sequences() {
+            self.sequences.insert(index, sequence.after(decision, self.next));
+        }
+        self.change(index, range, byte);
+        match decision {
+            Decision::LogBytes => group.running.add_data_bytes(home, range, false),
+            Decision::LogBlock => group.running.add_data_block(home, request),
+            Decision::HomeBeforeCommit => {
+                group.running.add_home_data(InodeNumber(12), home, request);
+                group.home_data.insert(index);
+            }
+            Decision::HomeWhenever => {
+                self.loose.insert(index);
+            }
+        }
+    }
+
+    /// Metadata in part and whole, small and large data, a free.
+    fn group(&mut self, turn: u64) -> Group {
+        let byte = turn as u8 ^ 0x5a;
+        let running = RunningTransaction::new(self.next, Instant(0), block_size());
+        let mut group = Group { running, home_data: BTreeSet::new() };
+        for (index, range) in [(10 + turn % 3, BlockRange::new(8, 20)), (20, block_size().whole())] {
+            let home = self.change(index, range, byte);
+            group.running.add_metadata(home, range);
+        }
+        let start = (turn as u32 * 97) % 500;
+        self.data(&mut group, 30 + turn % 3, BlockRange::new(start, start + 100), 100, byte);
+        self.data(&mut group, 30 + turn % 2, BlockRange::new(700, 900), 200, byte);
+        self.data(&mut group, 34 + turn % 2, block_size().whole(), 1 << 20, byte);
+        self.data(&mut group, 31, BlockRange::new(0, 512), 1 << 20, byte);
+        if turn % 3 == 1 {
+            let range = BlockRange::new(0, 40);
+            let home = self.change(45, range, byte);
+            group.running.add_metadata(home, range);
+        }
+        if turn % 3 == 2 {
+            group.running.free(self.whose.address(45), true);
+            self.loose.insert(45);
+        }
+        group
+    }
+
+    fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
+        let bound = self.records.log_blocks_bound(&running.holdings());
+        let locked = running.lock();
+        let (current, index_of) = (&self.current, self.whose.index_of());
+        let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
+        let moment = Moment { time: Timestamp::default(), durable: self.next.previous() };
+        let mut plan = plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
+        assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
+        plan.issue(&mut *self.log);
+        (plan, locked)
+    }
+
+    fn finish(&mut self, mut plan: CommitPlan, locked: LockedTransaction) {
+        perform(&mut self.disk, &plan.plan);
+        self.checkpoint.committed(&locked.start_commit().committed(&mut plan));
+        self.committed.clone_from(&self.current);
+        self.next = self.next.next();
+    }
+
+    /// Writes some of what the oldest transactions need home, and moves the tail.
+    fn plan_checkpoint(&mut self) -> (Plan, TransactionId) {
+        let mut plan = Plan::default();
+        for home in self.checkpoint.blocks_to_write(u32::MAX, 4) {
+            let content = &self.committed[(self.disk.index_of)(home)];
+            plan.write(Address::Home(home), vec![(BlockKind::HomeData, Rc::new(Buffer::copy_of(content)))]);
+            self.checkpoint.home_written(home, self.next.previous());
+        }
+        plan.steps.extend(plan_tail_update(self.anchor()).steps);
+        (plan, self.checkpoint.tail())
+    }
+
+    fn tail_moved(&mut self, tail: TransactionId) {
+        self.log.release_before(tail);
+        self.disk_tail = tail;
+    }
+
+    /// Compares with the last commit, or with what is being committed.
+    fn check(&self, disk: Disk, acknowledged: bool, home_data: &BTreeSet<u64>, what: &str) {
+        let mut recovered = disk.clone();
+        self.recover(&mut recovered, usize::MAX).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let may_differ: BTreeSet<u64> = self.loose.union(home_data).copied().collect();
+        let before = differing(&recovered.home, &self.committed);
+        let after = differing(&recovered.home, &self.current);
+        let nothing = before.is_subset(&may_differ) && !acknowledged;
+        let all = after.is_subset(&self.loose);
+        assert!(all || nothing, "{what}: neither all ({after:?}) nor nothing ({before:?})");
+        let mut again = disk;
+        self.recover(&mut again, 2).unwrap();
+        self.recover(&mut again, usize::MAX).unwrap();
+        assert!(again.home == recovered.home, "{what}: recovery is not idempotent");
+    }
+
+    /// Recovery, whose power fails after `writes_max` writes home.
+    fn recover(&self, disk: &mut Disk, writes_max: usize) -> Result<(), RecoverError> {
+        let anchor = &disk.log[ANCHOR.get() as usize];
+        let number = |at: usize| u32::from_le_bytes(anchor[at..at + 4].try_into().unwrap());
+        let transaction = TransactionId(number(0));
+        let (walk, at): (Rc<dyn LogWalk>, _) = match &self.remembered {
+            Remembered::Ring(ring) => (Rc::new(*ring), LogBlock(number(4))),
+            Remembered::Map(map) => match map.borrow().start_of(transaction) {
+                Some(at) => (Rc::new(map.borrow().clone()), at),
+                None => return Ok(()),
+            },
+        };
+        let mut scan = ScanPass::over(self.records.clone(), walk, LogStart { transaction, at });
+        while let Some(at) = scan.wants() {
+            scan.give(&disk.log[at.get() as usize])?;
+        }
+        let scanned = scan.finish();
+        let mut revoke = RevokePass::new(&scanned);
+        while let Some(at) = revoke.wants() {
+            revoke.give(&disk.log[at.get() as usize])?;
+        }
+        let mut replay = ReplayPass::new(&scanned, revoke.finish(), Within(self.whose, HOME_BLOCKS));
+        let mut images = ReplayImages::new(block_size());
+        while let Some(at) = replay.wants() {
+            replay.give(&disk.log[at.get() as usize])?;
+            replay.take_actions().into_iter().for_each(|action| images.apply(action));
+        }
+        for mut image in images.take().into_iter().take(writes_max) {
+            let home = &mut disk.home[(disk.index_of)(image.home)];
+            image.fill_from(home);
+            home.copy_from_slice(&image.content);
+        }
+        Ok(())
+    }
+
+    fn one_turn(&mut self, turn: u64, dice: &mut Dice, what: &str) {
+        let Group { running, home_data } = self.group(turn);
+        let (plan, locked) = self.plan(running);
+        every_crash(&self.disk, &plan.plan, dice, |disk, passed| {
+            self.check(disk, passed.contains(&Barrier::CommitBeforeReply), &home_data, what);
+        });
+        self.finish(plan, locked);
+        if turn % 3 == 2 {
+            // What was freed belongs to a file now, whose data went home past the log.
+            for state in [&mut self.disk.home, &mut self.current, &mut self.committed] {
+                state[45].fill(0x77);
+            }
+            self.loose.remove(&45);
+        }
+        if turn % 2 == 1 {
+            let before = self.disk.clone();
+            let (plan, tail) = self.plan_checkpoint();
+            every_crash(&before, &plan, dice, |disk, _| self.check(disk, true, &BTreeSet::new(), what));
+            perform(&mut self.disk, &plan);
+            self.tail_moved(tail);
+        }
+    }
+}
+
+#[test]
+fn every_combination_of_choices_keeps_what_was_acknowledged() {
+    let (mut dice, mut combinations) = (Dice(7), 0);
+    for (what, policy) in policies() {
+        for (how, format) in formats() {
+            if policy().logs_bytes() && !format().holds_parts() {
+                continue;
+            }
+            for place in [Where::Ring, Where::Capacitor] {
+                for whose in [Whose::Volume, Whose::Files] {
+                    let mut volume = Volume::new(policy(), format(), place, whose);
+                    combinations += 1;
+                    for turn in 0..TURNS {
+                        let what = format!("{what} x {how} x {place:?} x {whose:?}, turn {turn}, dice 7");
+                        volume.one_turn(turn, &mut dice, &what);
+                    }
+                }
+            }
+        }
+    }
+    // Three of six policies log bytes, and one of four formats holds none.
+    assert_eq!(combinations, (6 * 4 - 3) * 2 * 2);
+}

@@ -1,0 +1,75 @@
+//! A second alternative for each choice, as small as it can be: nothing in planner and recovery may depend on the ones
+//! that are in use.
+
+mod capacitor_log;
+mod stream;
+
+pub use capacitor_log::{CapacitorLog, Map};
+pub use stream::Stream;
+
+use journal::*;
+use units::HomeBlock;
+
+/// WHAT: an update in the first half of a block is logged as bytes, any other as the whole block.
+pub struct Halves;
+
+impl Policy for Halves {
+    fn decide(&self, update: &Update) -> Decision {
+        match (update.range.end as usize) <= update.block_size.bytes() / 2 {
+            true => Decision::LogBytes,
+            false => Decision::LogBlock,
+        }
+    }
+    fn logs_data(&self) -> bool {
+        true
+    }
+    fn logs_bytes(&self) -> bool {
+        true
+    }
+}
+
+/// WHOSE: where the home blocks `0..HOME_BLOCKS` of the test have their addresses.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    Volume,
+    /// Files of 16 blocks each: the file's slot above, the block in it below.
+    Files,
+}
+
+const FILE_BLOCKS: u64 = 16;
+const SLOT_SHIFT: u32 = 40;
+
+impl Whose {
+    pub fn address(self, index: u64) -> HomeBlock {
+        HomeBlock(match self {
+            Whose::Volume => index,
+            Whose::Files => (7 + index / FILE_BLOCKS) << SLOT_SHIFT | (index % FILE_BLOCKS),
+        })
+    }
+    pub fn index_of(self) -> fn(HomeBlock) -> usize {
+        match self {
+            Whose::Volume => |home| home.get() as usize,
+            Whose::Files => |home| {
+                let block = home.get() & ((1 << SLOT_SHIFT) - 1);
+                (((home.get() >> SLOT_SHIFT) - 7) * FILE_BLOCKS + block) as usize
+            },
+        }
+    }
+    pub fn contains(self, home: HomeBlock, blocks: u64) -> bool {
+        match self {
+            Whose::Volume => home.get() < blocks,
+            Whose::Files => {
+                let (slot, block) = (home.get() >> SLOT_SHIFT, home.get() & ((1 << SLOT_SHIFT) - 1));
+                (7..7 + blocks / FILE_BLOCKS).contains(&slot) && block < FILE_BLOCKS
+            }
+        }
+    }
+}
+
+pub struct Within(pub Whose, pub u64);
+
+impl Bounds for Within {
+    fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
+        (!self.0.contains(home, self.1)).then_some("which is no block of this home")
+    }
+}
