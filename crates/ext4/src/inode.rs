@@ -23,6 +23,11 @@ pub struct Inode {
     pub mapping_cache: crate::MappingCache,
     /// The access time in memory is newer than the one in the table.
     pub access_is_newer: Cell<bool>,
+    /// What the kernel's page cache may hold of it.
+    pub pages: crate::KernelPages,
+    /// Somebody knows where its blocks lie, and may read or write them past us: all its data is home, and stays so
+    /// until the last descriptor is closed.
+    pub(crate) kept_home: Cell<bool>,
 }
 
 impl Inode {
@@ -38,6 +43,8 @@ impl Inode {
             lookups: Cell::default(),
             mapping_cache: Default::default(),
             access_is_newer: Cell::default(),
+            pages: Default::default(),
+            kept_home: Cell::default(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! a crash all of them are there or none (as far as the mode journals data). An overwrite or append within blocks already mapped changes nothing but the inode, and
 //! waits for nothing once the caches are warm.
 
-use super::{WriteFlags, Written, check_changeable};
+use super::{WriteFlags, WriteOrigin, Written, check_changeable};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Base, Credits, FileUpdate, Handle};
 use std::ops::Range;
@@ -23,10 +23,12 @@ struct Request<'a> {
     length: u64,
     sequential: bool,
     kill_privileges: bool,
+    write_back: bool,
 }
 
 impl Volume {
     /// An error only if nothing could be written: what a failure leaves of a write is told as a shorter one.
+    /// Pages written back are written whole, or there is an error: nobody asks how many bytes of them were.
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -38,8 +40,41 @@ impl Volume {
         let _guard = inode.lock.write().await;
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
+        if flags.origin == WriteOrigin::WriteBack {
+            return self.write_back_locked(inode, caller, offset, bytes).await;
+        }
         check_changeable(inode, offset >= size)?;
-        self.write_locked(inode, caller, offset, bytes, flags.kill_privileges).await
+        let written = self.write_locked(inode, caller, offset, bytes, flags.kill_privileges).await?;
+        inode.pages.written_back();
+        let range = offset..offset + written.count as u64;
+        match flags.origin {
+            WriteOrigin::PastCache => inode.pages.written_past(range),
+            _ => inode.pages.agreed(range),
+        }
+        Ok(written)
+    }
+
+    /// What of the pages is not older than the file. Flags that forbid changes came after the mapping.
+    async fn write_back_locked(
+        &self,
+        inode: &Inode,
+        caller: &Caller,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<Written> {
+        if !inode.is_regular() {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        let mut written = Written { count: bytes.len(), transaction: inode.last_data_change.get() };
+        for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
+            let part = &bytes[(piece.start - offset) as usize..(piece.end - offset) as usize];
+            let done = self.write_part(inode, caller, piece.start, part, false, true).await?;
+            if done.count < part.len() {
+                return Err(Error::Refused(errno::ENOSPC));
+            }
+            written.transaction = done.transaction;
+        }
+        Ok(written)
     }
 
     /// Also for the content of long symbolic links.
@@ -51,6 +86,18 @@ impl Volume {
         bytes: &[u8],
         kill_privileges: bool,
     ) -> Result<Written> {
+        self.write_part(inode, caller, offset, bytes, kill_privileges, false).await
+    }
+
+    async fn write_part(
+        &self,
+        inode: &Inode,
+        caller: &Caller,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+        write_back: bool,
+    ) -> Result<Written> {
         let room = self.file_size_max(inode).saturating_sub(offset);
         if room == 0 && !bytes.is_empty() {
             return Err(Error::Refused(errno::EFBIG));
@@ -58,7 +105,8 @@ impl Volume {
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let sequential = inode.mapping_cache.write_end.get() == offset;
         let kill_privileges = kill_privileges && self.may_have_privileges(inode);
-        let request = Request { inode, caller, length: bytes.len() as u64, sequential, kill_privileges };
+        let length = bytes.len() as u64;
+        let request = Request { inode, caller, length, sequential, kill_privileges, write_back };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
         self.prepare_ends(inode, offset, bytes.len() as u64).await;
         let mut attempt = 0;
@@ -123,7 +171,11 @@ impl Volume {
         let mut count = 0;
         let result = self.write_blocks(&mut handle, request, at, bytes, &mut count).await;
         if count > 0 {
-            self.note_modification(inode);
+            if request.write_back && inode.pages.keep_time(self.engine().world().now()) {
+                self.note_change(inode);
+            } else {
+                self.note_modification(inode);
+            }
             let mut fields = inode.fields.borrow_mut();
             fields.size = fields.size.max(at + count as u64);
         }

@@ -3,7 +3,7 @@
 use super::{Result, VolumeDoor};
 use crate::Answer;
 use crate::abi::*;
-use ext4::{Error, MappingState, flags};
+use ext4::{Error, flags};
 use units::FileBlock;
 use zerocopy::FromBytes;
 
@@ -27,6 +27,7 @@ impl VolumeDoor {
         let inode = self.inode(header.nodeid).await?;
         let before = self.volume.flags(&inode);
         let mut answer = Answer::of(&IoctlOut::default());
+        let mut changed = false;
         match arguments.cmd {
             command if GETFLAGS.contains(&command) => {
                 // The caller's variable may be as wide as a long.
@@ -38,6 +39,7 @@ impl VolumeDoor {
             }
             command if SETFLAGS.contains(&command) => {
                 self.volume.set_flags(&inode, first_word(input)?).await?;
+                changed = true;
             }
             FSSETXATTR => {
                 let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
@@ -45,10 +47,12 @@ impl VolumeDoor {
                     return Err(Error::Refused(libc::EOPNOTSUPP));
                 }
                 self.volume.set_flags(&inode, flags_of(wanted.xflags, before)?).await?;
+                changed = true;
             }
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
-        Ok(answer)
+        // The kernel keeps the time of the last change, and nobody told it of a new one.
+        Ok(if changed { answer.with_stale_attributes(header.nodeid) } else { answer })
     }
 
     /// Where a block of the file lies on the device; 0 for a hole. Blocks are the caller's size.
@@ -61,12 +65,8 @@ impl VolumeDoor {
         }
         let within = own / asked;
         let at = u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
-        let _lock = inode.lock.read().await;
-        let mapping = self.volume.map(&inode, FileBlock(at), 1).await?;
-        let block = match mapping.state {
-            MappingState::Written(home) => home.get() * within + arguments.block % within,
-            _ => 0,
-        };
+        let home = self.volume.told_address(&inode, FileBlock(at)).await?;
+        let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
         Ok(Answer::of(&BmapOut { block }))
     }
 }
