@@ -21,11 +21,11 @@ const RUN_BLOCKS_MAX: usize = 256;
 /// Most home writes under way at once.
 const RUNS_IN_FLIGHT_MAX: usize = 16;
 /// Most blocks taken on at once: bounds the memory for bases and images.
-const BATCH_BLOCKS_MAX: usize = 2048;
+pub(crate) const BATCH_BLOCKS_MAX: usize = 2048;
 
 /// Whether dirty neighbours that are not due go along.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Neighbours {
+pub(crate) enum Neighbours {
     /// Room is needed: a disk spends far less on them now than on coming back.
     GoAlong,
     /// There is time, and they may grow or change again before it is theirs.
@@ -54,7 +54,7 @@ enum AsOf {
 
 /// What became of blocks that were to go home.
 #[derive(Default)]
-struct Outcome {
+pub(crate) struct Outcome {
     written: usize,
     unreadable: Option<EngineError>,
 }
@@ -67,6 +67,10 @@ impl Outcome {
             Some(error) if self.written == 0 => Err(error),
             _ => Ok(self.written > 0),
         }
+    }
+    /// An error if any block could not go home.
+    pub(crate) fn whole(self) -> Result<(), EngineError> {
+        self.unreadable.map_or(Ok(()), Err)
     }
 }
 
@@ -222,7 +226,7 @@ impl Engine {
 
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may
     /// go along. No barrier yet.
-    async fn write_home(
+    pub(crate) async fn write_home(
         &self,
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,

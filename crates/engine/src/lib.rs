@@ -4,6 +4,7 @@
 //! [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
+mod bring_home;
 mod cache;
 mod commit;
 mod completion;

@@ -189,3 +189,32 @@ fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
     assert!(again.clean && again.transactions == 0);
     assert_eq!(rig.home_block(3)[1..9], *b"fragment");
 }
+
+#[test]
+fn blocks_brought_home_are_there_and_durable() {
+    for mode in [DataMode::Wasteless, DataMode::Journal, DataMode::Ordered, DataMode::Writeback] {
+        let (rig, ()) = on_fresh(mode, |engine| async move {
+            for block in [10, 11, 12, 30] {
+                write(&engine, block, 100, b"update", Base::Home).await;
+            }
+            engine.bring_home(&[(HomeBlock(10), 2), (HomeBlock(30), 1)]).await.unwrap();
+        });
+        // What the disk may lose it loses now.
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.options = engine::EngineOptions { data: mode, ..Default::default() };
+        for seed in 0..8 {
+            let after = Rig::new(&setup, seed, rig.crash(seed));
+            for block in [10, 11, 30] {
+                let home = after.home_block(block);
+                assert_eq!(
+                    (home[99], &home[100..106], home[106]),
+                    (STALE, &b"update"[..], STALE),
+                    "{mode:?}"
+                );
+            }
+        }
+        if mode == DataMode::Wasteless {
+            assert_eq!(rig.home_block(12)[100], STALE, "nobody asked for this one");
+        }
+    }
+}

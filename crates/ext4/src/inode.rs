@@ -25,6 +25,11 @@ pub struct Inode {
     pub access_is_newer: Cell<bool>,
     /// The attributes were looked at, and there are no file capabilities among them.
     pub(crate) has_no_capabilities: Cell<bool>,
+    /// What the kernel's page cache may hold of it.
+    pub pages: crate::KernelPages,
+    /// Somebody knows where its blocks lie, and may read or write them past us: all its data is home, and stays so
+    /// until the last descriptor is closed.
+    pub(crate) kept_home: Cell<bool>,
 }
 
 impl Inode {
@@ -41,6 +46,8 @@ impl Inode {
             mapping_cache: Default::default(),
             access_is_newer: Cell::default(),
             has_no_capabilities: Cell::default(),
+            pages: Default::default(),
+            kept_home: Cell::default(),
         }
     }
 

@@ -50,6 +50,11 @@ impl Volume {
             handle.stop();
             killed.and(stored)?;
         }
+        if mode != RangeMode::Allocate {
+            inode.pages.cut_at(offset);
+            inode.pages.cut_at(to);
+            inode.pages.agreed(offset..to);
+        }
         match mode {
             RangeMode::PunchHole if !keep_size => Err(Error::Refused(errno::EOPNOTSUPP)),
             RangeMode::PunchHole => self.punch(inode, offset, to).await,

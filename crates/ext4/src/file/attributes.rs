@@ -54,6 +54,9 @@ impl Volume {
             self.clear_capabilities(handle, inode).await?;
         }
         self.set_fields(inode, change);
+        if change.modified.is_some() {
+            inode.pages.time_set(self.engine().world().now());
+        }
         if change.mode.is_some() {
             self.chmod_acl(handle, inode).await?;
         }

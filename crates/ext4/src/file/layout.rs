@@ -3,22 +3,30 @@
 use super::SeekWhat;
 use crate::{Error, Inode, Mapping, MappingState, Result, Volume, errno};
 use std::rc::Rc;
-use units::{FileBlock, HomeBlock};
+use units::FileBlock;
 
 impl Volume {
     /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO` when there is
-    /// none. Unwritten blocks count as holes.
+    /// none. Unwritten blocks count as holes, but for what may have been changed in the kernel's memory.
     pub async fn seek(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, what: SeekWhat) -> Result<u64> {
         let _guard = inode.lock.read().await;
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
         let mut at = offset;
         while at < size {
             let mapping = self.map(inode, self.block_of(at), u32::MAX).await?;
-            let is_data = matches!(mapping.state, MappingState::Written(_));
+            let end = (u64::from(mapping.at.get()) + u64::from(mapping.count)) << self.block_size().shift();
+            let (is_data, end) = match mapping.state {
+                MappingState::Written(_) => (true, end),
+                _ => match inode.pages.changed_zeros(at..end.min(size)) {
+                    Some(changed) if changed.start == at => (true, changed.end),
+                    Some(changed) => (false, changed.start),
+                    None => (false, end),
+                },
+            };
             if is_data == (what == SeekWhat::Data) {
                 return Ok(at);
             }
-            at = (u64::from(mapping.at.get()) + u64::from(mapping.count)) << self.block_size().shift();
+            at = end;
         }
         match what {
             SeekWhat::Hole if offset < size => Ok(size),
@@ -45,11 +53,5 @@ impl Volume {
             }
         }
         Ok(extents)
-    }
-
-    /// The home of one block; `None` for a hole.
-    pub async fn bmap(self: &Rc<Self>, inode: &Rc<Inode>, at: FileBlock) -> Result<Option<HomeBlock>> {
-        let _guard = inode.lock.read().await;
-        Ok(self.map(inode, at, 1).await?.home())
     }
 }

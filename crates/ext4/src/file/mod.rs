@@ -1,15 +1,18 @@
 //! The content and the attributes of files: what doors call. Every function takes the inode's lock itself,
 //! except those called `..._locked`.
 
+mod address;
 mod allocate;
 mod attributes;
-
+mod kernel_pages;
 mod layout;
 mod plan;
 mod read;
 mod truncate;
 mod user_flags;
 mod write;
+
+pub use kernel_pages::KernelPages;
 
 use crate::{Error, Inode, MappingState, Result, Volume, errno};
 use device::Buffer;
@@ -67,8 +70,20 @@ pub struct WriteFlags {
     pub append: bool,
     /// Clear set-id bits (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
     pub kill_privileges: bool,
-    /// Nobody knows who changed the bytes (write-back of a mapping). Else file capabilities go, whoever writes.
-    pub keep_capabilities: bool,
+    /// File capabilities go, whoever writes, but not where nobody knows who changed the bytes (write-back of a mapping).
+    pub origin: WriteOrigin,
+}
+
+/// How the kernel's page cache stands to a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WriteOrigin {
+    /// A write(2) whose bytes are in the cache as well.
+    #[default]
+    ThroughCache,
+    /// A write(2) that the cache knows nothing of.
+    PastCache,
+    /// Pages of the cache that were changed through a mapping. Allowed when the mapping was made, so allowed now.
+    WriteBack,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,6 +181,8 @@ impl Volume {
 
     /// Makes the file durable; `data_only` leaves out what reading it back does not need (`fdatasync`).
     pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<()> {
+        // The kernel writes the file's pages back before it asks for this.
+        inode.pages.written_back();
         let last = if data_only { &inode.last_data_change } else { &inode.last_change };
         Ok(self.engine().sync_file(inode.number, last.get()).await?)
     }

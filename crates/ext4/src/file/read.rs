@@ -8,6 +8,38 @@ impl Volume {
     /// Up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
     pub async fn read(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, length: usize) -> Result<Content> {
         let _guard = inode.lock.read().await;
+        self.read_and_note(inode, offset, length).await
+    }
+
+    /// The same for the kernel's page cache, which asks for whole pages, and may be asked to change them.
+    pub async fn read_for_cache(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Content> {
+        let _guard = inode.lock.read().await;
+        let content = self.read_and_note(inode, offset, length).await?;
+        let end = offset.saturating_add(length as u64);
+        inode.pages.filled(offset..end);
+        let mut at = offset;
+        for piece in &content.pieces {
+            match piece {
+                Piece::Zeros(count) => {
+                    inode.pages.zeros_shown(at..at + *count as u64);
+                    at += *count as u64;
+                }
+                Piece::Bytes { range, .. } => at += range.len() as u64,
+            }
+        }
+        // Behind the end of the file the kernel puts zeros.
+        if at < end {
+            inode.pages.zeros_shown(at..end);
+        }
+        Ok(content)
+    }
+
+    async fn read_and_note(&self, inode: &Inode, offset: u64, length: usize) -> Result<Content> {
         if inode.is_directory() {
             return Err(Error::Refused(errno::EISDIR));
         }

@@ -80,6 +80,8 @@ impl Volume {
             self.clear_capabilities(handle, inode).await?;
         }
         let old = inode.fields.borrow().size;
+        inode.pages.cut_at(size.min(old));
+        inode.pages.agreed(size.min(old)..u64::MAX);
         if size > old {
             self.zero_behind_end(handle, inode, size).await?;
         } else if self.place_of(size) != 0 && size < old {

@@ -8,7 +8,8 @@
 
 use super::plan::WritePlan;
 use super::{
-    WriteFlags, Written, check_changeable, clear_set_id_bits, has_set_id_bits, may_have_capabilities,
+    WriteFlags, WriteOrigin, Written, check_changeable, clear_set_id_bits, has_set_id_bits,
+    may_have_capabilities,
 };
 use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
 use engine::{Base, Credits, FileUpdate, Handle};
@@ -25,6 +26,7 @@ struct Request<'a> {
     sequential: bool,
     clear_set_id: bool,
     clear_capabilities: bool,
+    write_back: bool,
 }
 
 /// What one handle did of a write.
@@ -37,6 +39,7 @@ struct Part {
 
 impl Volume {
     /// An error only if nothing could be written: what a failure leaves of a write is told as a shorter one.
+    /// Pages written back are written whole, or there is an error: nobody asks how many bytes of them were.
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -48,8 +51,42 @@ impl Volume {
         let _guard = inode.lock.write().await;
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
+        if flags.origin == WriteOrigin::WriteBack {
+            return self.write_back_locked(inode, caller, offset, bytes, flags).await;
+        }
         check_changeable(inode, offset >= size)?;
-        self.write_locked(inode, caller, offset, bytes, flags).await
+        let written = self.write_locked(inode, caller, offset, bytes, flags).await?;
+        inode.pages.written_back();
+        let range = offset..offset + written.count as u64;
+        match flags.origin {
+            WriteOrigin::PastCache => inode.pages.written_past(range),
+            _ => inode.pages.agreed(range),
+        }
+        Ok(written)
+    }
+
+    /// What of the pages is not older than the file. Flags that forbid changes came after the mapping.
+    async fn write_back_locked(
+        &self,
+        inode: &Inode,
+        caller: &Caller,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+    ) -> Result<Written> {
+        if !inode.is_regular() {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        let mut written = Written { count: bytes.len(), transaction: inode.last_data_change.get() };
+        for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
+            let part = &bytes[(piece.start - offset) as usize..(piece.end - offset) as usize];
+            let done = self.write_locked(inode, caller, piece.start, part, flags).await?;
+            if done.count < part.len() {
+                return Err(Error::Refused(errno::ENOSPC));
+            }
+            written.transaction = done.transaction;
+        }
+        Ok(written)
     }
 
     /// Also for the content of long symbolic links.
@@ -67,13 +104,15 @@ impl Volume {
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let sequential = inode.mapping_cache.write_end.get() == offset;
+        let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = Request {
             inode,
             caller,
             length: bytes.len() as u64,
             sequential,
             clear_set_id: flags.kill_privileges && has_set_id_bits(inode),
-            clear_capabilities: !flags.keep_capabilities && may_have_capabilities(inode),
+            clear_capabilities: !write_back && may_have_capabilities(inode),
+            write_back,
         };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
         self.prepare_ends(inode, offset, bytes.len() as u64).await;
@@ -148,7 +187,11 @@ impl Volume {
         let mut count = 0;
         let result = self.write_blocks(&mut handle, request, &plan, at, bytes, &mut count).await;
         if count > 0 {
-            self.note_modification(inode);
+            if request.write_back && inode.pages.keep_time(self.engine().world().now()) {
+                self.note_change(inode);
+            } else {
+                self.note_modification(inode);
+            }
             let mut fields = inode.fields.borrow_mut();
             fields.size = fields.size.max(at + count as u64);
         }

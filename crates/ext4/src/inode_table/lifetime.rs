@@ -33,6 +33,7 @@ impl InodeCache {
         }
         if let Some(lookups) = self.lookups.remove(&inode.number) {
             inode.lookups.set(lookups);
+            inode.pages.forget_all();
         }
         self.inodes.insert(inode.number, inode.clone());
         inode
@@ -104,6 +105,9 @@ impl Volume {
             return Ok(());
         };
         inode.lookups.set(inode.lookups.get().saturating_sub(count));
+        if inode.lookups.get() == 0 {
+            inode.pages.dropped();
+        }
         self.free_if_unused(&inode).await
     }
     /// A door opened a descriptor.
@@ -115,6 +119,8 @@ impl Volume {
         let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
         inode.opens.set(inode.opens.get().saturating_sub(1));
         if inode.opens.get() == 0 {
+            inode.pages.all_closed();
+            inode.kept_home.set(false);
             self.drop_preallocation(&inode);
         }
         self.free_if_unused(&inode).await

@@ -69,7 +69,7 @@ impl Volume {
             None => None,
         };
         match (&target, mode) {
-            (Some(_), RenameMode::NoReplace) => return refused(errno::EEXIST),
+            (Some(_), mode) if mode.refuses_target() => return refused(errno::EEXIST),
             (None, RenameMode::Exchange) => return refused(errno::ENOENT),
             (Some(target), _) if target.number == source.number => {
                 return Ok(Stamped { value: (), transaction: source.last_change.get() });
@@ -196,9 +196,9 @@ impl Volume {
             Some(_) => None,
             None => Some(to.directory.make_room(handle, moving.caller, to.name).await?),
         };
-        let whiteout = match mode {
-            RenameMode::Whiteout => Some(self.make_whiteout(handle, moving).await?),
-            _ => None,
+        let whiteout = match mode.leaves_whiteout() {
+            true => Some(self.make_whiteout(handle, moving).await?),
+            false => None,
         };
         let prepared = self.prepare(moving).await;
         let (old, new) = match prepared {

@@ -30,6 +30,17 @@ pub enum RenameMode {
     Exchange,
     /// As `Replace`, and a character device 0:0 takes the old name (overlay file systems).
     Whiteout,
+    /// As `NoReplace`, with a whiteout.
+    NoReplaceWhiteout,
+}
+
+impl RenameMode {
+    pub(super) fn refuses_target(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
+    }
+    pub(super) fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -235,6 +235,12 @@ fn renames_obey_their_rules() {
                 (whiteout.fields.borrow().mode & 0o170_000, volume.getattr(&whiteout).device),
                 (0o020_000, 0)
             );
+            assert_refused(
+                rename(&volume, (&a, "gone"), (&b, "moved"), NoReplaceWhiteout).await,
+                errno::EEXIST,
+            );
+            rename(&volume, (&a, "gone"), (&a, "went"), NoReplaceWhiteout).await.unwrap();
+            assert_eq!(volume.lookup(&a, b"gone").await.unwrap().kind(), 0o020_000);
             // Within one directory, new name or taken one.
             rename(&volume, (&b, "other"), (&b, "renamed"), NoReplace).await.unwrap();
             rename(&volume, (&b, "renamed"), (&b, "moved"), Exchange).await.unwrap();

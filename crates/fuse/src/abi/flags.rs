@@ -53,7 +53,15 @@ pub mod fattr {
 pub mod write {
     /// Write-back of the page cache (mmap): nobody waits for durability.
     pub const CACHE: u32 = 1 << 0;
+    /// Comes with every write past the page cache, and with no other.
+    pub const LOCK_OWNER: u32 = 1 << 1;
     pub const KILL_SUIDGID: u32 = 1 << 2;
+}
+
+/// `read_in.read_flags`.
+pub mod read {
+    /// Comes with every read past the page cache, and with no other.
+    pub const LOCK_OWNER: u32 = 1 << 1;
 }
 
 /// `open_in.open_flags` and `create_in.open_flags`.

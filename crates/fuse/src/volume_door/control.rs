@@ -4,7 +4,7 @@ use super::{Result, VolumeDoor};
 use crate::Answer;
 use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
-use ext4::{Error, Inode, MappingState, flags};
+use ext4::{Error, Inode, flags};
 use units::FileBlock;
 use zerocopy::FromBytes;
 
@@ -31,6 +31,7 @@ impl VolumeDoor {
         let inode = self.inode(header.nodeid).await?;
         let before = self.volume.flags(&inode);
         let mut answer = Answer::of(&IoctlOut::default());
+        let mut changed = false;
         match standard(&arguments) {
             GETFLAGS => {
                 // The caller's variable may be as wide as a long.
@@ -44,6 +45,7 @@ impl VolumeDoor {
                 let wanted = first_word(input)?;
                 self.check_flags_change(header, &arguments, &inode, wanted)?;
                 self.volume.set_flags(&inode, wanted).await?;
+                changed = true;
             }
             FSSETXATTR => {
                 let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
@@ -53,10 +55,12 @@ impl VolumeDoor {
                 let wanted = flags_of(wanted.xflags, before)?;
                 self.check_flags_change(header, &arguments, &inode, wanted)?;
                 self.volume.set_flags(&inode, wanted).await?;
+                changed = true;
             }
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
-        Ok(answer)
+        // The kernel keeps the time of the last change, and nobody told it of a new one.
+        Ok(if changed { answer.with_stale_attributes(header.nodeid) } else { answer })
     }
 
     /// From Linux 5.13 on the kernel checks who may change flags, and then asks with a structure of its own. What
@@ -92,12 +96,8 @@ impl VolumeDoor {
         }
         let within = own / asked;
         let at = u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
-        let _lock = inode.lock.read().await;
-        let mapping = self.volume.map(&inode, FileBlock(at), 1).await?;
-        let block = match mapping.state {
-            MappingState::Written(home) => home.get() * within + arguments.block % within,
-            _ => 0,
-        };
+        let home = self.volume.told_address(&inode, FileBlock(at)).await?;
+        let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
         Ok(Answer::of(&BmapOut { block }))
     }
 }

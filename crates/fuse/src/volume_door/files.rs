@@ -5,7 +5,7 @@
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
-use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, WriteFlags, flags};
+use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, WriteFlags, WriteOrigin, flags};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -18,8 +18,26 @@ impl VolumeDoor {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         check_flags(&inode, arguments.flags as i32)?;
-        self.volume.opened(&inode);
-        Ok(Answer::of(&opened(arguments.flags)))
+        let keep_cache = self.keep_cache(&inode, arguments.flags);
+        self.note_opened(&inode, arguments.flags);
+        Ok(Answer::of(&opened(arguments.flags, keep_cache)))
+    }
+
+    fn note_opened(&self, inode: &Inode, flags: u32) {
+        self.volume.opened(inode);
+        if is_mappable(flags) {
+            inode.pages.mappable_opened();
+        }
+    }
+
+    /// Whether the kernel is to keep its pages. When we no longer know which of them stand for holes, they go before somebody
+    /// may change them.
+    fn keep_cache(&self, inode: &Inode, flags: u32) -> bool {
+        let drop = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
+        if drop {
+            inode.pages.dropped();
+        }
+        !drop
     }
 
     pub(super) async fn create(&self, header: &InHeader, arguments: CreateIn, name: &[u8]) -> Result {
@@ -39,14 +57,17 @@ impl VolumeDoor {
     }
 
     fn answer_created(&self, inode: &Rc<Inode>, flags: u32) -> Answer {
-        self.volume.opened(inode);
+        self.note_opened(inode, flags);
         let mut answer = Answer::of(&self.entry(inode));
-        answer.append(&opened(flags));
+        answer.append(&opened(flags, true));
         answer
     }
 
-    pub(super) async fn release(&self, header: &InHeader) -> Result {
+    pub(super) async fn release(&self, header: &InHeader, arguments: ReleaseIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
+        if is_mappable(arguments.flags) {
+            inode.pages.mappable_closed();
+        }
         self.volume.closed(inode.number).await?;
         Ok(Answer::empty())
     }
@@ -54,7 +75,11 @@ impl VolumeDoor {
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let length = arguments.size.min(crate::MAX_WRITE) as usize;
-        Ok(answer_content(self.volume.read(&inode, arguments.offset, length).await?))
+        let content = match arguments.read_flags & abi::read::LOCK_OWNER {
+            0 => self.volume.read_for_cache(&inode, arguments.offset, length).await?,
+            _ => self.volume.read(&inode, arguments.offset, length).await?,
+        };
+        Ok(answer_content(content))
     }
 
     pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
@@ -71,14 +96,15 @@ impl VolumeDoor {
     ) -> Result {
         let flags = WriteFlags {
             kill_privileges: arguments.write_flags & abi::write::KILL_SUIDGID != 0,
-            keep_capabilities: arguments.write_flags & abi::write::CACHE != 0,
             // The kernel has put the offset at the end already.
             append: false,
+            origin: origin_of(arguments.write_flags),
         };
         let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
         if arguments.flags & libc::O_DSYNC as u32 != 0 || inode.has_flag(flags::SYNC) {
             self.volume.engine().sync_file(inode.number, written.transaction).await?;
         }
+        self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
 
@@ -149,11 +175,24 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
 }
 
 /// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays valid.
-fn opened(flags: u32) -> OpenOut {
+fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
-    let open_flags =
-        if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { fopen::KEEP_CACHE };
+    let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
+    let open_flags = if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { kept };
     OpenOut { open_flags, ..Default::default() }
+}
+
+/// Whether a descriptor can be mapped shared and for writing.
+fn is_mappable(flags: u32) -> bool {
+    flags as i32 & libc::O_ACCMODE == libc::O_RDWR
+}
+
+fn origin_of(write_flags: u32) -> WriteOrigin {
+    match write_flags {
+        flags if flags & abi::write::CACHE != 0 => WriteOrigin::WriteBack,
+        flags if flags & abi::write::LOCK_OWNER != 0 => WriteOrigin::PastCache,
+        _ => WriteOrigin::ThroughCache,
+    }
 }
 
 fn answer_content(content: Content) -> Answer {
@@ -184,9 +223,11 @@ mod tests {
     #[test]
     fn synchronous_and_direct_descriptors_bypass_the_page_cache() {
         for flag in [libc::O_SYNC, libc::O_DSYNC, libc::O_DIRECT] {
-            assert_ne!(opened((libc::O_RDWR | flag) as u32).open_flags & fopen::DIRECT_IO, 0);
+            assert_ne!(opened((libc::O_RDWR | flag) as u32, true).open_flags & fopen::DIRECT_IO, 0);
         }
-        assert_eq!(opened((libc::O_RDWR | libc::O_APPEND) as u32).open_flags, fopen::KEEP_CACHE);
+        let plain = (libc::O_RDWR | libc::O_APPEND) as u32;
+        assert_eq!(opened(plain, true).open_flags, fopen::KEEP_CACHE);
+        assert_eq!(opened(plain, false).open_flags, 0);
     }
 
     #[test]

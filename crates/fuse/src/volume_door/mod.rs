@@ -111,7 +111,7 @@ impl VolumeDoor {
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Write { arguments, data } => self.write(header, arguments, data).await,
             Operation::Statfs => self.statfs().await,
-            Operation::Release(_) => self.release(header).await,
+            Operation::Release(arguments) => self.release(header, arguments).await,
             Operation::Fsync(arguments) | Operation::Fsyncdir(arguments) => {
                 self.fsync(header, arguments).await
             }
@@ -124,7 +124,7 @@ impl VolumeDoor {
             Operation::Opendir => self.opendir(header).await,
             Operation::Readdir(arguments) => self.readdir(header, arguments).await,
             Operation::Readdirplus(arguments) => self.readdirplus(header, arguments).await,
-            Operation::Releasedir(_) => self.release(header).await,
+            Operation::Releasedir(arguments) => self.release(header, arguments).await,
             Operation::Create { arguments, name } => self.create(header, arguments, name).await,
             Operation::Tmpfile(arguments) => self.tmpfile(header, arguments).await,
             Operation::Bmap(arguments) => self.bmap(header, arguments).await,

@@ -89,11 +89,13 @@ impl VolumeDoor {
         new_name: &[u8],
         flags: u32,
     ) -> Result {
+        const NO_REPLACE_WHITEOUT: u32 = libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT;
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             libc::RENAME_WHITEOUT => RenameMode::Whiteout,
+            NO_REPLACE_WHITEOUT => RenameMode::NoReplaceWhiteout,
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);

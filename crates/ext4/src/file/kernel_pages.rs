@@ -1,0 +1,221 @@
+//! What the kernel's page cache may hold of a file, as far as its requests tell.
+//!
+//! A page that is changed through a shared mapping comes back whole, whenever the kernel likes, and tells neither which
+//! of its bytes were changed nor when. Three things follow:
+//!
+//! 1. A write past the cache may meet a page that the kernel read before it and changed since. When that page is
+//!    written back, it has the old bytes where the write has new ones. The kernel drops such pages before the write(2)
+//!    returns, so whoever stored to these very bytes through the mapping did so beside the write: the write may
+//!    count as the later one. So bytes written past the cache win over pages written back, until the kernel has
+//!    read them again.
+//! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is open that can be
+//!    mapped for writing (the kernel writes a mapping's pages back when it goes). It is told as data.
+//! 3. A time that was set while pages are changed stays: they may have been changed before.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+use units::Instant;
+
+/// Writes past the cache that are remembered of one file. Each matters only until the kernel has dropped its
+/// pages, at the end of the same system call.
+const NEWER_MAX: usize = 1024;
+/// Runs of holes that are remembered of one file; more become one.
+const ZEROS_MAX: usize = 256;
+/// The largest page of any machine. What ends within a page leaves zeros behind in it.
+const PAGE_MAX: u64 = 64 << 10;
+/// The kernel writes changed pages back after 30 seconds, and looks for them every 5.
+const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub struct KernelPages {
+    /// Open descriptors that can be mapped for writing.
+    mappable: Cell<u32>,
+    /// The kernel has read pages since the file was opened.
+    filled: Cell<bool>,
+    /// Written past the cache, and not read into it since; the oldest first.
+    newer: RefCell<VecDeque<Range<u64>>>,
+    /// Pages of zeros that the kernel may hold where the file had holes, in order and apart.
+    zeros: RefCell<Vec<Range<u64>>>,
+    /// When the modification time was set while the file could be mapped.
+    time_set: Cell<Option<Instant>>,
+}
+
+impl KernelPages {
+    /// A descriptor was opened that can be mapped for writing (for reading and writing).
+    pub fn mappable_opened(&self) {
+        self.mappable.set(self.mappable.get() + 1);
+    }
+    /// It was closed; its mappings are gone, and their pages written back.
+    pub fn mappable_closed(&self) {
+        self.mappable.set(self.mappable.get().saturating_sub(1));
+        if !self.may_be_dirty() {
+            self.time_set.set(None);
+        }
+    }
+    /// The last descriptor of any kind was closed.
+    pub(crate) fn all_closed(&self) {
+        self.filled.set(false);
+        self.newer.borrow_mut().clear();
+    }
+    pub(crate) fn may_be_dirty(&self) -> bool {
+        self.mappable.get() > 0
+    }
+
+    /// The kernel may hold pages from times that nobody remembers.
+    pub(crate) fn forget_all(&self) {
+        *self.zeros.borrow_mut() = vec![0..u64::MAX];
+    }
+    pub fn is_forgotten(&self) -> bool {
+        self.zeros.borrow().first() == Some(&(0..u64::MAX))
+    }
+    /// The kernel holds none.
+    pub fn dropped(&self) {
+        self.zeros.borrow_mut().clear();
+    }
+
+    /// The kernel was given these bytes for its cache.
+    pub(crate) fn filled(&self, range: Range<u64>) {
+        self.filled.set(true);
+        self.agreed(range);
+    }
+    /// The kernel's pages and the file agree: both got these bytes, or lost them.
+    pub(crate) fn agreed(&self, range: Range<u64>) {
+        let mut newer = self.newer.borrow_mut();
+        if newer.iter().any(|own| overlap(own, &range)) {
+            *newer = newer.iter().flat_map(|own| without(own, &range)).collect();
+        }
+    }
+    /// A write past the cache. What the kernel never reads it need not be told of.
+    pub(crate) fn written_past(&self, range: Range<u64>) {
+        if !self.filled.get() || range.is_empty() {
+            return;
+        }
+        let mut newer = self.newer.borrow_mut();
+        match newer.back_mut() {
+            Some(last) if last.start <= range.start && range.start <= last.end => {
+                last.end = last.end.max(range.end);
+            }
+            _ => newer.push_back(range),
+        }
+        if newer.len() > NEWER_MAX {
+            newer.pop_front();
+        }
+    }
+    /// What of a page written back is not older than the file.
+    pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let newer = self.newer.borrow();
+        newer
+            .iter()
+            .fold(vec![range], |pieces, own| pieces.iter().flat_map(|piece| without(piece, own)).collect())
+    }
+
+    /// The kernel was given zeros for a hole.
+    pub(crate) fn zeros_shown(&self, range: Range<u64>) {
+        let mut zeros = self.zeros.borrow_mut();
+        let from = zeros.partition_point(|own| own.end < range.start);
+        let to = from + zeros[from..].partition_point(|own| own.start <= range.end);
+        let merged =
+            zeros[from..to].iter().fold(range, |sum, own| sum.start.min(own.start)..sum.end.max(own.end));
+        zeros.splice(from..to, [merged]);
+        if zeros.len() > ZEROS_MAX {
+            let (start, end) = (zeros[0].start, zeros[zeros.len() - 1].end);
+            *zeros = std::iter::once(start..end).collect();
+        }
+    }
+    /// Content begins or ends at `at`: the rest of its page is zeros that the kernel made itself.
+    pub(crate) fn cut_at(&self, at: u64) {
+        if !at.is_multiple_of(PAGE_MAX) {
+            let start = at - at % PAGE_MAX;
+            self.zeros_shown(start..start.saturating_add(PAGE_MAX));
+        }
+    }
+    /// The first part of `range` that is zeros in the kernel's memory and may have been changed there.
+    pub(crate) fn changed_zeros(&self, range: Range<u64>) -> Option<Range<u64>> {
+        if !self.may_be_dirty() {
+            return None;
+        }
+        let zeros = self.zeros.borrow();
+        let first = zeros.get(zeros.partition_point(|own| own.end <= range.start))?;
+        overlap(first, &range).then(|| first.start.max(range.start)..first.end.min(range.end))
+    }
+
+    /// Somebody set the modification time.
+    pub(crate) fn time_set(&self, now: Instant) {
+        self.time_set.set(self.may_be_dirty().then_some(now));
+    }
+    /// All pages that were changed until now are written back.
+    pub(crate) fn written_back(&self) {
+        self.time_set.set(None);
+    }
+    /// Whether a page written back may have been changed before the modification time was set.
+    pub(crate) fn keep_time(&self, now: Instant) -> bool {
+        self.time_set.get().is_some_and(|set| now.since(set) < WRITTEN_BACK_AFTER)
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// What `range` has before and behind `hole`.
+fn without(range: &Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let before = range.start..range.end.min(hole.start);
+    let behind = range.start.max(hole.end)..range.end;
+    [before, behind].into_iter().filter(|part| part.start < part.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_written_past_the_cache_win_until_the_kernel_reads_them() {
+        let pages = KernelPages::default();
+        pages.written_past(0..8);
+        assert_eq!(pages.not_older(0..4096), [0..4096], "the kernel has read nothing");
+        pages.filled(0..8192);
+        pages.written_past(100..200);
+        pages.written_past(200..300);
+        pages.written_past(5000..5100);
+        assert_eq!(pages.not_older(0..8192), [0..100, 300..5000, 5100..8192]);
+        pages.agreed(150..160);
+        assert_eq!(pages.not_older(0..4096), [0..100, 150..160, 300..4096]);
+        pages.filled(0..4096);
+        assert_eq!(pages.not_older(0..8192), [0..5000, 5100..8192]);
+        pages.written_past(0..8192);
+        assert_eq!(pages.not_older(0..8192), []);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let pages = KernelPages::default();
+        pages.filled(0..1);
+        pages.mappable_opened();
+        for number in 0..10_000 {
+            pages.written_past(number * 10..number * 10 + 1);
+            pages.zeros_shown(number * 10..number * 10 + 1);
+        }
+        assert_eq!(pages.newer.borrow().len(), NEWER_MAX);
+        assert!(pages.zeros.borrow().len() <= ZEROS_MAX);
+        assert!((0..10_000).all(|number| pages.changed_zeros(number * 10..number * 10 + 1).is_some()));
+    }
+
+    #[test]
+    fn zeros_count_as_changed_only_while_the_file_can_be_mapped() {
+        let pages = KernelPages::default();
+        pages.zeros_shown(4096..8192);
+        pages.zeros_shown(8192..12288);
+        pages.zeros_shown(20480..24576);
+        assert_eq!(pages.changed_zeros(0..100_000), None);
+        pages.mappable_opened();
+        assert_eq!(pages.changed_zeros(0..100_000), Some(4096..12288));
+        assert_eq!(pages.changed_zeros(5000..6000), Some(5000..6000));
+        assert_eq!(pages.changed_zeros(12288..20480), None);
+        pages.forget_all();
+        assert!(pages.is_forgotten() && pages.changed_zeros(12288..20480).is_some());
+        pages.mappable_closed();
+        assert_eq!(pages.changed_zeros(0..100_000), None);
+    }
+}
