@@ -52,6 +52,8 @@ pub struct Session<F> {
     file_system: Rc<F>,
     transport: Transport,
     classic: Classic,
+    /// Of which each has a queue of its own in the ring.
+    processors: u16,
     negotiated: Cell<Option<Negotiated>>,
     stopping: Cell<bool>,
     /// The kernel agreed to the ring and then took an entry of it not.
@@ -73,6 +75,7 @@ impl<F: FileSystem> Session<F> {
     ) -> Rc<Session<F>> {
         Rc::new(Session {
             classic: Classic::new(world.ring().clone(), Rc::new(connection.fuse)),
+            processors: connection.processors,
             world,
             file_system,
             transport,
@@ -98,7 +101,7 @@ impl<F: FileSystem> Session<F> {
     pub async fn until_begun(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
-    /// Takes no more requests; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
+    /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
     /// gets errors once the connection is dropped.
     pub fn stop(&self) {
         self.stopping.set(true);
