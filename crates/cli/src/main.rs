@@ -25,11 +25,14 @@ mod mount_table;
 mod mount_users;
 mod open_disk;
 mod output;
+mod own_namespace;
+mod porter;
 mod powercut;
 mod programs;
 mod progress;
 mod quantity;
 mod recover;
+mod reporter;
 mod reproduce;
 mod sim;
 mod sim_report;
@@ -79,7 +82,7 @@ fn main() -> ExitCode {
     match run(std::env::args_os().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("okeanos: {error}");
+            reporter::complain(&format!("okeanos: {error}"));
             error.exit_code()
         }
     }

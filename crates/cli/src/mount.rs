@@ -6,6 +6,7 @@ use crate::loop_device;
 use crate::mount_options::MountSettings;
 use crate::mount_serve;
 use crate::mount_table::{self, Mount};
+use crate::reporter;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,7 +86,10 @@ pub struct MountPlan {
 
 pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     let settings = MountSettings::parse(&arguments.options, arguments.sloppy)?;
-    settings.warnings().iter().for_each(|warning| eprintln!("okeanos: warning: {warning}"));
+    settings
+        .warnings()
+        .iter()
+        .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
     let plan = MountPlan::check(&arguments.source, &arguments.directory, settings)?;
     if arguments.foreground {
         return mount_serve::serve(plan, Herald::nobody());
