@@ -121,14 +121,14 @@ impl ControlServer {
         device: (u32, u32),
         answers: Box<Answers>,
     ) -> io::Result<Rc<ControlServer>> {
-        socket.rename(&socket_name(device))?;
-        let inode = socket.inode()?;
         let watched = watched(&socket.listener)?;
         // Whoever unmounts must get through, whatever limit there is.
         let clients_max = match spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS {
             0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
             clients => clients,
         };
+        socket.rename(&socket_name(device))?;
+        let inode = socket.inode()?;
         let server = Rc::new(ControlServer {
             world: world.clone(),
             socket,

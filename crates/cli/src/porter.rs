@@ -180,6 +180,8 @@ struct Mounted {
 impl Child {
     /// Until the daemon is gone, or needs a porter no more.
     fn serve(mut self) -> io::Result<()> {
+        // Keep no file system busy.
+        std::env::set_current_dir("/")?;
         let mut bytes = vec![0; MESSAGE_MAX];
         loop {
             let (length, _) = descriptor::receive(&self.socket, &mut bytes)?;
