@@ -5,6 +5,7 @@
 
 use crate::error::CliError;
 use crate::mount_table::{self, Mount};
+use crate::own_namespace;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -37,8 +38,9 @@ pub enum AccessTimes {
 pub struct About {
     pub process: u32,
     pub version: String,
-    pub source: PathBuf,
-    pub directory: PathBuf,
+    /// As a person would read it: JSON holds no paths that are not UTF-8.
+    pub source: String,
+    pub directory: String,
     pub data: String,
     /// The words behind `-o` that the volume was mounted with.
     #[serde(default)]
@@ -50,21 +52,23 @@ pub struct End {
     pub clean: bool,
 }
 
-/// The socket of the daemon that serves the device number.
-pub fn socket_path(device: (u32, u32)) -> PathBuf {
+/// Where this user's daemons have their sockets.
+pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
-    let name = format!("{}-{}.sock", device.0, device.1);
     match std::env::var_os("XDG_RUNTIME_DIR") {
-        _ if user == 0 => Path::new("/run/okeanos").join(name),
-        Some(directory) => Path::new(&directory).join("okeanos").join(name),
-        None => PathBuf::from(format!("/tmp/okeanos-{user}")).join(name),
+        _ if user == 0 => PathBuf::from("/run/okeanos"),
+        Some(directory) => Path::new(&directory).join("okeanos"),
+        None => PathBuf::from(format!("/tmp/okeanos-{user}")),
     }
 }
 
-/// The directory of a socket; nobody else may put anything in it.
-pub fn make_directory(socket: &Path) -> io::Result<()> {
-    let directory = socket.parent().expect("a socket is in a directory");
+pub fn socket_name(device: (u32, u32)) -> String {
+    format!("{}-{}.sock", device.0, device.1)
+}
+
+/// Makes the sockets' directory; nobody else may put anything in it.
+pub fn make_directory(directory: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -78,13 +82,26 @@ pub fn make_directory(socket: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
+/// To a socket that the mount itself covers: a thread looks without the mount.
+fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
+    let look = || {
+        own_namespace::enter()?;
+        own_namespace::detach(&mount.directory)?;
+        UnixStream::connect(path)
+    };
+    std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
+}
+
 /// A conversation with a daemon.
 pub struct Client(BufReader<UnixStream>);
 
 impl Client {
     pub fn connect(mount: &Mount) -> Result<Client, CliError> {
-        let path = socket_path(mount.device);
-        let connected = UnixStream::connect(&path);
+        let path = socket_directory().join(socket_name(mount.device));
+        let connected = UnixStream::connect(&path).or_else(|error| {
+            let is_covered = path.starts_with(&mount.directory);
+            if is_covered { connect_beneath(mount, &path) } else { Err(error) }
+        });
         connected.map(|stream| Client(BufReader::new(stream))).map_err(|error| {
             let why = format!("no answer from the daemon of {}", mount.directory.display());
             CliError::system(format!("{why} ({})", path.display()), error)

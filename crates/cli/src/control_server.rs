@@ -1,63 +1,151 @@
 //! The daemon's end of the control socket, on the same ring as everything else.
 
-use crate::control::{Ask, End, make_directory};
+use crate::control::{Ask, End, make_directory, socket_directory, socket_name};
+use crate::error::CliError;
 use device::World;
 use runtime::{File, RealWorld};
 use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 
 /// Longer lines are no asks of ours.
 const LINE_MAX: usize = 1024;
 /// Conversations at a time.
 const CLIENTS_MAX: usize = 64;
+/// Descriptors of one: the socket, and the copy that the ring watches.
+const CLIENT_DESCRIPTORS: usize = 2;
 
 /// Gives the first answer to each ask.
 pub type Answers = dyn Fn(Ask) -> serde_json::Value;
 
+/// A socket that listens already, under a name that nobody looks for. What it needs is open: the mount may cover its
+/// directory.
+pub struct ControlSocket {
+    listener: UnixListener,
+    directory: fs::File,
+    /// In the directory.
+    name: CString,
+}
+
+/// Who could not be told to unmount is not mounted.
+pub fn no_control(error: io::Error) -> CliError {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
+        _ => "See who may write to the directory of the sockets, and whether its file system has room.",
+    };
+    let at = socket_directory();
+    CliError::system(format!("control socket in {}", at.display()), error).with_remedy(remedy)
+}
+
 pub struct ControlServer {
     world: RealWorld,
-    path: PathBuf,
+    socket: ControlSocket,
     /// Of the socket's file. The next mount may have got our device number, and put its own socket there.
     inode: u64,
     answers: Box<Answers>,
     clients: Cell<usize>,
+    clients_max: usize,
     /// Those who wait for the end.
     waiting: RefCell<Vec<Rc<UnixStream>>>,
 }
 
-impl ControlServer {
-    /// Listens on `path` from now on. A socket left behind by a daemon that was killed is replaced.
-    pub fn start(world: &RealWorld, path: PathBuf, answers: Box<Answers>) -> io::Result<Rc<ControlServer>> {
-        make_directory(&path)?;
-        match std::fs::remove_file(&path) {
+impl ControlSocket {
+    /// In `directory`, for a mount that has no number yet.
+    pub fn bind(directory: &Path) -> io::Result<ControlSocket> {
+        make_directory(directory)?;
+        let name = format!("mounting-{}.sock", std::process::id());
+        let path = directory.join(&name);
+        match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         // The directory is ours alone, so nobody comes in before the mode is set.
         let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let inode = std::fs::metadata(&path)?.ino();
+        let directory = fs::File::open(directory)?;
+        Ok(ControlSocket { listener, directory, name: CString::new(name)? })
+    }
+
+    /// A socket left behind by a daemon that was killed is replaced.
+    fn rename(&mut self, name: &str) -> io::Result<()> {
+        let new = CString::new(name)?;
+        let directory = self.directory.as_raw_fd();
+        // SAFETY: the descriptor is open, and both names end with a zero byte.
+        if unsafe { libc::renameat(directory, self.name.as_ptr(), directory, new.as_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.name = new;
+        Ok(())
+    }
+
+    /// Of what has our name now.
+    fn inode(&self) -> io::Result<u64> {
+        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+        let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        // SAFETY: the descriptor is open, the name ends with a zero byte, and the kernel fills the structure.
+        unsafe {
+            match libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) {
+                0 => Ok(found.assume_init().st_ino),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    fn remove(&self) {
+        // SAFETY: the descriptor is open, and the name ends with a zero byte.
+        unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.name.as_ptr(), 0) };
+    }
+}
+
+/// A name that nobody looks for is of no use when the mount has failed.
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if self.name.as_bytes().starts_with(b"mounting-") {
+            self.remove();
+        }
+    }
+}
+
+impl ControlServer {
+    /// Is found by the mount's device number from now on.
+    pub fn start(
+        world: &RealWorld,
+        mut socket: ControlSocket,
+        device: (u32, u32),
+        answers: Box<Answers>,
+    ) -> io::Result<Rc<ControlServer>> {
+        let watched = watched(&socket.listener)?;
+        // Whoever unmounts must get through, whatever limit there is.
+        let clients_max = match spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS {
+            0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            clients => clients,
+        };
+        socket.rename(&socket_name(device))?;
+        let inode = socket.inode()?;
         let server = Rc::new(ControlServer {
             world: world.clone(),
-            path,
+            socket,
             inode,
             answers,
             clients: Cell::new(0),
+            clients_max,
             waiting: RefCell::default(),
         });
-        world.spawn(Box::pin(server.clone().accept(listener)));
+        world.spawn(Box::pin(server.clone().accept(watched)));
         Ok(server)
     }
 
     /// Tells those who wait, and takes the socket away.
     pub fn end(&self, end: End) {
-        if std::fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.path);
+        if self.socket.inode().is_ok_and(|found| found == self.inode) {
+            self.socket.remove();
         }
         let line = line_of(&end);
         for stream in self.waiting.take() {
@@ -65,12 +153,11 @@ impl ControlServer {
         }
     }
 
-    async fn accept(self: Rc<Self>, listener: UnixListener) {
-        let Ok(watched) = watched(&listener) else { return };
+    async fn accept(self: Rc<Self>, watched: File) {
         let mut ready = self.world.ring().poll(&watched, libc::POLLIN);
         loop {
-            while let Ok((stream, _)) = listener.accept() {
-                if self.clients.get() < CLIENTS_MAX && stream.set_nonblocking(true).is_ok() {
+            while let Ok((stream, _)) = self.socket.listener.accept() {
+                if self.clients.get() < self.clients_max && stream.set_nonblocking(true).is_ok() {
                     self.clients.set(self.clients.get() + 1);
                     self.world.spawn(Box::pin(self.clone().converse(Rc::new(stream))));
                 }
@@ -130,6 +217,13 @@ fn watched(socket: &impl std::os::fd::AsFd) -> io::Result<File> {
     Ok(Rc::new(socket.as_fd().try_clone_to_owned()?))
 }
 
+/// How many more descriptors, up to `most`, this process may have.
+fn spare_descriptors(most: usize) -> usize {
+    let Ok(first) = UnixStream::pair() else { return 0 };
+    let copies = std::iter::repeat_with(|| first.0.try_clone()).map_while(Result::ok);
+    copies.take(most - 2).collect::<Vec<_>>().len() + 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,10 +232,13 @@ mod tests {
     #[test]
     fn the_socket_of_the_next_mount_with_our_number_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("private/1-2.sock");
+        let private = directory.path().join("private");
+        let path = private.join("1-2.sock");
         let world = RealWorld::new().unwrap();
-        let start =
-            || ControlServer::start(&world, path.clone(), Box::new(|_| serde_json::Value::Null)).unwrap();
+        let start = || {
+            let socket = ControlSocket::bind(&private).unwrap();
+            ControlServer::start(&world, socket, (1, 2), Box::new(|_| serde_json::Value::Null)).unwrap()
+        };
         let (old, new) = (start(), start());
         let ended = || End { clean: true };
         old.end(ended());
@@ -152,12 +249,25 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_that_failed_leaves_no_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = directory.path().join("private");
+        let socket = ControlSocket::bind(&private).unwrap();
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 1);
+        drop(socket);
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
+    }
+
+    #[test]
     fn clients_are_answered_and_told_of_the_end() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("private/1-2.sock");
+        let private = directory.path().join("private");
+        let path = private.join("1-2.sock");
         let world = RealWorld::new().unwrap();
         let answers = |ask| serde_json::json!({ "asked": format!("{ask:?}") });
-        let server = ControlServer::start(&world, path.clone(), Box::new(answers)).unwrap();
+        let server =
+            ControlServer::start(&world, ControlSocket::bind(&private).unwrap(), (1, 2), Box::new(answers))
+                .unwrap();
         let client = std::thread::spawn({
             let path = path.clone();
             move || {

@@ -1,16 +1,22 @@
 //! Going into the background, and what a daemon in the kernel's write-back path owes the system.
 
 use crate::error::CliError;
+use crate::reporter;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
 
 /// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits for it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 /// Tells whoever started the daemon how the start went.
-pub struct Herald(Option<File>);
+pub struct Herald(Option<Background>);
+
+struct Background {
+    to_starter: File,
+    /// `/dev/null`, which the mount may cover.
+    null: Option<File>,
+}
 
 /// What [`detach`] makes of the one process.
 pub enum Side {
@@ -33,7 +39,8 @@ pub fn detach() -> Result<Side, CliError> {
             drop(from_daemon);
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
             unsafe { libc::setsid() };
-            Ok(Side::Daemon(Herald(Some(to_starter))))
+            let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
+            Ok(Side::Daemon(Herald(Some(Background { to_starter, null }))))
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
     }
@@ -45,7 +52,12 @@ impl Starter {
         let mut message = String::new();
         let read = self.0.read_to_string(&mut message);
         match (read, message.strip_prefix("up")) {
-            (Ok(_), Some("")) => Ok(()),
+            (Ok(_), Some(warning)) => {
+                if !warning.is_empty() {
+                    reporter::complain(&format!("okeanos: warning: {warning}"));
+                }
+                Ok(())
+            }
             (Ok(_), _) if !message.is_empty() => Err(CliError::new(message)),
             _ => Err(CliError::new("the daemon died before the volume was mounted")
                 .with_remedy("Mount with -f to see why.")),
@@ -61,32 +73,32 @@ impl Herald {
     pub fn is_background(&self) -> bool {
         self.0.is_some()
     }
-    /// The volume is mounted. From here on the daemon has no terminal.
-    pub fn up(self) {
-        if let Some(mut pipe) = self.0 {
-            if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know.
+    pub fn up(self, warning: Option<&str>) {
+        if let Some(Background { mut to_starter, null }) = self.0 {
+            if let Some(null) = null {
                 for standard in 0..3 {
                     // SAFETY: both descriptors are open, and nobody owns the standard ones.
                     unsafe { libc::dup2(null.as_raw_fd(), standard) };
                 }
             }
             // A starter that was killed hears nothing; the mount stands all the same.
-            let _ = pipe.write_all(b"up");
+            let _ = to_starter.write_all(format!("up{}", warning.unwrap_or_default()).as_bytes());
         }
     }
     /// Gives the error to whoever will print it.
     pub fn failed(self, error: CliError) -> Result<(), CliError> {
         match self.0 {
             None => Err(error),
-            Some(mut pipe) => {
-                let _ = pipe.write_all(error.to_string().as_bytes());
+            Some(Background { mut to_starter, .. }) => {
+                let _ = to_starter.write_all(error.to_string().as_bytes());
                 std::process::exit(1)
             }
         }
     }
 }
 
-/// Best effort: an ordinary user may do little of it.
+/// Before the mount, which may cover `/proc`. Best effort: an ordinary user may do little of it.
 pub fn settle_in() {
     // SAFETY: prctl with these integers changes a flag of the process.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
@@ -94,35 +106,6 @@ pub fn settle_in() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     // Keep no file system busy, least of all our own.
     let _ = std::env::set_current_dir("/");
-}
-
-/// Tells the system's log; in the foreground, the terminal.
-pub fn reporter(background: bool) -> impl Fn(&str) {
-    move |text: &str| {
-        let text = format!("okeanos[{}]: {text}", std::process::id());
-        if !background {
-            eprintln!("{text}");
-        } else if !tell_syslog(&text) {
-            tell_kernel_log(&text);
-        }
-    }
-}
-
-/// Facility daemon (3), severity error (3): syslog(3).
-const PRIORITY: &str = "<27>";
-
-fn tell_syslog(text: &str) -> bool {
-    let told = UnixDatagram::unbound().and_then(|socket| {
-        socket.set_nonblocking(true)?;
-        socket.send_to(format!("{PRIORITY}{text}").as_bytes(), "/dev/log")
-    });
-    told.is_ok()
-}
-
-fn tell_kernel_log(text: &str) {
-    if let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") {
-        let _ = log.write_all(format!("{PRIORITY}{text}\n").as_bytes());
-    }
 }
 
 fn pipe() -> io::Result<(File, File)> {
@@ -149,6 +132,7 @@ mod tests {
     #[test]
     fn the_starter_learns_how_it_went() {
         assert_eq!(heard(|mut pipe| pipe.write_all(b"up").unwrap()), Ok(()));
+        assert_eq!(heard(|mut pipe| pipe.write_all(b"upbut be warned").unwrap()), Ok(()));
         let told = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
         assert_eq!(told, Err("no such volume".into()));
         assert!(heard(drop).unwrap_err().contains("died"));

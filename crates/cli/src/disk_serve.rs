@@ -1,14 +1,16 @@
 //! `okeanos disk serve`: an emulated disk in real time, as a file that a loop device can stand on.
 
-use crate::control::{About, Ask, End, socket_path};
-use crate::control_server::ControlServer;
+use crate::control::{About, Ask, End, socket_directory};
+use crate::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::{self, Herald, Side};
 use crate::disk::{DriveArguments, Switch, find};
 use crate::disk_door::{DiskDoor, NAME};
 use crate::error::CliError;
 use crate::mount_table;
+use crate::output;
+use crate::porter::{Porter, Standing};
 use crate::quantity::{format_size, parse_size};
-use crate::umount;
+use crate::reporter::Reporter;
 use clap::{Args, ValueEnum};
 use device::{Disk, World};
 use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR};
@@ -16,10 +18,6 @@ use fuse::{Kind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long, after SIGTERM, those who still have the disk open may finish.
-const GRACE: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
 The disk is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
@@ -120,13 +118,21 @@ fn serve(
     directory: PathBuf,
     herald: Herald,
 ) -> Result<(), CliError> {
-    let world = match runtime::block_signals().and_then(|()| RealWorld::new()) {
+    let reporter = Reporter::open(herald.is_background());
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    let porter = match Porter::start(&directory, &|text| reporter.tell(text)) {
+        Ok(porter) => porter,
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
         Ok(world) => world,
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let (drives, disk) = drives.disk(&in_world, &model, options);
-    let result = world.run(run_on(world.clone(), Served { drives, disk }, directory, herald));
+    let result = world.run(run_on(world.clone(), Served { drives, disk }, directory, porter, herald));
     world.end();
     result
 }
@@ -135,102 +141,75 @@ async fn run_on(
     world: RealWorld,
     served: Served,
     directory: PathBuf,
+    porter: Porter,
     herald: Herald,
 ) -> Result<(), CliError> {
     let background = herald.is_background();
-    let report = daemon::reporter(background);
-    let (session, signals) = match bring_up(&world, &served.disk, &directory) {
+    let up = bring_up(&world, &served.disk, &porter);
+    let (session, signals, control, device) = match up {
         Ok(up) => up,
         Err(error) => return herald.failed(error),
     };
     let serving = session.clone();
-    let session_over = spawn_with_result(&world, async move { serving.serve().await });
-    session.until_begun().await;
-    let control = start_control(&world, &served, &directory).unwrap_or_else(|error| {
-        report(&format!("no control socket, so stats and umount cannot reach this disk: {error}"));
-        None
-    });
-    daemon::settle_in();
-    herald.up();
-    let result = until_over(&world, &directory, signals, session_over, &session).await;
-    if let Some(control) = control {
-        control.end(End { clean: result.is_ok() });
-    }
+    let mut session_over = spawn_with_result(&world, async move { serving.serve().await });
+    let begun = race(&mut session_over, session.until_begun()).await;
+    let control = match ControlServer::start(&world, control, device, answers(&served, &directory)) {
+        Ok(control) => control,
+        Err(error) => {
+            porter.end(&world, &session, session_over, signals).await;
+            return herald.failed(no_control(error));
+        }
+    };
+    herald.up(None);
+    let result = match begun {
+        Either::Left(result) => result,
+        Either::Right(_) => porter.until_over(&world, &session, session_over, signals).await,
+    };
+    let result = match result {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(CliError::new(error.to_string())),
+        None => Err(CliError::new("the disk's session was lost")),
+    };
+    control.end(End { clean: result.is_ok() });
     if !background {
-        served.drives.iter().for_each(|drive| println!("{}", serde_json::json!(drive.statistics())));
+        for drive in &served.drives {
+            output::print(&format_args!("{}\n", serde_json::json!(drive.statistics())))?;
+        }
     }
     result
 }
 
-fn bring_up(
-    world: &RealWorld,
-    disk: &Rc<dyn Disk>,
-    directory: &Path,
-) -> Result<(Rc<Session<DiskDoor>>, Signals), CliError> {
+type Up = (Rc<Session<DiskDoor>>, Signals, ControlSocket, (u32, u32));
+
+fn bring_up(world: &RealWorld, disk: &Rc<dyn Disk>, porter: &Porter) -> Result<Up, CliError> {
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+    let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
     let kind = Kind::Plain { name: disk.name().to_owned() };
     let options = MountOptions { kind, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
-    let connection = fuse::mount(directory, &options).map_err(|error| CliError::new(error.to_string()))?;
+    daemon::settle_in();
+    let Standing { connection, device } = porter.mount(&options)?;
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };
     let door = DiskDoor::new(disk.clone(), owner);
-    Ok((Session::new(world.clone(), connection, door, Transport::Auto), signals))
+    Ok((Session::new(world.clone(), connection, door, Transport::Auto), signals, control, device))
 }
 
-/// The session's end; a signal brings it about.
-async fn until_over(
-    world: &RealWorld,
-    directory: &Path,
-    mut signals: Signals,
-    mut served: runtime::Receiver<Result<(), fuse::SessionError>>,
-    session: &Session<DiskDoor>,
-) -> Result<(), CliError> {
-    let mut result = race(&mut served, signals.next()).await;
-    if let Either::Right(_) = result {
-        // umount(2) waits for this thread to answer, so another one calls it.
-        let path = directory.to_owned();
-        std::thread::spawn(move || umount::unmount(&path, libc::MNT_DETACH));
-        let patience = race(world.sleep_until(world.now().plus(GRACE)), signals.next());
-        result = match race(&mut served, patience).await {
-            Either::Left(ended) => Either::Left(ended),
-            Either::Right(_) => {
-                session.stop();
-                Either::Left(served.await)
-            }
-        };
-    }
-    match result {
-        Either::Left(Some(Ok(()))) => Ok(()),
-        Either::Left(Some(Err(error))) => Err(CliError::new(error.to_string())),
-        _ => Err(CliError::new("the disk's session was lost")),
-    }
-}
-
-fn start_control(
-    world: &RealWorld,
-    served: &Served,
-    directory: &Path,
-) -> std::io::Result<Option<Rc<ControlServer>>> {
-    let mounts = mount_table::mounts()?;
-    let Some(mount) = mounts.into_iter().rfind(|mount| mount.directory == directory) else {
-        return Ok(None);
-    };
+fn answers(served: &Served, directory: &Path) -> Box<Answers> {
     let about = About {
         process: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
-        source: PathBuf::from(served.disk.name()),
-        directory: directory.join(NAME),
+        source: served.disk.name().to_owned(),
+        directory: directory.join(NAME).display().to_string(),
         data: "none".to_owned(),
         options: Vec::new(),
     };
     let drives = served.drives.clone();
-    let answers = move |ask| match ask {
+    Box::new(move |ask| match ask {
         // There is nothing to change.
         Ask::About | Ask::End | Ask::Change { .. } => serde_json::json!(about),
         Ask::Stats => {
             let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
             serde_json::json!({ "about": about, "drives": drives })
         }
-    };
-    ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
+    })
 }

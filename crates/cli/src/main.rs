@@ -26,12 +26,15 @@ mod mount_users;
 mod mount_words;
 mod open_disk;
 mod output;
+mod own_namespace;
+mod porter;
 mod powercut;
 mod programs;
 mod progress;
 mod quantity;
 mod recover;
 mod remount;
+mod reporter;
 mod reproduce;
 mod sim;
 mod sim_report;
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     match run(std::env::args_os().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("okeanos: {error}");
+            reporter::complain(&format!("okeanos: {error}"));
             error.exit_code()
         }
     }

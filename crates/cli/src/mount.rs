@@ -7,6 +7,7 @@ use crate::mount_options::MountSettings;
 use crate::mount_serve;
 use crate::mount_table::{self, Mount};
 use crate::remount;
+use crate::reporter;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{Superblock, feature};
 use std::fs::File;
@@ -109,15 +110,18 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     let superblock = look_at(&arguments.source);
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
     let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
-    settings.warnings().iter().for_each(|warning| eprintln!("okeanos: warning: {warning}"));
+    settings
+        .warnings()
+        .iter()
+        .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
     let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
     let plan = MountPlan::check(&arguments, settings, has(feature::RECOVER))?;
     let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
     if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
         let source = plan.source.display();
-        eprintln!(
+        reporter::complain(&format!(
             "okeanos: warning: {source} has no journal and no loop device: nothing keeps the kernel from mounting it, too"
-        );
+        ));
     }
     if arguments.foreground {
         return mount_serve::serve(plan, Herald::nobody());

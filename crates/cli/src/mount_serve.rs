@@ -1,20 +1,21 @@
 //! The daemon of one mount: brings the volume up, serves it, and sees it home.
 //!
-//! Order: disk opened exclusively; volume opened and recovered; claim handed to the kernel (fuseblk); mounted;
-//! served. From the mount on, this process never looks at a path inside it: it would wait for itself.
+//! Order: porter forked; disk opened exclusively; volume opened and recovered; claim handed to the kernel (fuseblk);
+//! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
+//! root it has none left.
 
 use crate::coerce::{Wanted, coerce};
-use crate::control::{About, AccessTimes, Ask, End, socket_path};
-use crate::control_server::ControlServer;
+use crate::control::{About, AccessTimes, Ask, End, socket_directory};
+use crate::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::{self, Herald};
 use crate::error::CliError;
 use crate::loop_device::{self, LoopDevice};
 use crate::mount::MountPlan;
 use crate::mount_options::Barrier;
-use crate::mount_table;
 use crate::open_disk::{open_disk, open_disk_over};
-use crate::umount;
-use device::{Disk, World};
+use crate::porter::{Porter, Standing};
+use crate::reporter::Reporter;
+use device::Disk;
 use disks::{Access, FileDisk};
 use eviction::CoercedDisk;
 use ext4::{Atime, LiveOptions, OnError, OpenParts, Volume, VolumeOptions};
@@ -23,41 +24,63 @@ use format::ext4::{Features, Superblock};
 use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
 use journal::{DataMode, WriteThreshold};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// The superblock, and as much before it, in whole sectors of any disk.
 const SUPERBLOCK_END: usize = 4096;
-/// How long, after SIGTERM, those who still have files open may finish.
-const GRACE: Duration = Duration::from_secs(10);
+
+const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the \
+                         volume is durable. fsync(2), O_SYNC and umount(2) are not concerned, and a change is durable \
+                         after commit=TIME all the same";
 
 /// Serves until the volume is unmounted, or a signal says so. The exit code tells whether everything is home.
 pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
-    let world = match runtime::block_signals().and_then(|()| RealWorld::new()) {
+    let reporter = Reporter::open(herald.is_background());
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    // What it lies on is busy where the caller is, too, not only where the daemon will be.
+    let image = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
+    let started = image
+        .map_err(|error| CliError::system(plan.source.display(), error))
+        .and_then(|image| Ok((image, Porter::start(&plan.directory, &|text| reporter.tell(text))?)));
+    let (_image, porter) = match started {
+        Ok(started) => started,
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
         Ok(world) => world,
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
-    let result = world.run(run(world.clone(), plan, herald));
+    let result = world.run(run(world.clone(), plan, porter, reporter, herald));
     world.end();
     result
 }
 
-async fn run(world: RealWorld, plan: MountPlan, herald: Herald) -> Result<(), CliError> {
-    let background = herald.is_background();
-    let mounted = match Mounted::bring_up(&world, &plan, background).await {
-        Ok(mounted) => mounted,
-        Err(error) => return herald.failed(error),
-    };
-    mounted.serve(&world, &plan, herald).await
+async fn run(
+    world: RealWorld,
+    plan: MountPlan,
+    porter: Porter,
+    reporter: Reporter,
+    herald: Herald,
+) -> Result<(), CliError> {
+    match Mounted::bring_up(&world, &plan, porter, reporter).await {
+        Ok(mounted) => mounted.serve(&world, &plan, herald).await,
+        Err(error) => herald.failed(error),
+    }
 }
 
 struct Mounted {
     volume: Rc<Volume>,
     door: Rc<VolumeDoor>,
     session: Rc<Session<VolumeDoor>>,
+    porter: Porter,
+    reporter: Reporter,
     signals: Signals,
+    control: ControlSocket,
+    device: (u32, u32),
     /// With `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
     /// Lives as long as the mount.
@@ -66,8 +89,14 @@ struct Mounted {
 }
 
 impl Mounted {
-    async fn bring_up(world: &RealWorld, plan: &MountPlan, background: bool) -> Result<Mounted, CliError> {
+    async fn bring_up(
+        world: &RealWorld,
+        plan: &MountPlan,
+        porter: Porter,
+        reporter: Reporter,
+    ) -> Result<Mounted, CliError> {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+        let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
         // A loop device on it would be what is called empty.
         if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
@@ -84,25 +113,38 @@ impl Mounted {
             Some(path) => Some(Rc::new(open_disk(world, path, access)?) as Rc<dyn Disk>),
             None => None,
         };
-        let report = daemon::reporter(background);
         let (volume, coerced) = open_volume(world, plan, path, &disk, journal).await?;
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
         }
         for warning in volume.open_report().warnings {
-            report(&format!("{}: {warning}", plan.source.display()));
+            reporter.tell(&format!("{}: {warning}", plan.source.display()));
         }
+        let told = reporter.clone();
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
-            report: Box::new(report),
+            report: Box::new(move |text| told.tell(text)),
         };
         let door = VolumeDoor::new(volume.clone(), door_options);
-        match mount(plan, path, &disk, &volume).await {
-            Ok(connection) => {
+        daemon::settle_in();
+        match mount(plan, &porter, path, &disk, &volume).await {
+            Ok(Standing { connection, device }) => {
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
                 let data = volume.options().engine.data;
-                Ok(Mounted { volume, door, session, signals, coerced, _loop_device: loop_device, data })
+                Ok(Mounted {
+                    volume,
+                    door,
+                    session,
+                    porter,
+                    reporter,
+                    signals,
+                    control,
+                    device,
+                    coerced,
+                    _loop_device: loop_device,
+                    data,
+                })
             }
             Err(NotMounted { error, is_ours }) => {
                 // The volume was marked as mounted; leave it as we found it.
@@ -114,89 +156,74 @@ impl Mounted {
         }
     }
 
-    async fn serve(mut self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
-        let report = daemon::reporter(herald.is_background());
-        let session = self.session.clone();
-        let mut served = spawn_with_result(world, async move { session.serve().await });
-        let begun = race(&mut served, self.session.until_begun()).await;
-        if plan.settings.transport == Transport::Uring
-            && matches!(begun, Either::Right(agreed) if !agreed.uring)
-        {
-            take_away(plan);
-            served.await;
-            return herald.failed(no_ring(self.session.why_no_ring()));
+    async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
+        let answers = self.answers(world, plan);
+        let Mounted { door, session, porter, reporter, signals, control, device, .. } = self;
+        let serving = session.clone();
+        let mut served = spawn_with_result(world, async move { serving.serve().await });
+        let begun = race(&mut served, session.until_begun()).await;
+        let refused = match &begun {
+            Either::Right(agreed) if plan.settings.transport == Transport::Uring && !agreed.uring => {
+                Some(no_ring(session.why_no_ring()))
+            }
+            Either::Left(Some(Err(error))) => Some(CliError::new(error.to_string())),
+            _ => None,
+        };
+        let control = match refused {
+            None => ControlServer::start(world, control, device, answers).map_err(no_control),
+            Some(error) => Err(error),
+        };
+        let control = match control {
+            Ok(control) => control,
+            Err(error) => {
+                match begun {
+                    Either::Left(_) => porter.unmount(),
+                    Either::Right(_) => drop(porter.end(world, &session, served, signals).await),
+                }
+                // Reported already.
+                let _ = door.close().await;
+                return herald.failed(error);
+            }
+        };
+        let warning = match &begun {
+            Either::Right(agreed) if !agreed.passes_syncs() && !plan.settings.read_only => Some(SYNCS_END),
+            _ => None,
+        };
+        if let Some(warning) = warning.filter(|_| !herald.is_background()) {
+            reporter.tell(warning);
         }
-        if let Either::Left(Some(Err(error))) = &begun {
-            take_away(plan);
-            let _ = self.door.close().await;
-            return herald.failed(CliError::new(error.to_string()));
+        if let Some(why) = session.why_no_ring() {
+            reporter.tell(&format!("requests come by the classic channel, not over io_uring: {why}"));
         }
-        if let Some(why) = self.session.why_no_ring() {
-            report(&format!("requests come by the classic channel, not over io_uring: {why}"));
-        }
-        let control = self.start_control(world, plan).unwrap_or_else(|error| {
-            report(&format!("no control socket, so stats and umount cannot reach this daemon: {error}"));
-            None
-        });
-        daemon::settle_in();
-        herald.up();
+        herald.up(warning);
         let result = match begun {
             Either::Left(result) => result,
-            Either::Right(_) => self.until_over(world, plan, served).await,
+            Either::Right(_) => porter.until_over(world, &session, served, signals).await,
         };
-        let clean = self.door.close().await.is_ok();
-        if let Some(control) = control {
-            control.end(End { clean });
-        }
+        let clean = door.close().await.is_ok();
+        control.end(End { clean });
         match result {
             Some(Ok(())) if clean => Ok(()),
             Some(Err(error)) => {
-                report(&error.to_string());
+                reporter.tell(&error.to_string());
                 Err(CliError::new(error.to_string()))
             }
             _ => Err(CliError::new(format!("{}: not everything came home", plan.source.display()))),
         }
     }
 
-    /// The session's end; a signal brings it about.
-    async fn until_over(
-        &mut self,
-        world: &RealWorld,
-        plan: &MountPlan,
-        mut served: runtime::Receiver<Result<(), fuse::SessionError>>,
-    ) -> Option<Result<(), fuse::SessionError>> {
-        if let Either::Left(result) = race(&mut served, self.signals.next()).await {
-            return result;
-        }
-        take_away(plan);
-        let patience = race(world.sleep_until(world.now().plus(GRACE)), self.signals.next());
-        if let Either::Left(result) = race(&mut served, patience).await {
-            return result;
-        }
-        self.session.stop();
-        served.await
-    }
-
-    fn start_control(
-        &self,
-        world: &RealWorld,
-        plan: &MountPlan,
-    ) -> std::io::Result<Option<Rc<ControlServer>>> {
-        let mounts = mount_table::mounts()?;
-        let Some(mount) = mounts.into_iter().rfind(|mount| mount.directory == plan.directory) else {
-            return Ok(None);
-        };
+    fn answers(&self, world: &RealWorld, plan: &MountPlan) -> Box<Answers> {
         let about = About {
             process: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
-            source: plan.source.clone(),
-            directory: plan.directory.clone(),
+            source: plan.source.display().to_string(),
+            directory: plan.directory.display().to_string(),
             data: self.data.to_string(),
             options: plan.words.clone(),
         };
         let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
-        let answers = move |ask| match ask {
+        Box::new(move |ask| match ask {
             Ask::About | Ask::End => serde_json::json!(about),
             Ask::Change { atime, stop_on_error } => {
                 volume.set_live_options(LiveOptions {
@@ -233,8 +260,7 @@ impl Mounted {
                     },
                 })
             }
-        };
-        ControlServer::start(world, socket_path(mount.device), Box::new(answers)).map(Some)
+        })
     }
 }
 
@@ -247,13 +273,6 @@ fn no_ring(why: Option<String>) -> CliError {
             "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
         ),
     }
-}
-
-/// Lets nobody in any more; the session ends when those who are in have left. umount(2) waits for this thread
-/// to answer, so another one calls it.
-fn take_away(plan: &MountPlan) {
-    let directory = plan.directory.clone();
-    std::thread::spawn(move || umount::unmount(&directory, libc::MNT_DETACH));
 }
 
 /// A read-only mount replays the journal, too, and for that the disk must be one that can be written.
@@ -368,36 +387,37 @@ struct NotMounted {
 /// by a lock; whether others did, the superblock tells.
 async fn mount(
     plan: &MountPlan,
+    porter: &Porter,
     path: &Path,
     disk: &FileDisk,
     volume: &Volume,
-) -> Result<fuse::Connection, NotMounted> {
+) -> Result<Standing, NotMounted> {
     let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
     if !disk.is_block_device() || !plan.is_root {
         let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = fuse::mount(&plan.directory, &MountOptions { kind, flags, allow_other });
-        return mounted.map_err(|error| NotMounted { error: told(&error), is_ours: true });
+        let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
+        return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
     let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = fuse::mount(&plan.directory, &MountOptions { kind, flags, allow_other });
+    let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);
     match mounted {
-        Ok(connection) if is_ours => Ok(connection),
-        Ok(connection) => {
-            drop(connection);
-            let _ = umount::unmount(&plan.directory, libc::MNT_DETACH);
+        Ok(standing) if is_ours => Ok(standing),
+        Ok(standing) => {
+            drop(standing);
+            porter.unmount();
             let why = format!("another program wrote to {} while it was being mounted", path.display());
             let error = CliError::new(why).with_remedy("Check it with e2fsck, and mount it again.");
             Err(NotMounted { error, is_ours })
         }
-        Err(error) => Err(NotMounted { error: told(&error), is_ours }),
+        Err(error) => Err(NotMounted { error, is_ours }),
     }
 }
 

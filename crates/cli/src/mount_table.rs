@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
+    /// Nobody else has it as long as the mount stands.
+    pub id: u64,
     /// `st_dev` of everything in it.
     pub device: (u32, u32),
     pub directory: PathBuf,
@@ -33,8 +35,12 @@ impl Mount {
 
 /// All mounts that this process sees, later ones on top of earlier ones.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// The mounts that the bytes of a `mountinfo` tell of.
+pub fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// The uppermost mount on exactly `directory`, which need not answer.
@@ -58,12 +64,14 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
 
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(fields.nth(1)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let directory = unescape(fields.nth(1)?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
+        id,
         device: (major.parse().ok()?, minor.parse().ok()?),
         directory: directory.into(),
         kind: String::from_utf8_lossy(fields.next()?).into_owned(),
@@ -102,13 +110,20 @@ mod tests {
             br"36 35 7:3 / /mnt/my\040disk rw,noatime shared:1 master:2 - fuseblk.okeanos /dev/loop3 rw,x=1";
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.directory, Path::new("/mnt/my disk"));
+        assert_eq!(mount.id, 36);
         assert_eq!((mount.device, mount.source.as_path()), ((7, 3), Path::new("/dev/loop3")));
         assert!(mount.is_okeanos() && mount.options == "rw,noatime");
     }
 
     #[test]
     fn nonsense_is_passed_over() {
-        for line in [&b""[..], b"36", b"36 35 7:x / /mnt rw - ext4 a b", b"36 35 7:3 / /mnt rw"] {
+        for line in [
+            &b""[..],
+            b"36",
+            b"x 35 7:3 / /mnt rw - ext4 a b",
+            b"36 35 7:x / /mnt rw - ext4 a b",
+            b"36 35 7:3 / /mnt rw",
+        ] {
             assert_eq!(parse_line(line), None);
         }
         assert_eq!(unescape(br"a\04\0401"), OsString::from("a\\04 1"));

@@ -4,6 +4,7 @@ use crate::control::{About, Ask, Client, End};
 use crate::error::CliError;
 use crate::mount_table::{self, Mount};
 use crate::mount_users;
+use crate::reporter;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -45,7 +46,8 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
         return cut(&mount);
     }
     if mount.is_dead() {
-        eprintln!("okeanos: the daemon of {subject} had died; the next mount recovers the volume");
+        let died = format!("okeanos: the daemon of {subject} had died; the next mount recovers the volume");
+        reporter::complain(&died);
         return take_away(&mount, libc::MNT_DETACH);
     }
     let daemon = Daemon::of(&mount)?;

@@ -4,7 +4,7 @@ use crate::cache::{Cache, CachedBlock};
 use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
-use crate::log::{ERRNO_IO, LogState, image_of, read_superblock, write_superblock};
+use crate::log::{ERRNO_IO, LogState, image_of, read_superblock};
 use crate::options::{EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
@@ -12,7 +12,7 @@ use crate::ticks::Ticks;
 use crate::whose::{DiskHome, Home};
 use device::{Buffer, Disk, World};
 use journal::records;
-use journal::{LogSpace, Policy, RunningTransaction, UpdateSequence, plan_empty_log};
+use journal::{LogSpace, Plan, Policy, RunningTransaction, UpdateSequence, begin_log, plan_empty_log};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -127,12 +127,25 @@ impl Engine {
         }
         area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
-        let mut log = LogState::new(superblock, &parts, &area);
-        if parts.options.keep_others_out && !parts.options.read_only {
-            log.start(next);
-            write_superblock(&area, &log.superblock, device::Durability::Durable).await?;
+        let log = LogState::new(superblock, &parts, &area);
+        let begins_now = parts.options.keep_others_out && !parts.options.read_only;
+        let engine = Engine::assemble(parts, Some(log), next);
+        if begins_now {
+            engine.begin_log(next).await?;
         }
-        Ok(Engine::assemble(parts, Some(log), next))
+        Ok(engine)
+    }
+
+    /// Says in the superblock that the log has begun, although nothing is in it yet.
+    async fn begin_log(&self, next: TransactionId) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut plan = Plan::default();
+        {
+            let mut log = log.borrow_mut();
+            log.start(next);
+            begin_log(&mut plan, log.image_of(&log.superblock));
+        }
+        self.runner.run(plan).await
     }
 
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {

@@ -5,6 +5,7 @@
 
 pub mod abi;
 mod answer;
+pub mod descriptor;
 mod file_system;
 mod mount;
 mod privilege;
@@ -14,7 +15,7 @@ mod volume_door;
 
 pub use answer::Answer;
 pub use file_system::FileSystem;
-pub use mount::{Connection, Kind, MountError, MountOptions, mount};
+pub use mount::{Connection, Kind, MountError, MountOptions, mount, possible_processors};
 pub use request::{Malformed, Operation, Request};
 pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};
 pub use volume_door::{ClosedBadly, DoorOptions, VolumeDoor};

@@ -5,10 +5,11 @@
 //! `fuseblk` the kernel opens the device exclusively: whoever else has it exclusively makes the mount fail,
 //! and from then on nobody else can take it.
 
+use crate::descriptor;
 use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -58,17 +59,31 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Connection {
     pub fuse: OwnedFd,
+    /// The kernel keeps a queue for each processor that might ever be there. Known before the mount: it may cover
+    /// the place where the kernel tells it.
+    pub processors: u16,
 }
 
 /// Mounts on `directory`. The caller serves the connection soon, as whoever looks into it waits.
 pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, MountError> {
+    let processors = possible_processors();
     // SAFETY: geteuid has no preconditions.
     let fuse = if unsafe { libc::geteuid() } == 0 {
         mount_as_root(directory, options)?
     } else {
         mount_with_helper(directory, options)?
     };
-    Ok(Connection { fuse })
+    Ok(Connection { fuse, processors })
+}
+
+pub fn possible_processors() -> u16 {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    last_of(&list).map_or(1, |last| last + 1)
+}
+
+/// The last number of a list such as `0-3,8`.
+fn last_of(list: &str) -> Option<u16> {
+    list.trim().rsplit(['-', ',']).next()?.parse().ok()
 }
 
 fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
@@ -141,7 +156,9 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
     if !status.success() {
         return Err(MountError::HelperRefused { directory: directory.into() });
     }
-    let fuse = receive_descriptor(&ours).map_err(MountError::HelperSilent)?;
+    let fuse = descriptor::receive(&ours, &mut [0])
+        .and_then(|(_, fuse)| fuse.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()))
+        .map_err(MountError::HelperSilent)?;
     set_flags(&fuse).map_err(MountError::HelperSilent)?;
     Ok(fuse)
 }
@@ -168,81 +185,15 @@ fn set_flags(fuse: &OwnedFd) -> io::Result<()> {
     if set { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One byte with one descriptor attached (SCM_RIGHTS, unix(7)).
-fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
-    #[repr(C, align(8))]
-    struct Control([u8; 64]);
-    let mut control = Control([0; 64]);
-    let mut byte = 0u8;
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: msghdr is plain data, for which zeros are valid.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>() as _;
-    // SAFETY: all pointers of the message lead to live memory of the lengths given.
-    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel filled the control buffer; CMSG_FIRSTHDR gives null or a header within it, and an
-    // SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        let length = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
-        if header.is_null()
-            || (*header).cmsg_level != libc::SOL_SOCKET
-            || (*header).cmsg_type != libc::SCM_RIGHTS
-            || ((*header).cmsg_len as usize) < length
-        {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no descriptor in the message"));
-        }
-        let descriptor = libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned();
-        Ok(OwnedFd::from_raw_fd(descriptor))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
-    fn a_descriptor_comes_through_the_socket_of_the_helper() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut gift = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut gift, b"gift").unwrap();
-        std::io::Seek::rewind(&mut gift).unwrap();
-        send_descriptor(&theirs, gift.as_raw_fd());
-        let mut text = String::new();
-        std::fs::File::from(receive_descriptor(&ours).unwrap()).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "gift");
-    }
-
-    #[test]
-    fn a_helper_that_dies_silently_is_an_error() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        drop(theirs);
-        assert!(receive_descriptor(&ours).is_err());
-    }
-
-    fn send_descriptor(socket: &UnixStream, descriptor: libc::c_int) {
-        let mut control = [0u64; 8];
-        let mut byte = 0u8;
-        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        // SAFETY: plain data, zeros are valid; pointers lead to live memory; the header lies in `control`.
-        unsafe {
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = &raw mut part;
-            message.msg_iovlen = 1;
-            message.msg_control = control.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(4) as _;
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
-            libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(descriptor);
-            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0), 1);
-        }
+    fn processors_are_counted_from_the_kernels_list() {
+        assert_eq!(last_of("0-127\n"), Some(127));
+        assert_eq!(last_of("0,2-5"), Some(5));
+        assert_eq!(last_of("0"), Some(0));
+        assert_eq!(last_of(""), None);
     }
 }

@@ -56,7 +56,7 @@ impl RealWorld {
         &self.0.ring
     }
 
-    /// SIGTERM and SIGINT, if [`crate::block_signals`] was called before.
+    /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
     pub fn signals(&self) -> io::Result<Signals> {
         self.0.ring.signals()
     }

@@ -20,6 +20,13 @@ pub struct Negotiated {
     pub minor: u32,
 }
 
+impl Negotiated {
+    /// Whether sync(2) and syncfs(2) reach whoever serves a block device.
+    pub fn passes_syncs(&self) -> bool {
+        self.minor >= PASSES_SYNCS
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitError {
     #[error(
@@ -33,6 +40,8 @@ pub enum InitError {
 /// The most one WRITE or READ carries.
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
+/// Linux 6.18 speaks it.
+const PASSES_SYNCS: u32 = 45;
 
 /// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on this host.
 /// No WRITEBACK_CACHE: it hides byte ranges and the sync flag of writes. No ATOMIC_O_TRUNC:
@@ -126,6 +135,14 @@ mod tests {
             init::EXPLICIT_INVAL_DATA
         );
         assert_eq!(flags(44) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA), init::AUTO_INVAL_DATA);
+    }
+
+    #[test]
+    fn older_kernels_keep_syncs_to_themselves() {
+        for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
+            let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap();
+            assert_eq!(negotiated.passes_syncs(), passes, "{minor}");
+        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Session<F> {
     file_system: Rc<F>,
     transport: Transport,
     classic: Classic,
+    /// Of which each has a queue of its own in the ring.
+    processors: u16,
     negotiated: Cell<Option<Negotiated>>,
     stopping: Cell<bool>,
     /// The kernel agreed to the ring and then took an entry of it not.
@@ -91,6 +93,7 @@ impl<F: FileSystem> Session<F> {
     ) -> Rc<Session<F>> {
         Rc::new(Session {
             classic: Classic::new(world.ring().clone(), Rc::new(connection.fuse)),
+            processors: connection.processors,
             world,
             file_system,
             transport,
@@ -124,7 +127,7 @@ impl<F: FileSystem> Session<F> {
     pub async fn until_begun(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
-    /// Takes no more requests; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
+    /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
     /// gets errors once the connection is dropped.
     pub fn stop(&self) {
         self.stopping.set(true);
@@ -215,7 +218,7 @@ impl<F: FileSystem> Session<F> {
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
-        match Entries::new() {
+        match Entries::new(self.processors) {
             Ok(entries) => Ok((negotiated, Some(entries))),
             Err(error) => {
                 *self.why_no_ring.borrow_mut() =

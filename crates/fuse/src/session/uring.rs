@@ -28,8 +28,8 @@ const AREA: usize = 80;
 pub(super) struct Entries(Vec<Rc<Entry>>);
 
 impl Entries {
-    pub fn new() -> io::Result<Entries> {
-        let depths = queue_depths(possible_processors());
+    pub fn new(processors: u16) -> io::Result<Entries> {
+        let depths = queue_depths(processors);
         let payloads = Rc::new(Payloads::map(depths.iter().sum())?);
         let places =
             depths.iter().enumerate().flat_map(|(queue, depth)| (0..*depth).map(move |at| (queue, at)));
@@ -123,7 +123,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// Until the kernel takes the entry no more: ENOTCONN after unmounting.
+    /// Until the kernel takes the entry no more (ENOTCONN after unmounting), or the session is told to stop.
     async fn serve_entry(self: Rc<Self>, entry: Rc<Entry>) {
         let mut result = self.run_command(&entry, URING_REGISTER, 0).await;
         if result < 0 && result != -libc::ENOTCONN && entry.is_first {
@@ -132,7 +132,8 @@ impl<F: FileSystem> Session<F> {
             self.ring_refused.set(true);
             self.stop();
         }
-        while result >= 0 {
+        // A request that comes after the stop stays where it is: the connection's end answers it.
+        while result >= 0 && !self.stopping.get() {
             self.note(|statistics| statistics.ring_requests += 1);
             // The kernel brought it unasked; it waits in its payload.
             self.room.until_left().await;
@@ -170,29 +171,10 @@ impl<F: FileSystem> Session<F> {
 
 const _: () = assert!(offset_of!(UringHeaders, entry) == 256);
 
-/// The kernel keeps a queue for each processor that might ever be there.
-fn possible_processors() -> u16 {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    last_of(&list).map_or(1, |last| last + 1)
-}
-
-/// The last number of a list such as `0-3,8`.
-fn last_of(list: &str) -> Option<u16> {
-    list.trim().rsplit(['-', ',']).next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::abi::{OutHeader, opcode};
-
-    #[test]
-    fn processors_are_counted_from_the_kernels_list() {
-        assert_eq!(last_of("0-127\n"), Some(127));
-        assert_eq!(last_of("0,2-5"), Some(5));
-        assert_eq!(last_of("0"), Some(0));
-        assert_eq!(last_of(""), None);
-    }
 
     #[test]
     fn a_request_is_read_from_an_entry_and_its_answer_put_there() {

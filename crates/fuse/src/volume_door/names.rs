@@ -27,10 +27,12 @@ impl VolumeDoor {
     }
 
     pub(super) async fn forget_all(&self, nodes: Vec<ForgetOne>) -> Result {
+        let mut result = Ok(Answer::empty());
         for ForgetOne { nodeid, nlookup } in nodes {
-            self.volume.forget(number_of(nodeid)?, nlookup).await?;
+            // The kernel forgets all of them, whatever becomes of one.
+            result = result.and(self.forget(nodeid, nlookup).await);
         }
-        Ok(Answer::empty())
+        result
     }
 
     pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {

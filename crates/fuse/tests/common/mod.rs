@@ -154,6 +154,7 @@ pub fn private_mounts() {
     }
 }
 
+#[allow(dead_code, reason = "not every test ends this way")]
 pub fn unmount(directory: &Path) -> std::io::Result<()> {
     let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
     // SAFETY: the path ends with a zero byte and outlives the call.

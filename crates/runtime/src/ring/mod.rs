@@ -178,8 +178,9 @@ impl Drop for State {
     fn drop(&mut self) {
         let uring = self.uring.get_mut();
         let slots = self.slots.get_mut();
-        slots.running -=
-            self.arrived.get_mut().iter().filter(|(user_data, ..)| *user_data != UNOBSERVED).count();
+        let is_last =
+            |(user_data, _, flags): &&(u64, i32, u32)| *user_data != UNOBSERVED && !cqueue::more(*flags);
+        slots.running -= self.arrived.get_mut().iter().filter(is_last).count();
         let deadline = Instant::now() + FAREWELL;
         let mut asked = false;
         while slots.running > 0 && Instant::now() < deadline {
@@ -258,6 +259,21 @@ mod tests {
             }
             assert!(ring.statistics().full_queues > 0);
         });
+    }
+
+    #[test]
+    fn the_end_of_the_ring_does_not_take_a_poll_that_goes_on_for_ended() {
+        const MORE: u32 = 1 << 1;
+        let world = RealWorld::new().unwrap();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let watched = world.ring().poll(&Rc::new(OwnedFd::from(reader)), libc::POLLIN);
+        world.ring().turn(Wait::No).unwrap();
+        let ring = &world.ring().0;
+        assert_eq!(ring.slots.borrow().running, 1);
+        // It told twice, and nobody has looked.
+        ring.arrived.borrow_mut().extend([(0, libc::POLLIN.into(), MORE); 2]);
+        drop(watched);
+        drop(world);
     }
 
     #[test]

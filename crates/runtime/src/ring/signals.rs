@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as something to await.
+//! SIGTERM, SIGINT and SIGHUP as something to await.
 
 use super::{PollStream, Ring};
 use std::fs::File;
@@ -13,6 +13,8 @@ const SIGNAL_INFO: usize = 128;
 pub enum Signal {
     Terminate,
     Interrupt,
+    /// The terminal was closed.
+    HangUp,
 }
 
 /// Termination signals that were blocked by [`block_signals`].
@@ -21,7 +23,7 @@ pub struct Signals {
     changes: PollStream,
 }
 
-/// Keeps SIGTERM and SIGINT from ending the process, for this thread and those it starts later: call it at
+/// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts later: call it at
 /// the start of the program, before any thread.
 pub fn block_signals() -> io::Result<()> {
     // SAFETY: the set is a local, initialised value; the previous mask is not asked for.
@@ -59,6 +61,7 @@ impl Signals {
             match number {
                 Some(libc::SIGTERM) => return Ok(Signal::Terminate),
                 Some(libc::SIGINT) => return Ok(Signal::Interrupt),
+                Some(libc::SIGHUP) => return Ok(Signal::HangUp),
                 _ => continue,
             }
         }
@@ -72,6 +75,19 @@ fn termination() -> libc::sigset_t {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
         libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+        if !is_ignored(libc::SIGHUP) {
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGHUP);
+        }
         set.assume_init()
+    }
+}
+
+/// As nohup(1) does it. A signal that is blocked would come all the same.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed, and the kernel fills the structure.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
