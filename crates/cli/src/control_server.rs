@@ -65,12 +65,13 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        // First: without a descriptor for it, no socket is left behind.
+        let opened = fs::File::open(directory)?;
         // The directory is ours alone, so nobody comes in before the mode is set.
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let directory = fs::File::open(directory)?;
-        Ok(ControlSocket { listener, directory, name: CString::new(name)? })
+        Ok(ControlSocket { listener, directory: opened, name: CString::new(name)? })
     }
 
     /// A socket left behind by a daemon that was killed is replaced.
