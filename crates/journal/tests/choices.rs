@@ -73,3 +73,10 @@ fn only_the_block_format_knows_how_blocks_of_the_log_look() {
 fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
     assert_eq!(lines_with(&["addr_eq".to_owned()], &[]), [""; 0]);
 }
+
+/// The engine matches on barriers, to keep them; it adds none to a plan.
+#[test]
+fn only_the_journal_puts_barriers_into_plans() {
+    let words = [".barrier(Barrier::", "Step::Barrier(Barrier::TailBeforeReuse)"].map(str::to_owned);
+    assert_eq!(lines_with(&words, &["journal/src"]), [""; 0]);
+}

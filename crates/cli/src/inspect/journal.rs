@@ -7,7 +7,7 @@ use format::jbd2::{
     BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock, LogLayout,
     Packing, RevokeBlock, TagFormat,
 };
-use journal::{Pass, ScanPass};
+use journal::{Pass, Ring, ScanPass};
 use std::fmt;
 use units::{LogBlock, TransactionId};
 
@@ -225,11 +225,7 @@ impl Walk<'_> {
 
     /// The log block `count` further on; behind the last comes the first.
     fn further(&self, at: LogBlock, count: u32) -> LogBlock {
-        let superblock = &self.log.superblock;
-        let (first, end) = (superblock.first.get(), superblock.log_end().get());
-        let length = u64::from(end - first);
-        let from_first = u64::from(at.get()) + u64::from(count) - u64::from(first);
-        LogBlock(first + (from_first % length) as u32)
+        Ring::of(&self.log.superblock).advance(at, count)
     }
 }
 
