@@ -42,7 +42,7 @@ pub struct RecoverArguments {
     /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
     #[arg(long)]
     until_damage: bool,
-    /// If tune2fs or the like has marked a live log as empty before it refused the volume, replay it all the same.
+    /// If the journal's superblock contradicts the copy in it, believe the copy; and if tune2fs or the like has marked a live log as empty before it refused the volume, replay it all the same.
     /// Only right if nothing has changed the volume since
     #[arg(long)]
     find_log: bool,
@@ -91,7 +91,9 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
     let mut orphans = OrphanReport::default();
-    if !dry_run && !journal.clean {
+    // A recovery may have been interrupted behind the replay.
+    let is_open = !journal.clean || !ext4::was_closed(&*parts.home).await.map_err(failed)?;
+    if !dry_run && is_open {
         // Opening cleans up what was open or being cut at the crash; then e2fsck has nothing to say.
         let volume = Volume::open(parts).await.map_err(failed)?;
         orphans = volume.open_report().orphans;
@@ -102,8 +104,16 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
 
 fn tell(recovered: &Recovered) -> String {
     let report = &recovered.journal;
+    let orphans = match recovered.orphans_freed + recovered.orphans_truncated {
+        0 => String::new(),
+        _ => format!(
+            "Orphans: {} freed, {} cut to size.\n",
+            recovered.orphans_freed, recovered.orphans_truncated
+        ),
+    };
     if report.clean {
-        return "The journal is empty: nothing to recover.\n".into();
+        let rest = if orphans.is_empty() { "nothing to recover" } else { "nothing to replay" };
+        return format!("The journal is empty: {rest}.\n{orphans}");
     }
     let mut table = Table::new([
         "pass",
@@ -138,14 +148,7 @@ fn tell(recovered: &Recovered) -> String {
             format_duration(Duration::from_nanos(report.nanoseconds))
         ),
     };
-    let mut text = format!("{table}\n{transactions}{did}\n");
-    if recovered.orphans_freed + recovered.orphans_truncated > 0 {
-        text += &format!(
-            "Orphans: {} freed, {} cut to size.\n",
-            recovered.orphans_freed, recovered.orphans_truncated
-        );
-    }
-    text
+    format!("{table}\n{transactions}{did}\n{orphans}")
 }
 
 fn cells(name: &str, pass: &PassReport) -> [String; 12] {

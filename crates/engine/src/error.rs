@@ -31,6 +31,12 @@ pub enum EngineError {
          once tune2fs -f -O ^has_journal has given up what is in the log"
     )]
     LogNotFound,
+    #[error(
+        "the journal's superblock says that the log begins with {said}, the copy in it with {copy}: okeanos writes both the \
+         same, so one is forged or damaged. Keep a copy of the disk; then okeanos recover --find-log replays from where the \
+         copy says"
+    )]
+    LogDisputed { said: units::TransactionId, copy: units::TransactionId },
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,

@@ -95,6 +95,11 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
     } else if superblock.is_clean() {
         report.clean = true;
         return Ok(report);
+    } else if let Some(copy) = superblock.disputed() {
+        if !parts.options.find_log {
+            return Err(EngineError::LogDisputed { said: superblock.sequence, copy: copy.sequence });
+        }
+        superblock = copy;
     }
     let mut recovery =
         Recovery { parts, area, report, reader: LogReader::new(parts, area, Ring::of(&superblock)) };

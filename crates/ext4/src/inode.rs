@@ -21,6 +21,7 @@ pub struct Inode {
     /// References that the kernel holds (FUSE lookup count).
     pub lookups: Cell<u64>,
     pub mapping_cache: crate::MappingCache,
+    pub(crate) listing: crate::directory::Listing,
     /// The access time in memory is newer than the one in the table.
     pub access_is_newer: Cell<bool>,
     /// The attributes were looked at, and there are no file capabilities among them.
@@ -44,6 +45,7 @@ impl Inode {
             opens: Cell::default(),
             lookups: Cell::default(),
             mapping_cache: Default::default(),
+            listing: Default::default(),
             access_is_newer: Cell::default(),
             has_no_capabilities: Cell::default(),
             pages: Default::default(),

@@ -441,3 +441,38 @@ fn a_wrong_checksum_is_noticed() {
         assert_eq!(set(&volume, &inode, "user.b", b"").await, Err(STRUCTURE_NEEDS_CLEANING));
     });
 }
+
+#[test]
+fn a_whiteout_inherits_the_default_list_of_its_directory() {
+    let rig = Rig::new(&["-b", "4096"]);
+    rig.with_volume(|volume| async move {
+        use AclTag::*;
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let d = volume.mkdir(&root, b"listed", &Caller::ROOT, 0o755).await.unwrap().value;
+        let full = acl(&[(Owner, 6), (User(99), 7), (OwningGroup, 4), (Mask, 5), (Other, 1)]);
+        set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
+        volume.mknod(&d, b"old", &Caller::ROOT, 0o100_644, 0).await.unwrap();
+        let mode = ext4::RenameMode::Whiteout;
+        volume.rename((&d, b"old"), (&d, b"new"), &Caller::ROOT, mode).await.unwrap();
+        let whiteout = volume.lookup(&d, b"old").await.unwrap();
+        let access = get(&volume, &whiteout, "system.posix_acl_access").await.unwrap();
+        let expected = acl(&[(Owner, 0), (User(99), 7), (OwningGroup, 4), (Mask, 0), (Other, 0)]);
+        assert_eq!(Acl::from_call(&access).unwrap(), Some(expected));
+    });
+    rig.check();
+}
+
+#[test]
+fn setting_the_value_that_is_there_changes_nothing() {
+    let rig = Rig::new(&["-b", "4096"]);
+    rig.with_volume(|volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let file = volume.mknod(&root, b"f", &Caller::ROOT, 0o100_644, 0).await.unwrap().value;
+        set(&volume, &file, "user.a", b"one").await.unwrap();
+        file.fields.borrow_mut().changed.seconds = 7;
+        set(&volume, &file, "user.a", b"one").await.unwrap();
+        assert_eq!(volume.getattr(&file).changed.seconds, 7);
+        set(&volume, &file, "user.a", b"two").await.unwrap();
+        assert_ne!(volume.getattr(&file).changed.seconds, 7);
+    });
+}

@@ -18,6 +18,8 @@ use std::process::Command;
 
 /// The subtype: mountinfo and `mount -t` show `fuse.okeanos` or `fuseblk.okeanos`.
 const SUBTYPE: &str = "okeanos";
+/// Linux takes no block device with blocks larger than a page. What it learns here it only tells on; all requests are in bytes.
+const KERNEL_BLOCK_MAX: u32 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -117,7 +119,7 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
         data += ",allow_other";
     }
     if let Kind::Block { block_size, .. } = options.kind {
-        data += &format!(",blksize={block_size}");
+        data += &format!(",blksize={}", block_size.min(KERNEL_BLOCK_MAX));
     }
     data
 }

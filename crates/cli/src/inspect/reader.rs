@@ -75,6 +75,12 @@ impl Reader {
         }
         let (group, index) = self.superblock.group_of_inode(number);
         let (descriptor, _) = self.descriptor(group)?;
+        let features = &self.superblock.features;
+        let used = self.superblock.inodes_per_group.saturating_sub(descriptor.unused_inodes);
+        if (features.has(feature::METADATA_CSUM) || features.has(feature::GDT_CSUM)) && index >= used {
+            // Its place in the table may hold anything.
+            return Err(never_used(number));
+        }
         let per_block = self.superblock.inodes_per_block();
         let place = descriptor.inode_table.get().saturating_add(u64::from(index / per_block));
         let block = self.block(HomeBlock(place))?;
@@ -86,6 +92,9 @@ impl Reader {
         };
         let size = usize::from(layout.inode_size);
         let raw = &block[(index % per_block) as usize * size..][..size];
+        if raw.iter().all(|byte| *byte == 0) {
+            return Err(never_used(number));
+        }
         Inode::parse(raw, number, &layout).map_err(|error| self.damaged(format!("{number}: {error}")))
     }
 
@@ -256,4 +265,8 @@ fn append(extents: &mut Vec<Extent>, at: FileBlock, home: HomeBlock) {
         }
         _ => extents.push(Extent { at, count: 1, home, unwritten: false }),
     }
+}
+
+fn never_used(number: InodeNumber) -> CliError {
+    CliError::new(format!("{number} was never used: there is nothing to tell of it"))
 }

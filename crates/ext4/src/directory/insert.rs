@@ -54,6 +54,7 @@ impl Directory<'_> {
         name: &[u8],
     ) -> Result<()> {
         let range = self.format.put_range(spot.room, name.len());
+        self.inode.listing.name_came();
         self.change(handle, &spot.block, Kind::Leaf, range, |bytes| {
             self.format.put(bytes, spot.room, inode, file_type, name)
         })

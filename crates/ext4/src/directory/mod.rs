@@ -8,6 +8,8 @@ mod insert;
 mod path;
 mod read;
 
+pub(crate) use read::Listing;
+
 use crate::error::errno;
 use crate::mapping::MappingState;
 use crate::{Caller, Error, Inode, Result, Volume};
@@ -148,6 +150,7 @@ impl<'a> Directory<'a> {
     /// Takes the name out. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
         let (at, length, previous) = self.locate(found, name)?;
+        self.inode.listing.name_went();
         self.change(handle, &found.block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
             directory::erase(bytes, at, length, previous)
         })

@@ -10,6 +10,7 @@ use crate::{DirectoryEntry, FileType, Result};
 use format::ext4::checksum::crc32c;
 use format::ext4::directory::{Entry, entry_type};
 use format::ext4::hash::{END_OF_DIRECTORY, HashVersion, NameHasher};
+use std::cell::Cell;
 use units::{FileBlock, InodeNumber};
 
 /// Cookies of a listing by hash: 0 the start, 1 behind `.`, 2 behind `..`, then `position + 3` behind a name.
@@ -19,6 +20,40 @@ const AFTER_DOTDOT: u64 = 2;
 /// Names with one and the same position, so many that a listing must not stop between them. (Two of 2^63 are the same only
 /// in damaged directories, or by an enemy's work; then names may be left out rather than be repeated for ever.)
 const TWINS_MAX: usize = 8;
+
+/// Names in the second chunk after a change; each further one may hold twice as many.
+const CHUNK_AFTER_CHANGE: usize = 64;
+
+/// What a directory in memory remembers for its listings.
+///
+/// Whoever lists a directory that others change makes them wait for one chunk at each of their changes. So while names come
+/// and go a chunk is one leaf; and nobody walks again through leaves that are known to be empty.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Chunks since a name last came or went.
+    undisturbed: Cell<u32>,
+    /// In an index no name stands before this position.
+    empty_before: Cell<u64>,
+}
+
+impl Listing {
+    pub(super) fn name_came(&self) {
+        self.undisturbed.set(0);
+        self.empty_before.set(0);
+    }
+    pub(super) fn name_went(&self) {
+        self.undisturbed.set(0);
+    }
+    /// How many names of a chunk that may have `count` are enough.
+    fn enough(&self, count: usize) -> usize {
+        let calm = self.undisturbed.get();
+        self.undisturbed.set(calm.saturating_add(1));
+        match calm.checked_sub(1) {
+            None => 1,
+            Some(calm) => count.min(CHUNK_AFTER_CHANGE << calm.min(16)),
+        }
+    }
+}
 
 impl Directory<'_> {
     /// The entries behind `cookie` (0: all), `count` or a few more; none only at the end.
@@ -46,6 +81,7 @@ impl Directory<'_> {
 
     async fn read_linear(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {
         let shift = self.settings.block_size.shift();
+        let enough = self.inode.listing.enough(count);
         let mut listed = Vec::new();
         for at in u32::try_from(cookie >> shift).unwrap_or(u32::MAX)..self.blocks()? {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
@@ -58,7 +94,7 @@ impl Directory<'_> {
                     listed.push(self.entry(&entry, inode, start + entry.end() as u64));
                 }
             }
-            if listed.len() >= count {
+            if listed.len() >= enough {
                 break;
             }
         }
@@ -85,7 +121,10 @@ impl Directory<'_> {
         if cookie < AFTER_DOTDOT {
             listed.push(dot(b"..", self.parent().await?, AFTER_DOTDOT));
         }
-        let from = cookie.saturating_sub(AFTER_DOTDOT);
+        let mut from = cookie.saturating_sub(AFTER_DOTDOT);
+        if single.is_none() {
+            from = from.max(self.inode.listing.empty_before.get());
+        }
         if from >> 31 >= u64::from(END_OF_DIRECTORY) {
             return Ok(listed);
         }
@@ -102,7 +141,11 @@ impl Directory<'_> {
 
     async fn read_index(&self, from: u64, count: usize, listed: &mut Vec<DirectoryEntry>) -> Result<()> {
         let mut path = self.probe_by(|_| (from >> 32 << 1) as u32).await?;
-        let mut found = Vec::new();
+        let listing = &self.inode.listing;
+        let (enough, begin) = (listing.enough(count.saturating_sub(listed.len())), listed.len());
+        // Where names are known to begin nowhere earlier.
+        let mut first = (from <= listing.empty_before.get()).then_some(u64::from(END_OF_DIRECTORY) << 31);
+        let mut found: Vec<(u64, DirectoryEntry)> = Vec::new();
         loop {
             let (leaf, _) = self.leaf(&path).await?;
             self.collect(leaf, &path.hasher, from, &mut found).await?;
@@ -114,8 +157,14 @@ impl Directory<'_> {
                 found.truncate(count + TWINS_MAX);
                 continue;
             }
+            if let (Some(end), Some(earliest)) = (first, found.iter().map(|(position, _)| *position).min()) {
+                first = Some(end.min(earliest));
+            }
             deliver(&mut found, listed);
-            if next.is_none() || listed.len() >= count {
+            if next.is_none() || listed.len() >= begin + enough {
+                if let Some(first) = first {
+                    listing.empty_before.set(first);
+                }
                 return Ok(());
             }
         }

@@ -4,6 +4,7 @@
 //! orphans; then blocks behind the end are freed in steps. After a crash the orphan list says where to go on.
 
 use super::{check_changeable, clear_set_id_bits, may_have_capabilities};
+use crate::mapping::has_extents;
 use crate::{Error, Inode, Progress, Result, Volume, errno};
 use engine::Handle;
 use std::rc::Rc;
@@ -48,6 +49,8 @@ impl Volume {
         if !has_content_blocks(inode) {
             return Ok(());
         }
+        // Nothing has changed yet when its kind of mapping is not supported.
+        has_extents(inode)?;
         inode.fields.borrow_mut().size = 0;
         self.free_range(inode, FileBlock(0), None).await?;
         Ok(())
@@ -57,6 +60,7 @@ impl Volume {
     /// links, and takes it off the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if has_content_blocks(inode) {
+            has_extents(inode)?;
             self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         }
         let mut handle = self.engine().start(self.credits_orphan()).await?;

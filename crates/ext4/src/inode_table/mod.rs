@@ -1,9 +1,11 @@
 //! Inodes: from the table, into it, made, freed; and how long one stays in memory.
 
+mod access_times;
 mod create;
 mod lifetime;
 mod times;
 
+pub(crate) use access_times::AccessTimes;
 pub use create::NewInode;
 pub(crate) use lifetime::InodeCache;
 pub use times::Atime;

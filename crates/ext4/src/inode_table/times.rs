@@ -32,8 +32,11 @@ impl Volume {
             }
         };
         if is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0 {
-            fields.accessed = now;
-            inode.access_is_newer.set(true);
+            if inode.access_is_newer.get() || self.access_times.note(inode.number, self.engine.world().now())
+            {
+                fields.accessed = now;
+                inode.access_is_newer.set(true);
+            }
         }
     }
 
@@ -62,7 +65,7 @@ impl Volume {
         Ok(())
     }
 
-    async fn store_access_time(&self, inode: &Rc<Inode>) -> Result<()> {
+    pub(super) async fn store_access_time(&self, inode: &Rc<Inode>) -> Result<()> {
         let _guard = inode.lock.read().await;
         if !inode.access_is_newer.get() || !self.is_cached(inode) {
             return Ok(());

@@ -277,7 +277,7 @@ impl Volume {
 }
 
 /// Whether the inode has an extent tree; an error if it has neither that nor pointers.
-fn has_extents(inode: &Inode) -> Result<bool> {
+pub(crate) fn has_extents(inode: &Inode) -> Result<bool> {
     let fields = inode.fields.borrow();
     if fields.flags & flags::INLINE_DATA != 0 {
         return Err(Error::Refused(errno::EOPNOTSUPP));

@@ -144,6 +144,8 @@ impl Volume {
         directory.remove(handle, found, name)?;
         if victim.is_directory() {
             remove_subdirectory(parent);
+            // Whoever has it open still sees that nothing is left.
+            victim.fields.borrow_mut().size = 0;
         }
         self.store_names_changed(handle, parent).await?;
         self.drop_link(handle, victim).await

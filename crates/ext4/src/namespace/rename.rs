@@ -173,13 +173,14 @@ impl Volume {
     }
 
     /// Room for the name + the block of the old name + the first blocks of both, which hold `..` + the four inodes
-    /// + the orphans + a whiteout that may have to become an orphan.
+    /// + the orphans + a whiteout with its list, which may have to become an orphan.
     fn rename_credits(&self, moving: &Move<'_>) -> Credits {
         moving.to.directory.insert_credits()
             + Credits(1 + 2)
             + self.credits_inode() * 4
             + self.credits_orphan()
             + self.credits_create_inode()
+            + self.credits_inherit_acl()
             + self.credits_inode()
             + self.credits_orphan()
     }
@@ -200,7 +201,14 @@ impl Volume {
             true => Some(self.make_whiteout(handle, moving).await?),
             false => None,
         };
-        let prepared = self.prepare(moving).await;
+        let inherited = match &whiteout {
+            Some(whiteout) => self.inherit_acl(handle, from.parent, whiteout, moving.caller.umask).await,
+            None => Ok(()),
+        };
+        let prepared = match inherited {
+            Ok(()) => self.prepare(moving).await,
+            Err(error) => Err(error),
+        };
         let (old, new) = match prepared {
             Ok(found) => found,
             Err(error) => {

@@ -17,7 +17,10 @@ pub struct OrphanReport {
 
 impl Volume {
     /// Damaged entries are dropped and noted: e2fsck finds their space.
-    pub(crate) async fn clean_up_orphans(self: &Rc<Self>) -> Result<OrphanReport> {
+    pub(crate) async fn clean_up_orphans(
+        self: &Rc<Self>,
+        warnings: &mut Vec<String>,
+    ) -> Result<OrphanReport> {
         let mut report = OrphanReport::default();
         let mut numbers = Vec::new();
         let trusted = !self.damage_was_found();
@@ -49,7 +52,7 @@ impl Volume {
             Err(error) => return Err(error),
         }
         for number in numbers {
-            self.clean_up_orphan(number, &mut report).await?;
+            self.clean_up_orphan(number, &mut report, warnings).await?;
         }
         Ok(report)
     }
@@ -62,7 +65,12 @@ impl Volume {
         superblock.state & state::ERROR != 0 && superblock.error_count != 0
     }
 
-    async fn clean_up_orphan(self: &Rc<Self>, number: InodeNumber, report: &mut OrphanReport) -> Result<()> {
+    async fn clean_up_orphan(
+        self: &Rc<Self>,
+        number: InodeNumber,
+        report: &mut OrphanReport,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
         let inode = match self.inode(number).await {
             Ok(inode) => inode,
             Err(Error::Corrupt { .. } | Error::Refused(_)) => {
@@ -83,6 +91,13 @@ impl Volume {
         match done {
             Ok(()) if has_links => report.truncated += 1,
             Ok(()) => report.freed += 1,
+            // It is as it was, and stays an orphan: one that cannot be freed must not keep all the others from their volume.
+            Err(Error::Refused(code)) => {
+                report.damaged += 1;
+                let why = format!("it is an orphan that cannot be freed here: {}", Error::Refused(code));
+                let found = self.note_damage(Error::corrupt_inode(number, why));
+                warnings.push(found.to_string());
+            }
             Err(Error::Corrupt { .. }) => {
                 report.damaged += 1;
                 let mut handle = self.engine.start(self.credits_orphan()).await?;

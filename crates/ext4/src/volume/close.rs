@@ -13,6 +13,7 @@ impl Volume {
         if self.closed.replace(true) {
             return Ok(());
         }
+        self.access_times.end();
         if self.is_read_only() {
             return Ok(self.engine.shutdown().await?);
         }
@@ -39,7 +40,7 @@ impl Volume {
             inode.opens.set(0);
             match self.free_if_unused(&inode).await {
                 // Damage is noted; the inode stays an orphan, and e2fsck will see to it.
-                Err(Error::Corrupt { .. }) => {}
+                Err(Error::Corrupt { .. } | Error::Refused(_)) => {}
                 freed => freed?,
             }
         }

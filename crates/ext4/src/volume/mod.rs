@@ -12,10 +12,11 @@ pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_jou
 pub use journal::recover;
 pub use open::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;
+pub use superblock::was_closed;
 
 use crate::allocate::Withheld;
 use crate::groups::{Groups, SystemZone};
-use crate::inode_table::InodeCache;
+use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
 use crate::{Atime, Caller, Error, OrphanReport, Result};
 use device::Disk;
@@ -39,6 +40,7 @@ pub struct Volume {
     pub(crate) zone: SystemZone,
     pub(crate) withheld: RefCell<Withheld>,
     pub(crate) inodes: RefCell<InodeCache>,
+    pub(crate) access_times: AccessTimes,
     pub(crate) orphans: RefCell<Orphans>,
     /// Held for writing by every rename from one directory to another, before any inode's lock: so the tree of
     /// directories stands still while it looks who is above whom.
@@ -112,9 +114,12 @@ impl Volume {
     pub fn storable(&self, time: Timestamp) -> Timestamp {
         let has_extra = self.layout.inode_size > 128;
         let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
+        let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
+        // As the kernel cuts them: the first and the last second have no parts.
+        let is_bound = seconds == i64::from(i32::MIN) || seconds == last;
         Timestamp {
-            seconds: time.seconds.clamp(i64::from(i32::MIN), last),
-            nanoseconds: if has_extra { time.nanoseconds.min(999_999_999) } else { 0 },
+            seconds,
+            nanoseconds: if has_extra && !is_bound { time.nanoseconds.min(999_999_999) } else { 0 },
         }
     }
     /// Where checksums of metadata begin; `None` without metadata_csum.

@@ -2,7 +2,7 @@
 
 use super::{LiveOptions, OpenReport, Volume, journal, superblock};
 use crate::groups::{Groups, SystemZone, Trust};
-use crate::inode_table::InodeCache;
+use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
 use device::{Disk, World};
 use engine::{Engine, EngineOptions};
@@ -114,14 +114,30 @@ impl Volume {
         report: &mut OpenReport,
     ) -> Result<Rc<Volume>> {
         let volume = Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
+        volume.check_root().await?;
         if parts.options.access == Access::ReadWrite {
             mark_in_use(&mut volume.superblock.borrow_mut(), parts);
             // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
             let marked = volume.superblock();
             superblock::write(&*parts.home, &marked).await?;
-            report.orphans = volume.clean_up_orphans().await?;
+            report.orphans = volume.clean_up_orphans(&mut report.warnings).await?;
+            parts.world.spawn(Box::pin(volume.clone().store_old_access_times()));
         }
         Ok(volume)
+    }
+
+    /// Nothing can be reached on a volume whose root is not a directory.
+    async fn check_root(&self) -> Result<()> {
+        let unusable = |why: &str| Error::corrupt_inode(ROOT, format!("the root directory {why}"));
+        let root = self.load_inode(ROOT).await.map_err(|error| match error {
+            Error::Refused(_) => unusable("is free"),
+            error => error,
+        })?;
+        match (root.is_directory(), root.fields.borrow().links) {
+            (false, _) => Err(unusable("is no directory")),
+            (true, 0) => Err(unusable("has no links")),
+            (true, _) => Ok(()),
+        }
     }
 
     /// A volume over an engine. `journal`: the runs of the hidden journal inode, as far as they are known.
@@ -161,6 +177,7 @@ impl Volume {
             zone,
             withheld: RefCell::default(),
             inodes: RefCell::new(InodeCache::default()),
+            access_times: Default::default(),
             orphans: RefCell::default(),
             renames: Rc::default(),
             journal_end: journal.last().map(|(start, count)| start.plus(*count)),

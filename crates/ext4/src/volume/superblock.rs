@@ -5,8 +5,8 @@ use super::Volume;
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability};
 use engine::{EngineError, Handle};
-use format::ext4::Superblock;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
+use format::ext4::{Superblock, feature};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, HomeBlock, Timestamp};
 
@@ -30,6 +30,13 @@ pub(super) async fn read(disk: &dyn Disk) -> Result<Superblock> {
         return Err(Error::Truncated { needed, found: size });
     }
     Ok(superblock)
+}
+
+/// Whether the volume says that it was closed, so that no orphan waits to be cleaned up.
+pub async fn was_closed(disk: &dyn Disk) -> Result<bool> {
+    let superblock = read(disk).await?;
+    let open = [feature::RECOVER, feature::ORPHAN_PRESENT];
+    Ok(superblock.last_orphan == 0 && !open.into_iter().any(|feature| superblock.features.has(feature)))
 }
 
 /// Writes it to its home at once, durably.

@@ -78,6 +78,11 @@ impl Volume {
             (Existence::Old, None) => return Err(Error::Refused(errno::ENODATA)),
             _ => {}
         }
+        let is_acl = matches!(name.index, ACL_ACCESS | ACL_DEFAULT);
+        if !is_acl && before.get(name) == Some(set.value) {
+            // As in the kernel, not even the time of change tells of it.
+            return Ok(inode.last_change.get());
+        }
         let mut after = before.clone();
         let mut mode = None;
         match name.index {

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod kernel;
 mod large;
+mod listing;
 mod model;
 mod operations;
 mod random;

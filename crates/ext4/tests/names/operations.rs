@@ -335,3 +335,16 @@ fn a_file_has_at_most_65000_names() {
         assert_refused(volume.link(&file, &root, b"more", &Caller::ROOT).await, errno::EMLINK);
     });
 }
+
+#[test]
+fn a_removed_directory_that_is_open_has_no_links_and_no_size() {
+    TestImage::make(EXT4_1K, "16M", 1000).with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let directory = make_directory(&volume, &root, "directory").await;
+        volume.opened(&directory);
+        volume.rmdir(&root, b"directory").await.unwrap();
+        let told = volume.getattr(&directory);
+        assert_eq!((told.links, told.size), (0, 0));
+        volume.closed(directory.number).await.unwrap();
+    });
+}

@@ -143,6 +143,20 @@ fn features_are_refused_by_name() {
 }
 
 #[test]
+fn a_volume_of_hurd_or_without_a_root_is_refused_with_the_reason() {
+    let hurd = TestImage::make(Kind { arguments: "-t ext2 -o hurd", size: "16M" });
+    let error = use_volume(&hurd.bytes(), 1).unwrap_err();
+    assert!(error.to_string().contains("Hurd"), "{error}");
+    for request in ["clri <2>", "set_inode_field <2> mode 0100644", "set_inode_field <2> links_count 0"] {
+        let image = TestImage::make(EXT4);
+        image.debugfs(request);
+        let before = image.bytes();
+        let error = use_volume(&before, 1).unwrap_err().to_string();
+        assert!(error.contains("inode 2 ") && error.contains("run e2fsck"), "{request}: {error}");
+    }
+}
+
+#[test]
 fn unknown_features_are_refused_by_number() {
     let mut bytes = TestImage::make(EXT3).bytes();
     bytes[1024 + 0x62] |= 0x10;

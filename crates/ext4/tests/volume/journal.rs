@@ -106,6 +106,8 @@ fn recover_replays_what_a_crash_left_and_e2fsck_then_finds_nothing_to_replay() {
             let report = ext4::recover(&parts, false).await.unwrap();
             assert_eq!(report.transactions, dry.transactions);
             assert!(ext4::recover(&parts, false).await.unwrap().clean);
+            // Whoever goes on here knows that an orphan waits.
+            assert!(!ext4::was_closed(&disk).await.unwrap());
             disk.image()
         });
         left.write_file(&image.path()).unwrap();
@@ -215,5 +217,42 @@ fn a_journal_that_nobody_asked_for_is_refused() {
         let log: Rc<dyn Disk> = Rc::new(disk.clone());
         let refused = open_with(&world, &disk, Some(log), Access::ReadWrite).await.err().unwrap();
         assert!(refused.to_string().contains("named as journal"), "{refused}");
+    });
+}
+
+#[test]
+fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
+    let image = TestImage::make(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let mut parts = parts(&world, &disk);
+        parts.options.engine.data = engine::DataMode::Wasteless;
+        let volume = Volume::open(parts.clone()).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let made = volume.mknod(&root, b"kept", &ext4::Caller::ROOT, 0o100_644, 0).await.unwrap();
+        volume.engine().commit(made.transaction).await.unwrap();
+        let mut left = disk.crash(CrashPolicy::LoseAll);
+        let mut bytes = vec![0; left.size() as usize];
+        left.read(0, &mut bytes);
+        let magic = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
+        let at = bytes.chunks(1024).position(|block| block.starts_with(&magic)).unwrap() * 1024;
+        let superblock = &mut bytes[at..at + 1024];
+        // s_sequence, and s_checksum over all.
+        superblock[0x1a] ^= 0x40;
+        superblock[0xfc..0x100].fill(0);
+        let sum = format::ext4::checksum::crc32c(!0, superblock);
+        superblock[0xfc..0x100].copy_from_slice(&sum.to_be_bytes());
+        left.write(at as u64, superblock);
+        let forged = MemoryDisk::from_image(world.clone(), left);
+        let mut again = self::parts(&world, &forged);
+        let error = Volume::open(again.clone()).await.err().expect("refused").to_string();
+        assert!(error.contains("--find-log"), "{error}");
+        again.options.engine.find_log = true;
+        let volume = Volume::open(again).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        volume.lookup(&root, b"kept").await.unwrap();
+        volume.close().await.unwrap();
     });
 }

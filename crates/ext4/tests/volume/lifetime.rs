@@ -6,7 +6,8 @@ use device::World;
 use ext4::{Access, Caller, NewInode, errno};
 use runtime::VirtualWorld;
 use std::rc::Rc;
-use units::InodeNumber;
+use std::time::Duration;
+use units::{InodeNumber, Timestamp};
 
 #[test]
 fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
@@ -148,4 +149,78 @@ fn access_times_are_stored_by_sync() {
     });
     let text = image.debugfs("stat <2>");
     assert!(text.contains("atime: 0x5e0be100:"), "{text}");
+}
+
+/// Makes files, and drops all of them from memory that nothing keeps there.
+async fn make_files(volume: &Rc<ext4::Volume>, count: usize) -> Vec<InodeNumber> {
+    let root = volume.inode(InodeNumber(2)).await.unwrap();
+    let mut numbers = Vec::new();
+    for number in 0..count {
+        let name = number.to_string();
+        let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+        made.value.fields.borrow_mut().accessed.seconds = 5;
+        numbers.push(made.value.number);
+    }
+    volume.sync().await.unwrap();
+    numbers
+}
+
+#[test]
+fn the_time_of_a_read_is_stored_within_a_minute_without_a_sync() {
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let numbers = make_files(&volume, 10).await;
+        let inode = volume.inode(numbers[3]).await.unwrap();
+        volume.read(&inode, 0, 10).await.unwrap();
+        assert!(inode.access_is_newer.get());
+        let world = volume.engine().world().clone();
+        world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
+        assert!(!inode.access_is_newer.get());
+        assert!(volume.engine().committed().is_at_or_after(inode.last_change.get()), "not durable");
+    });
+}
+
+#[test]
+fn reading_many_files_keeps_few_of_them_in_memory() {
+    const FILES: usize = 11_000;
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let mut read = Vec::new();
+        let world = volume.engine().world().clone();
+        for number in make_files(&volume, FILES).await {
+            let inode = volume.inode(number).await.unwrap();
+            volume.read(&inode, 0, 10).await.unwrap();
+            read.push(Rc::downgrade(&inode));
+            drop(inode);
+            // As fast as a door reads them.
+            world.sleep_until(world.now().plus(Duration::from_micros(100))).await;
+        }
+        // The next commit, and whoever comes next sweeps.
+        world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
+        make_more(&volume).await;
+        let in_memory = read.iter().filter(|inode| inode.strong_count() > 0).count();
+        assert!(in_memory < 5000, "{in_memory} of {FILES} are in memory");
+    });
+}
+
+async fn make_more(volume: &Rc<ext4::Volume>) {
+    let root = volume.inode(InodeNumber(2)).await.unwrap();
+    for number in 0..4200 {
+        let name = format!("more {number}");
+        volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+    }
+}
+
+#[test]
+fn times_beyond_the_last_second_become_that_second_without_parts() {
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let last = (3 << 32) + i64::from(i32::MAX);
+        for (seconds, stored) in [(i64::MAX, last), (last, last), (i64::MIN, i64::from(i32::MIN))] {
+            let time = volume.storable(Timestamp { seconds, nanoseconds: 5 });
+            assert_eq!(time, Timestamp { seconds: stored, nanoseconds: 0 });
+        }
+        let inside = Timestamp { seconds: last - 1, nanoseconds: 5 };
+        assert_eq!(volume.storable(inside), inside);
+    });
 }

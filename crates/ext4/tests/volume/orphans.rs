@@ -132,3 +132,41 @@ fn orphans_still_open_at_unmount_are_freed() {
         });
     }
 }
+
+#[test]
+fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
+    for kind in [EXT3, ALL[1]] {
+        let image = TestImage::make(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let odd = create(&volume, &root, 0o100_600).await.unwrap();
+            let other = create(&volume, &root, 0o100_600).await.unwrap();
+            let mut handle = volume.engine().start(volume.credits_inode()).await.unwrap();
+            odd.fields.borrow_mut().flags |= 0x1000_0000;
+            odd.fields.borrow_mut().size = 17;
+            volume.store(&mut handle, &odd).await.unwrap();
+            handle.stop();
+            drop(other);
+            volume.sync().await.unwrap();
+            let mut left = disk.crash(CrashPolicy::LoseAll);
+            for round in 0..3 {
+                let disk = MemoryDisk::from_image(world.clone(), left);
+                let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+                let report = volume.open_report();
+                if round == 0 {
+                    assert_eq!((report.orphans.freed, report.orphans.damaged), (1, 1), "{report:?}");
+                    let named = |warning: &String| {
+                        warning.contains(&odd.number.to_string()) && warning.contains("run e2fsck")
+                    };
+                    assert!(report.warnings.iter().any(named), "{report:?}");
+                }
+                volume.close().await.unwrap();
+                left = disk.image();
+            }
+        });
+    }
+}

@@ -49,6 +49,11 @@ pub enum SuperblockError {
     Geometry { field: &'static str, value: u64, why: &'static str },
     #[error("it holds a volume")]
     NoJournal,
+    /// Its inodes keep a translator where others keep a version.
+    #[error(
+        "the volume was made for GNU/Hurd (s_creator_os is 1), whose inodes differ from Linux's: it is not supported"
+    )]
+    Hurd,
     #[error("the volume uses features that are not supported: {}", names.join(", "))]
     Features { names: Vec<String> },
 }
@@ -164,6 +169,9 @@ superblock! {
     orphan_file_inode: u32 = 0x280,
 }
 
+/// `EXT2_OS_HURD`.
+const HURD: u32 = 1;
+
 impl Superblock {
     /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not support, for
     /// the geometry might mean something else; whether the volume may be written: [`Features::read_only`].
@@ -178,6 +186,9 @@ impl Superblock {
         }
         let mut superblock = Superblock::from_raw(raw);
         superblock.check_checksum()?;
+        if superblock.creator_os == HURD {
+            return Err(SuperblockError::Hurd);
+        }
         let names = superblock.features.refused();
         if !names.is_empty() {
             return Err(SuperblockError::Features { names });

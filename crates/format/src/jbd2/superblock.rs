@@ -178,7 +178,9 @@ impl JournalSuperblock {
         self.checksum_type = bytes[at::CHECKSUM_TYPE];
         self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
-        self.kept = self.is_forgotten().then_some(kept);
+        let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
+        let keeps = self.has_incompatible(Incompatible::MULTIWRITE);
+        self.kept = (keeps && says_otherwise).then_some(kept);
         self.users = (0..USERS).map(|user| uuid(bytes, at::USERS + 16 * user)).collect();
     }
 
@@ -295,6 +297,13 @@ impl JournalSuperblock {
     /// Of a forgotten log: the superblock as it was, if it was one that keeps where its log began.
     pub fn remembered(&self) -> Option<JournalSuperblock> {
         let (sequence, start) = self.kept.filter(|_| self.is_forgotten())?;
+        let inside = (self.first..self.log_end()).contains(&start);
+        inside.then(|| JournalSuperblock { sequence, start, kept: None, ..self.clone() })
+    }
+    /// Of a log that holds records: the superblock as its copy tells it, if that says that the log begins elsewhere. Okeanos
+    /// writes both at once, and the same.
+    pub fn disputed(&self) -> Option<JournalSuperblock> {
+        let (sequence, start) = self.kept.filter(|_| !self.is_clean())?;
         let inside = (self.first..self.log_end()).contains(&start);
         inside.then(|| JournalSuperblock { sequence, start, kept: None, ..self.clone() })
     }
@@ -486,6 +495,19 @@ mod tests {
         let mut clean = live;
         clean.set_clean(TransactionId(9));
         assert_eq!(clean.serialize()[at::KEPT_SEQUENCE..at::CHECKSUM], [0; 8]);
+    }
+
+    #[test]
+    fn a_superblock_and_its_copy_that_differ_are_found_out() {
+        let live = superblock();
+        let mut block = live.serialize();
+        let same = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+        assert_eq!(same.disputed(), None);
+        put32(&mut block, at::SEQUENCE, live.sequence.0.wrapping_add(1000));
+        let sum = checksum(&block);
+        put32(&mut block, at::CHECKSUM, sum);
+        let forged = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+        assert_eq!(forged.disputed(), Some(live));
     }
 
     #[test]

@@ -12,6 +12,17 @@ const STATX_MASK: u32 = 0xfff;
 /// Compressed, immutable, append-only, no-dump: the same bits in statx and in ext4's flags.
 const STATX_ATTRIBUTES: u32 = 0x04 | 0x10 | 0x20 | 0x40;
 const PERMISSIONS: u32 = 0o7777;
+/// What a request can ask for; the other bits only tell more about it.
+const ASKED: u32 = fattr::MODE
+    | fattr::UID
+    | fattr::GID
+    | fattr::SIZE
+    | fattr::ATIME
+    | fattr::MTIME
+    | fattr::ATIME_NOW
+    | fattr::MTIME_NOW
+    | fattr::CTIME
+    | fattr::KILL_SUIDGID;
 
 impl VolumeDoor {
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
@@ -121,7 +132,9 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
         (true, false) => Some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds })),
         (false, false) => None,
     };
-    let new_owner = has(fattr::UID) || has(fattr::GID);
+    // Linux announces chown(-1, -1) by a request that asks for nothing: the set-id bits go all the same.
+    let asks_for_nothing = arguments.valid & ASKED == 0;
+    let new_owner = has(fattr::UID) || has(fattr::GID) || asks_for_nothing;
     SetAttributes {
         mode: has(fattr::MODE).then_some((arguments.mode & PERMISSIONS) as u16),
         uid: has(fattr::UID).then_some(arguments.uid),
@@ -129,7 +142,10 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
         size: has(fattr::SIZE).then_some(arguments.size),
         accessed: time(fattr::ATIME, fattr::ATIME_NOW, arguments.atime, arguments.atimensec),
         modified: time(fattr::MTIME, fattr::MTIME_NOW, arguments.mtime, arguments.mtimensec),
-        changed: time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
+        changed: match asks_for_nothing {
+            true => Some(SetTime::Now),
+            false => time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
+        },
         // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, but leaves chown wholly to us.
         kill_privileges: has(fattr::KILL_SUIDGID) || new_owner && !directory,
         // The kernel has taken the bit out of the mode already (setattr_prepare).
@@ -144,7 +160,10 @@ mod tests {
     #[test]
     fn only_what_the_kernel_marked_is_changed() {
         let arguments = SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
-        assert_eq!(change_of(&arguments, false), SetAttributes::default());
+        let asks = SetattrIn { valid: fattr::FH, ..arguments };
+        let touched = SetAttributes { changed: Some(SetTime::Now), ..Default::default() };
+        assert_eq!(change_of(&asks, true), touched, "chown(-1, -1) of a directory");
+        assert_eq!(change_of(&asks, false), SetAttributes { kill_privileges: true, ..touched });
         let valid = fattr::MODE | fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW;
         let change = change_of(&SetattrIn { valid, ..arguments }, false);
         let accessed = Some(SetTime::At(Timestamp { seconds: 5, nanoseconds: 0 }));
