@@ -65,7 +65,7 @@ impl KernelPages {
 
     /// The kernel may hold pages from times that nobody remembers.
     pub(crate) fn forget_all(&self) {
-        *self.zeros.borrow_mut() = vec![0..u64::MAX];
+        *self.zeros.borrow_mut() = std::iter::once(0..u64::MAX).collect();
     }
     pub fn is_forgotten(&self) -> bool {
         self.zeros.borrow().first() == Some(&(0..u64::MAX))
@@ -174,7 +174,7 @@ mod tests {
     fn bytes_written_past_the_cache_win_until_the_kernel_reads_them() {
         let pages = KernelPages::default();
         pages.written_past(0..8);
-        assert_eq!(pages.not_older(0..4096), [0..4096], "the kernel has read nothing");
+        assert_eq!(pages.not_older(0..4096)[0], 0..4096, "the kernel has read nothing");
         pages.filled(0..8192);
         pages.written_past(100..200);
         pages.written_past(200..300);
