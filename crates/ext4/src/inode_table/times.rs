@@ -31,12 +31,12 @@ impl Volume {
                 last <= fields.modified || last <= fields.changed || now.seconds - last.seconds >= DAY_SECONDS
             }
         };
-        if is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0 {
-            if inode.access_is_newer.get() || self.access_times.note(inode.number, self.engine.world().now())
-            {
-                fields.accessed = now;
-                inode.access_is_newer.set(true);
-            }
+        let is_due = is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0;
+        let is_noted =
+            || inode.access_is_newer.get() || self.access_times.note(inode.number, self.engine.world().now());
+        if is_due && is_noted() {
+            fields.accessed = now;
+            inode.access_is_newer.set(true);
         }
     }
 

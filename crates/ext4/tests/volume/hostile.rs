@@ -206,9 +206,9 @@ fn places(image: &TestImage) -> (Vec<u32>, Vec<u64>, u64, u64) {
         let numbers = files.iter().map(|inode| inode.number.get()).collect();
         let mut blocks = Vec::new();
         for file in files.iter().take(FILES) {
-            blocks.push(volume.bmap(file, FileBlock(0)).await.unwrap().unwrap().get());
+            blocks.push(volume.map(file, FileBlock(0), 1).await.unwrap().home().unwrap().get());
         }
-        let directory = volume.bmap(&files[FILES], FileBlock(0)).await.unwrap().unwrap().get();
+        let directory = volume.map(&files[FILES], FileBlock(0), 1).await.unwrap().home().unwrap().get();
         let attributes = files[0].fields.borrow().xattr_block.get();
         (numbers, blocks, directory, attributes)
     })
