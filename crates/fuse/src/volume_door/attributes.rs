@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn only_what_the_kernel_marked_is_changed() {
         let arguments = SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
-        let asks = SetattrIn { valid: fattr::FH, ..arguments };
+        // FATTR_FH: only says that a file handle is given.
+        let asks = SetattrIn { valid: 1 << 6, ..arguments };
         let touched = SetAttributes { changed: Some(SetTime::Now), ..Default::default() };
         assert_eq!(change_of(&asks, true), touched, "chown(-1, -1) of a directory");
         assert_eq!(change_of(&asks, false), SetAttributes { kill_privileges: true, ..touched });
