@@ -1,6 +1,7 @@
 //! Inodes: from the table, into it, made, freed; and how long one stays in memory.
 
 mod create;
+mod handle;
 mod lifetime;
 mod times;
 
