@@ -234,6 +234,14 @@ impl Engine {
     /// waits or ever will is told. Also for whoever has changed blocks and cannot end what he began: nothing of the
     /// running transaction will ever be committed.
     pub fn abort(&self, cause: &EngineError) {
+        if self.failure.borrow().is_none() {
+            self.stop_writing(cause);
+            self.record_failure();
+        }
+    }
+
+    /// As [`Engine::abort`], of a journal that is well: what it holds is replayed by the next mount, and e2fsck need not look.
+    pub fn stop_writing(&self, cause: &EngineError) {
         if self.failure.borrow().is_some() {
             return;
         }
@@ -246,7 +254,6 @@ impl Engine {
         let completion = self.running.borrow().completion.clone();
         completion.complete(error);
         self.wake_all();
-        self.record_failure();
     }
 
     fn wake_all(&self) {

@@ -7,6 +7,8 @@ pub enum EngineError {
     /// An earlier write or flush failed. Nothing is written any more, and every sync reports it.
     #[error("the journal was aborted and the volume is read-only: {cause}")]
     Aborted { cause: String },
+    #[error("the volume was shut down")]
+    ShutDown,
     #[error("the volume is mounted read-only")]
     ReadOnly,
     /// Damage was found on a volume that is to stop then (`errors=remount-ro`).

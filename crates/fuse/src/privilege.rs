@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 pub enum Capability {
     FileOwner = 3,
     LinuxImmutable = 9,
+    SystemAdministration = 21,
 }
 
 /// Whether the thread has it, as the kernel's `capable` means it: in the user namespace that this process is in.

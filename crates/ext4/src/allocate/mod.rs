@@ -3,6 +3,7 @@
 
 mod free;
 mod search;
+mod trim;
 mod withheld;
 
 pub(crate) use withheld::Withheld;

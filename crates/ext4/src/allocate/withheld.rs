@@ -41,6 +41,14 @@ impl Withheld {
         ranges
     }
 
+    /// Keeps free blocks from everybody for a while.
+    pub fn hold(&mut self, range: Range<u64>) {
+        self.insert(&range);
+    }
+    pub fn let_go(&mut self, range: &Range<u64>) {
+        self.ranges.remove(&range.start);
+    }
+
     /// Freed by `transaction`; calls come in the order of transactions.
     pub fn add_freed(&mut self, transaction: TransactionId, range: Range<u64>) {
         self.insert(&range);

@@ -2,6 +2,7 @@
 
 mod access_times;
 mod create;
+mod handle;
 mod lifetime;
 mod times;
 

@@ -3,6 +3,7 @@
 mod close;
 mod flush_zone;
 mod journal;
+mod label;
 mod open;
 mod space;
 mod superblock;

@@ -187,7 +187,7 @@ impl Volume {
         }))
     }
 
-    pub(super) fn home_disk(&self) -> &Rc<dyn Disk> {
+    pub(crate) fn home_disk(&self) -> &Rc<dyn Disk> {
         &self.home
     }
 }

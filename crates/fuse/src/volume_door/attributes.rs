@@ -62,9 +62,11 @@ impl VolumeDoor {
     pub(super) fn entry(&self, inode: &Rc<Inode>) -> EntryOut {
         self.volume.remember(inode);
         let attributes = self.volume.getattr(inode);
+        let nodeid = node_of(inode.number);
         EntryOut {
-            nodeid: node_of(inode.number),
-            generation: u64::from(attributes.generation),
+            nodeid,
+            // The kernel knows the root without asking, and takes its generation for zero.
+            generation: if nodeid == ROOT_NODE { 0 } else { attributes.generation.into() },
             entry_valid: VALID_SECONDS,
             attr_valid: VALID_SECONDS,
             attr: attr_of(&attributes),

@@ -1,6 +1,6 @@
 //! ioctl(2) and FIBMAP.
 
-use super::{Result, VolumeDoor};
+use super::{Result, VolumeDoor, whole_volume};
 use crate::Answer;
 use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
@@ -14,6 +14,9 @@ const SETFLAGS: u32 = 0x4008_6602;
 /// The numbers by which 32-bit processes know them.
 const GETFLAGS_32: u32 = 0x8004_6601;
 const SETFLAGS_32: u32 = 0x4004_6602;
+/// `FS_IOC_GETVERSION`: the inode's generation.
+const GETVERSION: u32 = 0x8008_7601;
+const GETVERSION_32: u32 = 0x8004_7601;
 /// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
@@ -57,6 +60,15 @@ impl VolumeDoor {
                 self.volume.set_flags(&inode, wanted).await?;
                 changed = true;
             }
+            GETVERSION => {
+                let version = self.volume.getattr(&inode).generation.to_le_bytes();
+                // Callers give an int although the number says long.
+                answer.append_bytes(&version[..version.len().min(arguments.out_size as usize)]);
+            }
+            whole_volume::GET_LABEL => return self.label(&arguments),
+            whole_volume::SET_LABEL => return self.set_label(header, input).await,
+            whole_volume::TRIM => return self.trim(header, &arguments, input).await,
+            whole_volume::SHUTDOWN => return self.shut_down(header).await,
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
         // The kernel keeps the time of the last change, and nobody told it of a new one.
@@ -109,6 +121,7 @@ fn standard(arguments: &IoctlIn) -> u32 {
     match arguments.cmd {
         GETFLAGS_32 if compatible => GETFLAGS,
         SETFLAGS_32 if compatible => SETFLAGS,
+        GETVERSION_32 if compatible => GETVERSION,
         command => command,
     }
 }

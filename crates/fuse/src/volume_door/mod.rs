@@ -9,6 +9,7 @@ mod directories;
 mod extended_attributes;
 mod files;
 mod names;
+mod whole_volume;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};

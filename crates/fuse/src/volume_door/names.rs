@@ -10,6 +10,11 @@ const PERMISSIONS: u32 = 0o7777;
 
 impl VolumeDoor {
     pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
+        // A file handle whose inode the kernel does not remember; it compares the generation.
+        if name == b"." {
+            let inode = self.volume.inode_by_handle(number_of(header.nodeid)?).await?;
+            return Ok(Answer::of(&self.entry(&inode)));
+        }
         let parent = self.inode(header.nodeid).await?;
         match self.volume.lookup(&parent, name).await {
             Ok(inode) => Ok(Answer::of(&self.entry(&inode))),

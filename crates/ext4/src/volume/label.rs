@@ -1,0 +1,35 @@
+//! The volume's name, and its sudden end.
+
+use super::Volume;
+use crate::error::errno;
+use crate::{Error, Result};
+use engine::{Credits, EngineError};
+use std::rc::Rc;
+
+impl Volume {
+    /// The volume's label, without the zeros behind it.
+    pub fn label(&self) -> Vec<u8> {
+        let name = self.superblock.borrow().volume_name;
+        name.iter().copied().take_while(|byte| *byte != 0).collect()
+    }
+
+    /// Durable when it returns. EINVAL when it is longer than the superblock's field. Copies of the superblock keep the
+    /// old one, as after `tune2fs -L` on a mounted volume.
+    pub async fn set_label(&self, label: &[u8]) -> Result<()> {
+        let mut name = [0; 16];
+        let Some(place) = name.get_mut(..label.len()) else { return Err(Error::Refused(errno::EINVAL)) };
+        place.copy_from_slice(label);
+        let mut handle = self.engine.start(Credits(1)).await?;
+        self.superblock.borrow_mut().volume_name = name;
+        self.change_superblock(&mut handle);
+        let transaction = handle.stop();
+        Ok(self.engine.commit(transaction).await?)
+    }
+
+    /// Makes everything durable that was done before, and then writes nothing any more: what comes later fails.
+    pub async fn shut_down(self: &Rc<Self>) -> Result<()> {
+        let synced = self.sync().await;
+        self.engine.stop_writing(&EngineError::ShutDown);
+        synced
+    }
+}

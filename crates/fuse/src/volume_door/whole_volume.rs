@@ -1,0 +1,73 @@
+//! ioctls that concern the volume and not one file. The kernel passes them on unchecked.
+
+use super::{Result, VolumeDoor};
+use crate::Answer;
+use crate::abi::*;
+use crate::privilege::{self, Capability};
+use ext4::Error;
+use zerocopy::FromBytes;
+
+/// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4 keeps 16.
+pub(super) const GET_LABEL: u32 = 0x8100_9431;
+pub(super) const SET_LABEL: u32 = 0x4100_9432;
+/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in, so that how it is to be
+/// done (with or without the log) does not come with it.
+pub(super) const SHUTDOWN: u32 = 0x8004_587d;
+/// `FITRIM` (linux/fs.h).
+pub(super) const TRIM: u32 = 0xc018_5879;
+const LABEL_ROOM: usize = 256;
+
+impl VolumeDoor {
+    pub(super) fn label(&self, arguments: &IoctlIn) -> Result {
+        let mut answer = Answer::of(&IoctlOut::default());
+        let mut label = self.volume.label();
+        label.resize(LABEL_ROOM.min(arguments.out_size as usize), 0);
+        answer.append_bytes(&label);
+        Ok(answer)
+    }
+
+    pub(super) async fn set_label(&self, header: &InHeader, input: &[u8]) -> Result {
+        may_administer(header)?;
+        let length = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+        self.volume.set_label(&input[..length]).await?;
+        Ok(Answer::of(&IoctlOut::default()))
+    }
+
+    pub(super) async fn trim(&self, header: &InHeader, arguments: &IoctlIn, input: &[u8]) -> Result {
+        may_administer(header)?;
+        let range = TrimRange::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
+        let size = self.volume.block_size();
+        let (blocks, shift) = (self.volume.superblock().blocks, size.shift());
+        let (first, shortest) = (range.start >> shift, range.minlen.div_ceil(size.bytes() as u64));
+        if first >= blocks
+            || range.len < size.bytes() as u64
+            || shortest > self.volume.blocks_per_group().into()
+        {
+            return Err(Error::Refused(libc::EINVAL));
+        }
+        let end = first.saturating_add(range.len >> shift).min(blocks);
+        let trimmed = self.volume.trim(first..end, shortest.max(1)).await?;
+        let mut answer = Answer::of(&IoctlOut::default());
+        if arguments.out_size as usize >= size_of::<TrimRange>() {
+            answer.append(&TrimRange { len: trimmed << shift, ..range });
+        }
+        Ok(answer)
+    }
+
+    /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: nobody is harmed by more
+    /// than he asked for.
+    pub(super) async fn shut_down(&self, header: &InHeader) -> Result {
+        may_administer(header)?;
+        self.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");
+        self.volume.shut_down().await?;
+        Ok(Answer::of(&IoctlOut::default()))
+    }
+}
+
+fn may_administer(header: &InHeader) -> Result<()> {
+    if privilege::holds(header.pid, Capability::SystemAdministration) {
+        Ok(())
+    } else {
+        Err(Error::Refused(libc::EPERM))
+    }
+}
