@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home::{BATCH_BLOCKS_MAX, Neighbours};
-use journal::{Barrier, Plan};
+use journal::plan_home_durable;
 use units::HomeBlock;
 
 impl Engine {
@@ -22,9 +22,7 @@ impl Engine {
         if self.runner.is_home_durable(self.runner.home_written()) {
             return Ok(());
         }
-        let mut plan = Plan::default();
-        plan.barrier(Barrier::HomeBeforeLogTail);
-        self.runner.run(plan).await
+        self.runner.run(plan_home_durable()).await
     }
 
     /// Blocks of `runs` that are newer than home, sorted.

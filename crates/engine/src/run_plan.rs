@@ -258,7 +258,7 @@ impl Runner {
         if ordered {
             flush = std::array::from_fn(|disk| writes[disk] > usize::from(self.forced_unit_access[disk]));
             let written = match barrier {
-                Some(Barrier::HomeBeforeLogTail) => self.home_written.get(),
+                Some(Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply) => self.home_written.get(),
                 Some(Barrier::DataBeforeCommit) => self.early_written.get(),
                 _ => 0,
             };

@@ -25,7 +25,9 @@ pub use recover::{
     ReplayPass, RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;
-pub use tail::{SuperblockImage, begin_log, plan_empty_log, plan_tail_update, take_tail_along};
+pub use tail::{
+    SuperblockImage, begin_log, plan_empty_log, plan_home_durable, plan_tail_update, take_tail_along,
+};
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,
 };

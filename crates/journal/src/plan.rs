@@ -19,6 +19,8 @@ pub enum Barrier {
     CommitBeforeReply,
     /// Home copies before the log tail moves past the records they came from.
     HomeBeforeLogTail,
+    /// Home copies before whoever reads them past the journal is told where they lie.
+    HomeBeforeReply,
     /// The journal superblock's new tail before its old log blocks are written again.
     TailBeforeReuse,
 }

@@ -45,6 +45,13 @@ pub fn take_tail_along(last: &mut Plan, superblock: SuperblockImage) {
     last.steps.insert(0, superblock.write());
 }
 
+/// Makes durable what has been written home, for whoever reads it there.
+pub fn plan_home_durable() -> Plan {
+    let mut plan = Plan::default();
+    plan.barrier(Barrier::HomeBeforeReply);
+    plan
+}
+
 /// Everything is home: at unmount, and after recovery. `superblock` says that the log is empty; there is none without a
 /// log, or if it says so already.
 pub fn plan_empty_log(superblock: Option<SuperblockImage>) -> Plan {

@@ -131,6 +131,17 @@ impl KernelPages {
             self.zeros_shown(start..start.saturating_add(PAGE_MAX));
         }
     }
+    /// The file ends at `at` now: the kernel drops all pages behind that one.
+    pub(crate) fn dropped_behind(&self, at: u64) {
+        if self.is_forgotten() {
+            return;
+        }
+        let end = at.next_multiple_of(PAGE_MAX);
+        self.zeros.borrow_mut().retain_mut(|own| {
+            own.end = own.end.min(end);
+            own.start < own.end
+        });
+    }
     /// The first part of `range` that is zeros in the kernel's memory and may have been changed there.
     pub(crate) fn changed_zeros(&self, range: Range<u64>) -> Option<Range<u64>> {
         if !self.may_be_dirty() {

@@ -86,6 +86,9 @@ impl Volume {
         let old = inode.fields.borrow().size;
         inode.pages.cut_at(size.min(old));
         inode.pages.agreed(size.min(old)..u64::MAX);
+        if size < old {
+            inode.pages.dropped_behind(size);
+        }
         if size > old {
             self.zero_behind_end(handle, inode, size).await?;
         } else if self.place_of(size) != 0 && size < old {

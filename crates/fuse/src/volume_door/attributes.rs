@@ -38,7 +38,13 @@ impl VolumeDoor {
 
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        let change = change_of(&arguments, inode.is_directory());
+        let mut change = change_of(&arguments, inode.is_directory());
+        if asks_for_nothing(&arguments) && self.capabilities_taken.get() == Some((header.nodeid, header.pid))
+        {
+            // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them.
+            self.capabilities_taken.set(None);
+            change.kill_privileges = false;
+        }
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
         Ok(answer_attributes(&attributes))
     }
@@ -127,6 +133,10 @@ fn statx_of(attributes: &Attributes) -> Statx {
     }
 }
 
+fn asks_for_nothing(arguments: &SetattrIn) -> bool {
+    arguments.valid & ASKED == 0
+}
+
 fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
     let has = |bit: u32| arguments.valid & bit != 0;
     let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(bit), has(now)) {
@@ -135,7 +145,7 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
         (false, false) => None,
     };
     // Linux announces chown(-1, -1) by a request that asks for nothing: the set-id bits go all the same.
-    let asks_for_nothing = arguments.valid & ASKED == 0;
+    let asks_for_nothing = asks_for_nothing(arguments);
     let new_owner = has(fattr::UID) || has(fattr::GID) || asks_for_nothing;
     SetAttributes {
         mode: has(fattr::MODE).then_some((arguments.mode & PERMISSIONS) as u16),

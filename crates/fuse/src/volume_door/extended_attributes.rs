@@ -41,6 +41,9 @@ impl VolumeDoor {
     pub(super) async fn removexattr(&self, header: &InHeader, name: &[u8]) -> Result {
         let inode = self.inode(header.nodeid).await?;
         self.volume.remove_xattr(&inode, &caller(header, 0), name).await?;
+        if name == b"security.capability" {
+            self.capabilities_taken.set(Some((header.nodeid, header.pid)));
+        }
         Ok(Answer::empty())
     }
 }

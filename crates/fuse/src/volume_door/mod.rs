@@ -39,6 +39,9 @@ pub struct VolumeDoor {
     options: DoorOptions,
     reports: Cell<u32>,
     state: Cell<State>,
+    /// Node and thread of the last removal of file capabilities. When the kernel takes them away because of a write, a
+    /// SETATTR that asks for nothing follows, as it does for chown(-1, -1).
+    capabilities_taken: Cell<Option<(u64, u32)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +56,8 @@ type Result<T = Answer> = std::result::Result<T, Error>;
 
 impl VolumeDoor {
     pub fn new(volume: Rc<Volume>, options: DoorOptions) -> Rc<VolumeDoor> {
-        Rc::new(VolumeDoor { volume, options, reports: Cell::new(0), state: Cell::new(State::Open) })
+        let (reports, state, capabilities_taken) = (Cell::new(0), Cell::new(State::Open), Cell::default());
+        Rc::new(VolumeDoor { volume, options, reports, state, capabilities_taken })
     }
 
     /// Closes the volume: everything home, nothing accepted any more. Again: what the first time said.
