@@ -99,9 +99,10 @@ clone_is_right() {
     git -C "$mount/clone" fsck --strict --full 2>"$place/out"
     [ "$(git -C "$mount/clone" rev-parse HEAD)" = "$(cat "$mount/clone.head")" ]
     [ -z "$(git -C "$mount/clone" status --porcelain)" ]
-    # Every byte is read, not only what differs in size or time.
-    git -C "$mount/clone" ls-files -z | (cd "$mount/clone" && xargs -0 git hash-object --no-filters --) >"$place/hashes"
-    git -C "$mount/clone" ls-files -s | cut -d' ' -f2 | cmp - "$place/hashes"
+    # Every byte is read, not only what differs in size or time. (hash-object would follow symbolic links.)
+    git -C "$mount/clone" ls-files -s -z | grep -zv ^120000 >"$place/files"
+    cut -z -f2- "$place/files" | (cd "$mount/clone" && xargs -0 git hash-object --no-filters --) >"$place/hashes"
+    tr '\0' '\n' <"$place/files" | cut -d' ' -f2 | cmp - "$place/hashes"
 }
 
 if [[ $works == *tree* ]]; then cp -a /usr/include "$headers"; fi
