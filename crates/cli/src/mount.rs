@@ -57,8 +57,9 @@ Mount options:
   commit=TIME          a change is durable after TIME at the latest (default 5 s)
   writeback=TIME       how often old changed blocks are looked for (default 5 s)
   expire=TIME          how old they are to be written home (default 30 s)
-  cache=SIZE           memory for blocks: every version of them that is kept, and what goes with
-                       it (default 256M). Requests and a commit's log blocks come on top
+  cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
+                       of them, and what goes with it (default 256M). At most 96M come on top: 64M
+                       for requests, 32M for the program; with transport=uring another 128M
   journal_dev=DEVICE   the journal, where the volume has an external one
   [no]journal_checksum (default on)
   [no]transaction_checksum

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MEBIBYTE: usize = 1 << 20;
 const WRITERS: usize = 600;
 const WRITES_EACH: usize = 2;
-/// `cache=16M` with all that the cache costs beside its blocks, the door's 64 MiB, and the program.
-const WHOLE_MAX: usize = 160 * MEBIBYTE;
+/// `cache=16M`, and what comes on top of it: 64 MiB of requests at the door, 32 for the program.
+const WHOLE_MAX: usize = (16 + 64 + 32) * MEBIBYTE;
 /// Over the ring another 128 MiB may be under way.
 const WHOLE_MAX_RING: usize = WHOLE_MAX + 128 * MEBIBYTE;
 /// More than a daemon takes, and less than the ring's buffers.

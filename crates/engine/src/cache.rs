@@ -7,7 +7,7 @@
 //! 3. A block has up to three images, each as old as or older than the one before: the current one, that of the
 //!    committing transaction (as of its lock), and that of the latest committed transaction, which alone may go home.
 //! 4. What counts against the bound are images, not blocks: a block that changes while it is in the committing transaction
-//!    has two, and one whose last committed image is not home either has three.
+//!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too.
 //! 5. Bytes outside an image's `valid` ranges were never changed since the block came into the cache: they are
 //!    what home holds, and are filled in when someone needs them.
 
@@ -188,11 +188,13 @@ struct Usage {
     blocks: Cell<usize>,
     /// Images of blocks besides the current one.
     frozen: Cell<usize>,
+    /// Blocks made for the log by the commit under way.
+    made: Cell<usize>,
 }
 
 impl Drop for CachedBlock {
     fn drop(&mut self) {
-        let Usage { blocks, frozen } = &*self.usage;
+        let Usage { blocks, frozen, .. } = &*self.usage;
         blocks.set(blocks.get() - 1);
         frozen.set(frozen.get() - self.frozen.get());
     }
@@ -247,11 +249,16 @@ impl Cache {
     }
     /// Images in memory: what [`Cache::limit`] bounds.
     pub fn images(&self) -> usize {
-        self.usage.blocks.get() + self.usage.frozen.get()
+        self.usage.blocks.get() + self.held()
     }
-    /// Those of them that are older than the current one of their block. They stay until they are home.
-    pub fn frozen(&self) -> usize {
-        self.usage.frozen.get()
+    /// Those of them that are no block's current one: they stay until they are home, or in the log.
+    pub fn held(&self) -> usize {
+        self.usage.frozen.get() + self.usage.made.get()
+    }
+    /// The commit under way has made `blocks` for the log besides the images that it writes there.
+    pub fn note_made(&mut self, blocks: usize) {
+        self.usage.made.set(blocks);
+        self.shrink();
     }
     pub fn bytes_of(&self, images: usize) -> u64 {
         images as u64 * self.image_bytes as u64

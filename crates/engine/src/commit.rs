@@ -93,7 +93,7 @@ impl Engine {
     /// space. What write-back has sent home while this waited is left out.
     async fn order_lazy(&self, blocks: Vec<(InodeNumber, HomeBlock)>) -> Result<TransactionId, EngineError> {
         // No credits: data that goes home takes no log blocks, and the commit block is in every bound.
-        self.gate.pass(|| self.admit(0).transpose()).await?;
+        self.gate.pass(|| self.admit(0, 0).transpose()).await?;
         let mut running = self.running.borrow_mut();
         for (inode, at) in blocks {
             if self.lazy.borrow_mut().remove(&(inode, at))
@@ -240,11 +240,13 @@ impl Engine {
         let mut running = self.running.borrow_mut();
         let next = Running::new(running.transaction.id().next(), self.world.now(), self.block_size);
         let taken = std::mem::replace(&mut *running, next);
+        let made = self.made_for_log(&taken.transaction);
         drop(running);
         self.ticks.begin_anew();
         let locked = taken.transaction.lock();
         *self.committing.borrow_mut() = Some((locked.id(), taken.completion.clone()));
         let (logged, home) = self.take_images(&locked)?;
+        self.cache.borrow_mut().note_made(made);
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.locking.set(false);
@@ -346,8 +348,8 @@ impl Engine {
         self.answered.set(self.world.now());
         commit.completion.complete(Ok(()));
         self.gate.wake_first();
-        drop((commit.logged, commit.home));
-        self.cache.borrow_mut().shrink();
+        drop((commit.logged, commit.home, commit.plan));
+        self.cache.borrow_mut().note_made(0);
         if self.log_is_short() || self.pinned_images() > self.cache.borrow().limit() / 2 {
             self.kick_home();
         }

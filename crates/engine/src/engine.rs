@@ -83,6 +83,8 @@ pub struct Engine {
     /// Writers answered by the last commit that have not come back yet, and when they were answered.
     pub(crate) away: Cell<usize>,
     pub(crate) answered: Cell<Instant>,
+    /// Blocks of data that open handles may still write without logging them.
+    pub(crate) home_credits: Cell<u32>,
     pub(crate) ticks: Ticks,
     pub(crate) gate: Gate,
 
@@ -163,6 +165,7 @@ impl Engine {
             commit_work: Event::default(),
             away: Cell::default(),
             answered: Cell::default(),
+            home_credits: Cell::default(),
             ticks: Ticks::new(options.tick, options.commit),
             gate: Gate::default(),
             dirty: RefCell::default(),

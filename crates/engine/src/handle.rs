@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::tail::Wish;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
-use journal::{Decision, LogSpace, Update, UpdateSequence};
+use journal::{Decision, LogSpace, RunningTransaction, Update, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
@@ -27,6 +27,8 @@ pub struct Handle {
     credits: u32,
     /// Logged data updates that it may still make without asking whether there is room.
     data_credits: u32,
+    /// Blocks of data that goes home without the log, which it may still write.
+    home_credits: u32,
     changes: u64,
 }
 
@@ -44,20 +46,21 @@ impl Engine {
         credits: Credits,
         blocks: u32,
     ) -> Result<Handle, EngineError> {
-        let data_credits = if self.logs_data() { blocks } else { 0 };
+        let (data_credits, home_credits) = if self.logs_data() { (blocks, 0) } else { (0, blocks) };
         let needed = credits.0.saturating_add(data_credits);
         if let Some(limit) = self.handle_limit()
             && needed > limit
         {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
-        let admit = || self.admit(needed).transpose();
+        let admit = || self.admit(needed, home_credits).transpose();
         self.gate.pass(admit).await?;
         Ok(Handle {
             engine: self.clone(),
             transaction: self.running_id(),
             credits: credits.0,
             data_credits,
+            home_credits,
             changes: 0,
         })
     }
@@ -108,16 +111,18 @@ impl Engine {
     }
 
     /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
-    pub(crate) fn admit(&self, needed: u32) -> Result<Option<()>, EngineError> {
+    /// `home` is what it needs of memory alone.
+    pub(crate) fn admit(&self, needed: u32, home: u32) -> Result<Option<()>, EngineError> {
         self.check()?;
         if self.closed.get() {
             return Err(EngineError::ReadOnly);
         }
-        if self.locking.get() || !self.has_log_space(needed) || !self.has_memory(needed) {
+        if self.locking.get() || !self.has_log_space(needed) || !self.has_memory(needed + home) {
             return Ok(None);
         }
         let mut running = self.running.borrow_mut();
         running.transaction.open_handle(needed);
+        self.home_credits.set(self.home_credits.get() + home);
         self.ticks.note_join(self.world.now());
         if running.since.is_none() {
             running.since = Some(self.world.now());
@@ -154,9 +159,18 @@ impl Engine {
         false
     }
 
-    /// Images that cannot be evicted: those of dirty blocks.
+    /// Images that cannot be evicted: those of dirty blocks, and what commits make of them.
     pub(crate) fn pinned_images(&self) -> usize {
-        self.dirty_count.get() + self.cache.borrow().frozen()
+        let made = self.made_for_log(&self.running.borrow().transaction);
+        self.dirty_count.get() + self.cache.borrow().held() + made
+    }
+
+    /// At most so many blocks are made for the log when `transaction` commits: parts of blocks are copied, whole ones are not.
+    pub(crate) fn made_for_log(&self, transaction: &RunningTransaction) -> usize {
+        let Some(log) = &self.log else { return 0 };
+        let holdings = transaction.holdings();
+        let all = log.borrow().records.log_blocks_bound(&holdings);
+        (u64::from(all)).saturating_sub(holdings.blocks) as usize
     }
 
     /// Beyond half of the cache pinned images go home early, beyond three quarters nobody may make more of them: with
@@ -169,7 +183,7 @@ impl Engine {
         let running = self.running.borrow();
         let coming = match running.transaction.open_handles() {
             0 => 0,
-            _ => running.transaction.credits() as usize + needed as usize,
+            _ => (running.transaction.credits() + self.home_credits.get()) as usize + needed as usize,
         };
         pinned + coming <= limit / 4 * 3
     }
@@ -295,6 +309,9 @@ impl Handle {
         }
         if decision.is_logged() {
             self.use_data_credit()?;
+        } else if self.home_credits > 0 {
+            self.home_credits -= 1;
+            engine.home_credits.set(engine.home_credits.get() - 1);
         }
         if engine.policy.keeps_sequences() {
             let after = sequence.after(decision, self.transaction);
@@ -418,6 +435,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let unused = self.credits + self.data_credits;
         self.engine.running.borrow_mut().transaction.close_handle(unused);
+        self.engine.home_credits.set(self.engine.home_credits.get() - self.home_credits);
         if self.engine.locking.get() {
             self.engine.commit_work.notify();
         }

@@ -6,22 +6,28 @@ use common::{Layout, Rig, Setup};
 use disks::Latency;
 use engine::{Base, Contents, Credits, Engine, FileUpdate};
 use journal::DataMode;
+use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
 
-async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {
-    let mut handle = engine.start(Credits(0)).await.unwrap();
-    let update = FileUpdate {
+/// All of a fresh block.
+fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
+    FileUpdate {
         inode: InodeNumber(1),
         home: HomeBlock(home),
         range: BlockRange::new(0, 4096),
-        bytes: &[byte; 4096],
+        bytes,
         base: Base::Zero,
         request: 4096,
         sequential: false,
-    };
-    handle.file_data(update).await.unwrap();
+    }
+}
+
+async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {
+    let mut handle = engine.start(Credits(0)).await.unwrap();
+    handle.file_data(whole(home, &[byte; 4096])).await.unwrap();
     handle.stop()
 }
 
@@ -96,4 +102,86 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
             assert_eq!(rig.home_block(number * 2)[..], [9; 4096], "{mode}");
         }
     }
+}
+
+/// Handles that are open together have their memory before any of them writes.
+#[test]
+fn a_burst_of_large_handles_stays_within_the_bound() {
+    const HANDLES: u64 = 40;
+    const BLOCKS: u64 = 64;
+    for mode in DataMode::ALL {
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.log_blocks = 16384;
+        setup.home_blocks = HANDLES * BLOCKS;
+        setup.options.cache_bytes = 3 << 20;
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let writers = (0..HANDLES).map(|writer| -> Pin<Box<dyn Future<Output = ()>>> {
+                let engine = engine.clone();
+                Box::pin(async move {
+                    let mut handle = engine.start_writing(Credits(1), BLOCKS as u32).await.unwrap();
+                    let world = engine.world();
+                    world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+                    for index in 0..BLOCKS {
+                        handle.file_data(whole(writer * BLOCKS + index, &[1; 4096])).await.unwrap();
+                        let cache = engine.statistics().cache;
+                        assert!(cache.bytes <= cache.limit_bytes, "{mode}: {cache:?}");
+                    }
+                })
+            });
+            runtime::join_all(writers.collect()).await;
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// Wasteless copies parts of blocks together, for a log that is slow to take them.
+#[test]
+fn what_a_commit_makes_for_the_log_counts() {
+    const BLOCKS: u64 = 4096;
+    /// Images that fit.
+    const LIMIT: u64 = (3 << 20) / (4096 + 960);
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    setup.log_blocks = 16384;
+    setup.home_blocks = BLOCKS;
+    setup.options.cache_bytes = 3 << 20;
+    let rig = Rig::new(&setup, 1, setup.images());
+    let slow = Latency { least: Duration::from_millis(2), spread: Duration::from_millis(5) };
+    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let done = Cell::new(false);
+        let watcher = async {
+            let (world, mut most) = (engine.world(), 0);
+            loop {
+                world.sleep_until(world.now().plus(Duration::from_micros(500))).await;
+                let cache = engine.statistics().cache;
+                assert!(cache.bytes <= cache.limit_bytes, "{cache:?}");
+                // Nothing is overwritten, so all that is no block was made for the log.
+                let images = cache.bytes / (cache.limit_bytes / LIMIT);
+                most = most.max(images - cache.blocks);
+                if done.get() {
+                    assert!(most > 100, "at most {most} blocks made for the log");
+                    return;
+                }
+            }
+        };
+        let writer = async {
+            for number in 0..BLOCKS {
+                let mut handle = engine.start(Credits(0)).await.unwrap();
+                let range = BlockRange::new(0, 2000);
+                let update = FileUpdate { range, bytes: &[1; 2000], ..whole(number, &[]) };
+                handle.file_data(update).await.unwrap();
+            }
+            done.set(true);
+        };
+        let both: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(watcher), Box::pin(writer)];
+        runtime::join_all(both).await;
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
 }

@@ -24,7 +24,7 @@ use crate::abi::{InitIn, opcode};
 use crate::{Answer, Connection, FileSystem, Operation, Request};
 use classic::{Classic, Received};
 use device::World;
-use room::Room;
+use room::{GIVE_BACK_AFTER, Room, Share};
 use runtime::sync::Event;
 use runtime::{Either, RealWorld, race};
 use std::cell::{Cell, RefCell};
@@ -164,6 +164,22 @@ impl<F: FileSystem> Session<F> {
         result
     }
 
+    fn take_room(self: &Rc<Self>, request: &Request) -> Share {
+        let share = self.room.take(request);
+        if self.room.burst_begins() {
+            let (world, room) = (self.world.clone(), self.room.clone());
+            self.world.spawn(Box::pin(async move {
+                loop {
+                    world.sleep_until(world.now().plus(GIVE_BACK_AFTER)).await;
+                    if room.give_back() {
+                        break;
+                    }
+                }
+            }));
+        }
+        share
+    }
+
     /// Takes the requests that wait in the classic channel, as far as there is room.
     fn drain(self: &Rc<Self>) -> Result<Drained, SessionError> {
         while self.room.is_left() {
@@ -248,7 +264,7 @@ impl<F: FileSystem> Session<F> {
         }
         self.count_in();
         let session = self.clone();
-        let share = self.room.take(&request);
+        let share = self.take_room(&request);
         self.world.spawn(Box::pin(async move {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;

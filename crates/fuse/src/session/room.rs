@@ -2,17 +2,24 @@
 //!
 //! No more is taken from the kernel than there is room for; the rest waits there, in the memory of those who ask. No
 //! request under way waits for one that is not yet taken, so that room always comes back.
+//!
+//! What a burst leaves free within the heap the C library keeps, unless it is told to give it back.
 
 use super::MAX_WRITE;
 use crate::{Operation, Request};
 use runtime::sync::Event;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Thousands of small requests, or sixty of the largest. In bytes.
 const ROOM: usize = 64 << 20;
 /// What a request costs besides its bytes: its task and what the volume keeps while it works on it.
 const OVERHEAD: usize = 4 << 10;
+/// A burst that holds more leaves enough behind to be worth giving back. In bytes.
+const BURST: usize = 16 << 20;
+/// How long after a burst began, and as long as it lasts how often, the heap gives back what is free.
+pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
 
@@ -20,6 +27,8 @@ const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
 pub(super) struct Room {
     used: Cell<usize>,
     changed: Event,
+    /// Someone is about to give back what the heap keeps.
+    giving_back: Cell<bool>,
 }
 
 /// A request's share, given back when dropped.
@@ -40,6 +49,22 @@ impl Room {
         let size = cost(request).min(LARGEST);
         self.used.set(self.used.get() + size);
         Share { room: self.clone(), size }
+    }
+    fn is_burst(&self) -> bool {
+        self.used.get() > BURST
+    }
+    /// A burst has begun: whoever is told so calls [`Room::give_back`] after a while, until it says that this is over.
+    pub fn burst_begins(&self) -> bool {
+        self.is_burst() && !self.giving_back.replace(true)
+    }
+    pub fn give_back(&self) -> bool {
+        // SAFETY: takes no memory that is in use.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        self.giving_back.set(self.is_burst());
+        !self.is_burst()
     }
 }
 

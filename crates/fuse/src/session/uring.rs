@@ -142,7 +142,7 @@ impl<F: FileSystem> Session<F> {
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
             let answer = match request {
                 Some(request) => {
-                    let _share = self.room.take(&request);
+                    let _share = self.take_room(&request);
                     self.count_in();
                     self.answer(request).await
                 }
