@@ -6,6 +6,7 @@ mod done;
 mod filebench;
 mod mpi_io;
 mod postmark;
+mod programs;
 mod read_back;
 mod replay;
 mod streams;
@@ -32,6 +33,7 @@ enum What {
     MpiIo(mpi_io::MpiIoArguments),
     ReadBack(read_back::ReadBackArguments),
     Compare(compare::CompareArguments),
+    Programs(programs::ProgramsArguments),
     Demo(demo::DemoArguments),
 }
 
@@ -46,6 +48,7 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::MpiIo(arguments) => mpi_io::run(arguments),
         What::ReadBack(arguments) => read_back::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
+        What::Programs(arguments) => programs::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }
 }
