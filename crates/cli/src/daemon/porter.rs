@@ -1,5 +1,5 @@
 //! The daemon's porter: a small process that mounts and unmounts where the caller sees it, while the daemon itself lives
-//! in a namespace of its own ([`crate::own_namespace`]).
+//! in a namespace of its own ([`crate::daemon::own_namespace`]).
 //!
 //! 1. It is forked before anything that a fork does not share, and keeps nothing open but its socket.
 //! 2. It stays in the caller's namespace until it has mounted, and comes back for a moment to unmount. Between, it must
@@ -7,9 +7,9 @@
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
 //! 4. It never answers for the mount, so it may look at paths in it.
 
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::own_namespace;
 use crate::error::CliError;
-use crate::mount_table::{self, Mount};
-use crate::own_namespace;
 use fuse::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The drive under test, and what must hold before anything is written to it.
 
 use super::FingerprintArguments;
-use crate::coerce::{Drive, refuse_page_cache};
+use crate::disk::coerce::{Drive, refuse_page_cache};
+use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
-use crate::open_disk::{claim, open_disk};
-use crate::progress::Progress;
+use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Access, next_data};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, SuperblockError};

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_word_stands_in_the_document() {
-        let document = include_str!("../../../docs/MOUNT_OPTIONS.md");
+        let document = include_str!("../../../../docs/MOUNT_OPTIONS.md");
         for (word, _) in WORDS.iter().filter(|(word, _)| !word.is_empty()) {
             assert!(document.contains(&format!("`{word}")), "docs/MOUNT_OPTIONS.md lacks `{word}`");
         }

@@ -1,16 +1,16 @@
 //! `okeanos disk serve`: an emulated disk in real time, as a file that a loop device can stand on.
 
-use crate::control::{About, Ask, End, socket_directory};
-use crate::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::mount_table;
+use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::reporter::Reporter;
 use crate::daemon::{self, Herald, Side};
+use crate::disk::door::{DiskDoor, NAME};
 use crate::disk::{DriveArguments, Switch, find};
-use crate::disk_door::{DiskDoor, NAME};
 use crate::error::CliError;
-use crate::mount_table;
-use crate::output;
-use crate::porter::{Porter, Standing};
-use crate::quantity::{format_size, parse_size};
-use crate::reporter::Reporter;
+use crate::text::output;
+use crate::text::quantity::{format_size, parse_size};
 use clap::{Args, ValueEnum};
 use device::{Disk, World};
 use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR};

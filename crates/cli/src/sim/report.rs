@@ -1,7 +1,7 @@
 //! What the crash explorer has found, as a table or JSON.
 
 use crate::error::CliError;
-use crate::table::Table;
+use crate::text::table::Table;
 use eviction::Profile;
 use sim::Report;
 use sim::liar::Liar;
@@ -50,7 +50,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
     let mut total = Report::default();
     reports.values().for_each(|report| total.add(*report));
     if json {
-        return crate::output::print_json(
+        return crate::text::output::print_json(
             &serde_json::json!({ "modes": reports, "total": total, "evictions": evictions }),
         );
     }
@@ -94,5 +94,5 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
         0 => "nothing lost".to_owned(),
         lost => format!("{:.2} % of the cuts lost something", lost as f64 * 100.0 / total.cuts as f64),
     };
-    crate::output::print(&format_args!("{table}{evictions}{verdict}\n"))
+    crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
 }

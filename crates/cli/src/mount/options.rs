@@ -1,8 +1,8 @@
 //! The words behind `-o`: ours, and those that mount(8) and fstab(5) know for every file system.
 
 use crate::error::CliError;
-use crate::mount_words::{self, Meaning};
-use crate::quantity::{parse_duration, parse_size};
+use crate::mount::words::{self, Meaning};
+use crate::text::quantity::{parse_duration, parse_size};
 use engine::{BarrierKind, EngineOptions};
 use ext4::{Atime, OnError};
 use format::ext4::Superblock;
@@ -219,7 +219,7 @@ impl MountSettings {
     }
 
     fn take(&mut self, word: &str) -> Result<(), Refusal> {
-        match mount_words::meaning(word) {
+        match words::meaning(word) {
             Some(Meaning::Nothing(_)) => return Ok(()),
             Some(Meaning::NotDone(why)) => {
                 self.not_done.push(why);

@@ -4,7 +4,7 @@
 //! whoever serves them. A daemon whose own mount is among them waits for itself, and every sync(2) with it. So it lives
 //! where its mount is not. That also leaves the caller's namespace to end with its last process, the mount with it.
 
-use crate::mount_table;
+use crate::daemon::mount_table;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;

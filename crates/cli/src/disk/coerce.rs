@@ -1,7 +1,7 @@
 //! `barrier=coerce`: disks whose flush is an eviction, by the flush zones that mkfs made on them.
 
+use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
-use crate::open_disk::open_disk;
 use device::Disk;
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
 use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};

@@ -1,15 +1,21 @@
 //! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the volume.
 
+pub mod helper;
+pub mod loop_device;
+pub mod options;
+mod remount;
+mod serve;
+pub mod umount;
+mod users;
+mod words;
+
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::reporter;
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
-use crate::loop_device;
-use crate::mount_options::MountSettings;
-use crate::mount_serve;
-use crate::mount_table::{self, Mount};
-use crate::remount;
-use crate::reporter;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{Superblock, feature};
+use options::MountSettings;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -125,11 +131,11 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
         ));
     }
     if arguments.foreground {
-        return mount_serve::serve(plan, Herald::nobody());
+        return serve::serve(plan, Herald::nobody());
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
-        Side::Daemon(herald) => mount_serve::serve(plan, herald),
+        Side::Daemon(herald) => serve::serve(plan, herald),
     }
 }
 

@@ -1,10 +1,10 @@
 //! `okeanos umount`: away with a mount, and back only when its daemon is gone.
 
-use crate::control::{About, Ask, Client, End};
+use crate::daemon::control::{About, Ask, Client, End};
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::reporter;
 use crate::error::CliError;
-use crate::mount_table::{self, Mount};
-use crate::mount_users;
-use crate::reporter;
+use crate::mount::users;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -101,7 +101,7 @@ fn cut(mount: &Mount) -> Result<(), CliError> {
 fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
     unmount(&mount.directory, flags).map_err(|error| {
         let text = CliError::system(format!("unmount {}", mount.directory.display()), error);
-        let users = match mount_users::users_of(&mount.directory) {
+        let users = match users::users_of(&mount.directory) {
             users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
             users => format!("It is used by {}.", users.join(", ")),
         };

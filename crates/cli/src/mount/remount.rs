@@ -1,10 +1,10 @@
 //! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it; the daemon keeps when a read changes
 //! the access time and what happens about damage. All else stays as it was at the mount.
 
-use crate::control::{About, AccessTimes, Ask, Client};
+use crate::daemon::control::{About, AccessTimes, Ask, Client};
+use crate::daemon::mount_table::{self, Mount};
 use crate::error::CliError;
-use crate::mount_options::MountSettings;
-use crate::mount_table::{self, Mount};
+use crate::mount::options::MountSettings;
 use ext4::{Atime, OnError};
 use std::ffi::CString;
 use std::io;

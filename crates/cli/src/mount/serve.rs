@@ -4,17 +4,17 @@
 //! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
 //! root it has none left.
 
-use crate::coerce::{Wanted, coerce};
-use crate::control::{About, AccessTimes, Ask, End, socket_directory};
-use crate::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::control::{About, AccessTimes, Ask, End, socket_directory};
+use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::reporter::Reporter;
 use crate::daemon::{self, Herald};
+use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
-use crate::loop_device::{self, LoopDevice};
 use crate::mount::MountPlan;
-use crate::mount_options::Barrier;
-use crate::open_disk::{open_disk, open_disk_over};
-use crate::porter::{Porter, Standing};
-use crate::reporter::Reporter;
+use crate::mount::loop_device::{self, LoopDevice};
+use crate::mount::options::Barrier;
 use device::Disk;
 use disks::{Access, FileDisk};
 use eviction::CoercedDisk;

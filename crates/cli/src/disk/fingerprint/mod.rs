@@ -5,10 +5,10 @@ mod subject;
 
 use crate::disk;
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::quantity::parse_size;
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::parse_size;
+use crate::text::table::Table;
 use emulated::{CacheMode, EmulatedDisk, Lies};
 use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, Phase};
 use eviction::{FlushTest, Profile, Verdict};

@@ -10,7 +10,7 @@ mod reader;
 mod superblock;
 
 use crate::error::CliError;
-use crate::output;
+use crate::text::output;
 use flush_zone::JournalDeviceStory;
 use log_reader::LogReader;
 use reader::Reader;

@@ -1,10 +1,15 @@
 //! `okeanos disk`: the emulated disks, listed, held against recorded requests, and served.
 
-use crate::disk_serve::{self, ServeArguments};
+pub mod coerce;
+mod door;
+pub mod fingerprint;
+pub mod open_disk;
+mod serve;
+
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::quantity::{format_size, parse_size};
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::{format_size, parse_size};
+use crate::text::table::Table;
 use clap::{Args, Subcommand, ValueEnum};
 use device::{Disk, World};
 use disks::Raid0;
@@ -12,6 +17,7 @@ use emulated::replay::{self, Comparison, Report, Times, Trace};
 use emulated::{CacheMode, EmulatedDisk, Model, Options, SECTOR, shipped};
 use runtime::VirtualWorld;
 use serde::Serialize;
+use serve::ServeArguments;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -115,7 +121,7 @@ pub fn run(arguments: DiskArguments) -> Result<(), CliError> {
     match arguments.command {
         DiskCommand::List { json } => list(json),
         DiskCommand::Replay(arguments) => replay_trace(arguments),
-        DiskCommand::Serve(arguments) => disk_serve::run(arguments),
+        DiskCommand::Serve(arguments) => serve::run(arguments),
     }
 }
 

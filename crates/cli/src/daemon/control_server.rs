@@ -1,6 +1,6 @@
 //! The daemon's end of the control socket, on the same ring as everything else.
 
-use crate::control::{Ask, End, make_directory, socket_directory, socket_name};
+use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
 use crate::error::CliError;
 use device::World;
 use runtime::{File, RealWorld};

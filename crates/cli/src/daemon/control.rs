@@ -3,9 +3,9 @@
 //! Asks: `{"ask":"about"}` who are you; `{"ask":"stats"}`; `{"ask":"end"}` is answered like about and, when the daemon
 //! ends, with `{"clean":true}` if everything is home. The socket belongs to whoever mounted (mode 0600).
 
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::own_namespace;
 use crate::error::CliError;
-use crate::mount_table::{self, Mount};
-use crate::own_namespace;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,7 +1,13 @@
 //! Going into the background, and what a daemon in the kernel's write-back path owes the system.
 
+pub mod control;
+pub mod control_server;
+pub mod mount_table;
+mod own_namespace;
+pub mod porter;
+pub mod reporter;
+
 use crate::error::CliError;
-use crate::reporter;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

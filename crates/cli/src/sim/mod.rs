@@ -1,11 +1,13 @@
 //! `okeanos sim`: the crash explorer from the command line, to replay one case or to run many.
 
+mod report;
+
 use crate::error::CliError;
-use crate::progress::Progress;
-use crate::sim_report::{Evictions, Reports, print};
+use crate::text::progress::Progress;
 use clap::Args;
 use disks::Replacement;
 use engine::{BarrierKind, DataMode};
+use report::{Evictions, Reports, print};
 use sim::faults::FaultPlan;
 use sim::liar::{Liar, TRIALS};
 use sim::script::Script;
