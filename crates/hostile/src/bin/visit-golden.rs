@@ -3,5 +3,5 @@
 #![forbid(unsafe_code)]
 
 fn main() {
-    std::env::args().skip(1).for_each(|name| damage::visit_golden(&name));
+    std::env::args().skip(1).for_each(|name| hostile::visit_golden(&name));
 }

@@ -1,8 +1,8 @@
 //! Every target survives its corpus and a fixed number of seeded mutations, in bounded memory and time.
 //!
-//! `OKEANOS_DAMAGE_SEED` and `OKEANOS_DAMAGE_ROUNDS` (a factor) make another or a longer run of it.
+//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` (a factor) make another or a longer run of it.
 
-use damage::{TARGETS, Target, mutate, random_input};
+use hostile::{TARGETS, Target, mutate, random_input};
 use runtime::SplitMix;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -56,7 +56,7 @@ fn survives(target: &Target, bytes: &[u8], what: &str) {
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
     let most = MOST.get().saturating_sub(before);
     if outcome.is_err() || most > MEMORY_MAX {
-        let saved = std::env::temp_dir().join(format!("okeanos-damage-{}", target.name));
+        let saved = std::env::temp_dir().join(format!("okeanos-hostile-{}", target.name));
         std::fs::write(&saved, bytes).unwrap();
         let saved = saved.display();
         panic!("target {} fails on {what}, now in {saved}; it took {most} bytes of memory", target.name);
@@ -97,8 +97,8 @@ fn run(name: &'static str) {
         survives(target, bytes, &path.display().to_string());
         progress.fetch_add(1, Ordering::Relaxed);
     }
-    let seed = number("OKEANOS_DAMAGE_SEED", 1);
-    for round in 0..target.rounds * number("OKEANOS_DAMAGE_ROUNDS", 1) {
+    let seed = number("OKEANOS_HOSTILE_SEED", 1);
+    for round in 0..target.rounds * number("OKEANOS_HOSTILE_ROUNDS", 1) {
         let dice = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
         let mut bytes = if target.takes_patches && round % 4 != 0 {
             random_input(&dice)

@@ -1,15 +1,15 @@
 //! Bits of bitmaps flipped at random, with counts and checksums that agree, under a volume whose files are in memory: no panic,
-//! and no file comes to hold another's content. `OKEANOS_DAMAGE_SEED` and `OKEANOS_DAMAGE_ROUNDS` as for the targets.
+//! and no file comes to hold another's content. `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` as for the targets.
 
-use damage::lie_in_bitmaps;
 use device::World;
 use disks::MemoryDisk;
-use e2fsprogs::{Journal, Request};
 use engine::{DataMode, EngineOptions};
 use ext4::{Caller, Inode, OpenParts, RangeMode, Result, Volume, VolumeOptions, WriteFlags};
+use hostile::lie_in_bitmaps;
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use units::InodeNumber;
+use volume_images::{Journal, Request};
 
 const MODES: [DataMode; 5] =
     [DataMode::Wasteless, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Writeback];
@@ -96,15 +96,15 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 #[test]
 fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
     let kinds = [("ext4", 1024, 6 << 20), ("ext3", 1024, 20 << 20), ("ext4", 4096, 12 << 20)];
-    let seed = number("OKEANOS_DAMAGE_SEED", 1);
-    for round in 0..ROUNDS * number("OKEANOS_DAMAGE_ROUNDS", 1) {
+    let seed = number("OKEANOS_HOSTILE_SEED", 1);
+    for round in 0..ROUNDS * number("OKEANOS_HOSTILE_ROUNDS", 1) {
         let dice = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
         let (kind, block_size, size) = kinds[(dice.next() % 3) as usize];
         let data = MODES[(dice.next() % 5) as usize];
         println!("seed {seed} round {round}: {kind} {block_size} {data:?}");
         let request =
             Request { options: &["-t", kind], block_size, size, journal: Journal::Inside, stale: None };
-        let image = e2fsprogs::make(&request).unwrap().home;
+        let image = volume_images::make(&request).unwrap().home;
         let virtual_world = VirtualWorld::new(round);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = MemoryDisk::from_image(world.clone(), image.clone());

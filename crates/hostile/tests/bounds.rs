@@ -1,7 +1,7 @@
 //! No golden image, healthy or hostile, takes more memory or time than this: to be opened (or refused), walked, read
 //! to the end, recovered and changed in every mode, in a process with a hard limit.
 
-use damage::golden;
+use hostile::golden;
 use std::process::Command;
 
 /// Of the process's whole address space: its program, the image, and a cache that would hold all of it.

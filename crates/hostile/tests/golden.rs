@@ -5,11 +5,11 @@
 
 mod listing;
 
-use damage::golden;
 use device::{Disk, World};
 use disks::{Image, MemoryDisk};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::checksum::crc32c;
+use hostile::golden;
 use runtime::VirtualWorld;
 use std::fmt::Write;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Writes the first inputs of every target from the golden images: `cargo run -p damage --example write_corpus`.
+//! Writes the first inputs of every target from the golden images: `cargo run -p hostile --example write_corpus`.
 
-use damage::golden;
 use disks::Image;
 use format::ext4::{GroupDescriptor, Superblock};
+use hostile::golden;
 use std::path::Path;
 use units::{GroupNumber, HomeBlock};
 
