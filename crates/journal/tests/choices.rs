@@ -8,7 +8,7 @@ use journal::DataMode;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ABOVE: [&str; 5] = ["cli", "bench", "reproduce", "sim", "hostile"];
+const ABOVE: [&str; 7] = ["cli", "reproduce", "rigs", "sim", "stages", "workloads", "hostile"];
 
 /// The sources of all crates below floor 7, with their paths from `crates/`.
 fn sources() -> Vec<(PathBuf, String)> {

@@ -1,4 +1,4 @@
-//! `okeanos bench`: the workloads of the `bench` floor, with tables.
+//! `okeanos bench`: the workloads, with tables.
 
 mod compare;
 mod demo;
