@@ -10,12 +10,12 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// All of a fresh block.
 fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
     FileUpdate {
-        inode: InodeNumber(1),
+        owner: Owner(1),
         home: HomeBlock(home),
         range: BlockRange::new(0, 4096),
         bytes,

@@ -20,8 +20,8 @@ pub use allocate::{Purpose, Request, Run};
 pub use caller::Caller;
 pub use error::{Error, errno};
 pub use file::{
-    Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, WriteFlags,
-    WriteOrigin, Written,
+    Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat,
+    WriteFlags, WriteOrigin, Written,
 };
 pub use format::ext4::inode::flags;
 pub use inode::Inode;

@@ -7,7 +7,7 @@ use crate::commit::CommitPlan;
 use crate::ranges::RangeSet;
 use crate::records::{Holdings, Records};
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
+use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, Instant, Owner, TransactionId};
 
 /// How a block is recorded in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub struct RunningTransaction {
     metadata: BlockMap<RangeSet>,
     data: BlockMap<Record>,
     /// By block, so that freeing one does not visit every file.
-    home_data: BlockMap<InodeNumber>,
+    home_data: BlockMap<Owner>,
     home_written_early: bool,
     revoked: BlockSet,
     /// Upper bound of the fragments of all `Record::Bytes`, and of their bytes.
@@ -50,7 +50,7 @@ pub struct LockedTransaction {
     pub(crate) handles: u64,
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
-    pub(crate) home_data: BTreeMap<InodeNumber, BTreeSet<HomeBlock>>,
+    pub(crate) home_data: BTreeMap<Owner, BTreeSet<HomeBlock>>,
     /// Some were written early, so that the barrier before the commit is due though no block is left.
     pub(crate) home_written_early: bool,
     pub(crate) revoked: BTreeSet<HomeBlock>,
@@ -211,16 +211,16 @@ impl RunningTransaction {
         self.whole_data += 1;
     }
 
-    /// `bytes` of a data block of `inode` changed; the block must be home before this transaction commits.
-    pub fn add_home_data(&mut self, inode: InodeNumber, block: HomeBlock, bytes: u64) {
+    /// `bytes` of a data block of `owner` changed; the block must be home before this transaction commits.
+    pub fn add_home_data(&mut self, owner: Owner, block: HomeBlock, bytes: u64) {
         self.payload += bytes;
-        self.home_data.insert(block, inode);
+        self.home_data.insert(block, owner);
     }
 
     /// A block that was to go home before the commit is there already (write-back was faster), with all
     /// updates up to now. The plan keeps its barrier.
-    pub fn home_data_written(&mut self, inode: InodeNumber, block: HomeBlock) {
-        if self.home_data.get(&block) == Some(&inode) {
+    pub fn home_data_written(&mut self, owner: Owner, block: HomeBlock) {
+        if self.home_data.get(&block) == Some(&owner) {
             self.home_data.remove(&block);
             self.home_written_early = true;
         }
@@ -257,9 +257,9 @@ impl RunningTransaction {
     /// No handle may be open. What was hashed is now sorted.
     pub fn lock(self) -> LockedTransaction {
         assert_eq!(self.open_handles, 0, "a transaction is locked only when its handles have stopped");
-        let mut home_data: BTreeMap<InodeNumber, BTreeSet<HomeBlock>> = BTreeMap::new();
-        for (block, inode) in self.home_data.into_iter().collect::<BTreeMap<_, _>>() {
-            home_data.entry(inode).or_default().insert(block);
+        let mut home_data: BTreeMap<Owner, BTreeSet<HomeBlock>> = BTreeMap::new();
+        for (block, owner) in self.home_data.into_iter().collect::<BTreeMap<_, _>>() {
+            home_data.entry(owner).or_default().insert(block);
         }
         LockedTransaction {
             id: self.id,
@@ -309,8 +309,8 @@ impl LockedTransaction {
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
     }
-    pub fn home_data(&self) -> impl Iterator<Item = (InodeNumber, HomeBlock)> + '_ {
-        self.home_data.iter().flat_map(|(inode, blocks)| blocks.iter().map(|block| (*inode, *block)))
+    pub fn home_data(&self) -> impl Iterator<Item = (Owner, HomeBlock)> + '_ {
+        self.home_data.iter().flat_map(|(owner, blocks)| blocks.iter().map(|block| (*owner, *block)))
     }
     pub fn revoked(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.revoked.iter().copied()
@@ -398,7 +398,7 @@ mod tests {
         let mut running = running();
         running.add_metadata(HomeBlock(1), BlockRange::new(0, 4));
         running.add_data_bytes(HomeBlock(2), BlockRange::new(0, 4), false);
-        running.add_home_data(InodeNumber(11), HomeBlock(3), 1024);
+        running.add_home_data(Owner(11), HomeBlock(3), 1024);
         for block in 1..=4 {
             running.free(HomeBlock(block), block == 4);
         }
@@ -414,7 +414,7 @@ mod tests {
         const FILES: u64 = 100_000;
         let mut running = running();
         for file in 0..FILES {
-            running.add_home_data(InodeNumber(file as u32), HomeBlock(file), 1024);
+            running.add_home_data(Owner(file), HomeBlock(file), 1024);
         }
         for file in 0..FILES {
             running.free(HomeBlock(file), false);

@@ -250,7 +250,7 @@ impl Volume {
         let start = self.place_of(at) as usize;
         let length = bytes.len().min(self.block_size().bytes() - start);
         let update = FileUpdate {
-            inode: request.inode.number,
+            owner: request.inode.number.into(),
             home,
             range: BlockRange::new(start as u32, (start + length) as u32),
             bytes: &bytes[..length],

@@ -5,7 +5,7 @@ use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
 use engine::{
-    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace,
+    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, NoPace,
     RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -82,6 +82,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<F
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only, ..parts.options.engine.clone() },
+        pace: Rc::new(NoPace),
     };
     let mut runs = Vec::new();
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
@@ -137,6 +138,7 @@ pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> R
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
+        pace: Rc::new(NoPace),
     };
     Ok(Engine::open(engine_parts).await?)
 }

@@ -5,7 +5,7 @@ use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
 use device::{Disk, World};
-use engine::{Engine, EngineOptions};
+use engine::{CommitPace, Engine, EngineOptions, NoPace};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
@@ -58,12 +58,18 @@ impl Volume {
     /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks the volume as
     /// in use, and cleans up orphans. Read-only: nothing is written but what the journal's replay writes.
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
+        Volume::open_at_pace(parts, Rc::new(NoPace)).await
+    }
+
+    /// [`Volume::open`] where commits wait as `pace` says: for experiments.
+    pub async fn open_at_pace(parts: OpenParts, pace: Rc<dyn CommitPace>) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
         if parts.options.without_journal {
             return Volume::open_without_journal(&parts, first).await;
         }
-        let found = journal::find(&parts, &first).await?;
+        let mut found = journal::find(&parts, &first).await?;
+        found.parts.pace = pace;
         let recovery = journal::replay(&parts, &first, &found, false).await?;
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
