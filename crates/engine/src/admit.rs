@@ -96,6 +96,12 @@ impl Engine {
         made_of(log.borrow().bound(holdings), holdings)
     }
 
+    /// Whether an open handle may make images for so many more credits.
+    pub(crate) fn has_memory_for(&self, credits: Credits) -> bool {
+        let made = self.made_for_log(&self.pipeline.holdings().and_blocks(credits.0));
+        self.has_memory(credits.0, made)
+    }
+
     /// Beyond half of the cache pinned images go home early, beyond three quarters nobody may make more of them: with
     /// `needed` credits and those of the open handles, one image each. A handle that is alone may, whatever it needs.
     /// `made_at_most`: blocks made for the log, with what the handle will add.

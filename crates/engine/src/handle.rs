@@ -264,10 +264,14 @@ impl Handle {
         }
     }
 
-    /// Makes room for `credits` more in the same transaction; false when it is too full, and the caller must
+    /// Makes room for `credits` more in the same transaction; false when it or memory is too full, and the caller must
     /// bring the volume into a consistent state, stop, and start anew (truncate of a large file).
     #[must_use]
     pub fn extend(&mut self, credits: Credits) -> bool {
+        // As for a start; but who holds a handle waits for no memory, which its own commit may have to free.
+        if !self.engine.has_memory_for(credits) {
+            return false;
+        }
         let mut transaction = self.engine.pipeline.transaction();
         if let Some(log) = &self.engine.log {
             let log = log.borrow();

@@ -160,4 +160,38 @@ mod tests {
         live.release_before(second.next());
         assert_eq!(live.len(), 0);
     }
+
+    /// What `docs/MOUNT_OPTIONS.md` says that a record takes of memory.
+    const BYTES_A_RECORD: usize = 64;
+
+    impl LiveRecords {
+        /// Of the table: a pair and a byte for each place, of which an eighth stays empty.
+        fn bytes(&self) -> usize {
+            let places = self.latest.capacity().div_ceil(7) * 8;
+            let lists =
+                self.transactions.iter().map(|(_, blocks)| blocks.capacity() * size_of::<HomeBlock>());
+            let entries = self.transactions.capacity() * size_of::<(TransactionId, Vec<HomeBlock>)>();
+            places * (size_of::<(HomeBlock, TransactionId)>() + 1) + lists.sum::<usize>() + entries
+        }
+    }
+
+    #[test]
+    fn a_record_in_the_log_takes_no_more_memory_than_the_manual_says() {
+        let mut live = LiveRecords::default();
+        let mut records = 0;
+        // Tables have just grown where they are dearest.
+        for (transaction, count) in
+            (1..).zip([7, 1, 57, 1000, 15_000, 40_000, 58_000].into_iter().cycle().take(40))
+        {
+            live.add(TransactionId(transaction), (records..records + count).map(HomeBlock).collect());
+            records += count;
+            if records > 100 {
+                let (bytes, most) = (live.bytes(), records as usize * BYTES_A_RECORD);
+                assert!(bytes <= most, "{records} records: {bytes} bytes");
+            }
+        }
+        assert!(live.bytes() > records as usize * BYTES_A_RECORD / 4, "the count misses most of it");
+        live.release_before(TransactionId(41));
+        assert_eq!(live.len(), 0);
+    }
 }
