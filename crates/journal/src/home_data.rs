@@ -1,12 +1,12 @@
 //! Data that must be home before the running transaction commits.
 
 use std::collections::BTreeMap;
-use units::{BlockMap, HomeBlock, InodeNumber};
+use units::{BlockMap, HomeBlock, Owner};
 
 /// By block, so that freeing one does not visit every file: no call but the last looks at more than one entry.
 #[derive(Debug, Default)]
 pub(crate) struct HomeData {
-    owners: BlockMap<InodeNumber>,
+    owners: BlockMap<Owner>,
     /// Entries that calls have looked at.
     #[cfg(test)]
     visits: std::cell::Cell<usize>,
@@ -16,11 +16,11 @@ impl HomeData {
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
-    pub fn insert(&mut self, block: HomeBlock, owner: InodeNumber) {
+    pub fn insert(&mut self, block: HomeBlock, owner: Owner) {
         self.visit(1);
         self.owners.insert(block, owner);
     }
-    pub fn owner_of(&self, block: HomeBlock) -> Option<InodeNumber> {
+    pub fn owner_of(&self, block: HomeBlock) -> Option<Owner> {
         self.visit(1);
         self.owners.get(&block).copied()
     }
@@ -28,7 +28,7 @@ impl HomeData {
         self.visit(1);
         self.owners.remove(&block);
     }
-    pub fn sorted(self) -> BTreeMap<HomeBlock, InodeNumber> {
+    pub fn sorted(self) -> BTreeMap<HomeBlock, Owner> {
         self.visit(self.owners.len());
         self.owners.into_iter().collect()
     }
