@@ -112,7 +112,6 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
         ("verity", true),
         ("mmp", false),
         ("large_dir", false),
-        ("inline_data", false),
         ("bigalloc", false),
         ("encrypt", false),
         ("ea_inode", false),

@@ -7,7 +7,7 @@ use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::Table;
 use format::ext4::superblock::JournalDevice;
 use format::ext4::{GroupDescriptor, Inode, InodeLayout, Superblock};
-use format::ext4::{bitmap, orphan, xattr};
+use format::ext4::{bitmap, inline, orphan, xattr};
 use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout, Packing,
     RevokeBlock, TagFormat, live_fast_commit,
@@ -86,10 +86,29 @@ pub fn inode(bytes: &[u8]) {
         crate::seal::inode(&mut raw, number, seed);
         if let Ok(parsed) = Inode::parse(&raw, number, &layout) {
             let _ = xattr::parse_area(&parsed.xattr_area);
+            inline_content(&parsed);
             let _ = ExtentNode::parse(&parsed.block).map(ask_extents);
             parsed.serialize(&mut raw, number, &layout);
         }
     }
+}
+
+/// Content within the inode, as a directory's and as that of a file that leaves it.
+fn inline_content(inode: &Inode) {
+    let Ok(mut content) = inline::content(inode) else { return };
+    for seed in [None, Some(7)] {
+        let format = DirectoryFormat { file_types: true, seed, inodes: 1000 };
+        let Ok(block) = inline::directory_block(&format, InodeNumber(12), &content, BLOCK) else { continue };
+        for entry in format.entries(&block).skip(2) {
+            let entry = entry.expect("what was checked is a chain");
+            inline::retarget(&format, &mut content, entry.at, InodeNumber(13), 1);
+            inline::erase(&mut content.clone(), entry.at, None);
+        }
+    }
+    let mut changed = inode.clone();
+    inline::set_content(&mut changed, &content).expect("it was read before");
+    assert_eq!(inline::content(&changed).as_ref(), Ok(&content), "what was put is found");
+    inline::leave(&mut changed, true).expect("it was read before");
 }
 
 /// The root in an inode, or a block.

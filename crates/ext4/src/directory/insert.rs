@@ -26,8 +26,10 @@ const STEPS_MAX: u32 = 2;
 impl Directory<'_> {
     /// Finds or makes room for a name that is not there yet. Credits: [`Directory::insert_credits`].
     pub async fn make_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Spot> {
-        for _ in 0..=STEPS_MAX {
+        let steps = self.steps_max();
+        for _ in 0..=steps {
             let room = match self.is_indexed() {
+                _ if self.is_inline() => self.leave_inline(handle, caller).await.map(|()| None)?,
                 true => self.indexed_room(handle, caller, name).await?,
                 false => self.linear_room(handle, caller, name).await?,
             };
@@ -41,7 +43,12 @@ impl Directory<'_> {
     /// [`Directory::make_room`] and [`Directory::put`]: root + node + leaf + per step a new block, its mapping and
     /// the inode.
     pub fn insert_credits(&self) -> Credits {
-        Credits(1 + 1 + 1) + self.append_credits() * STEPS_MAX
+        Credits(1 + 1 + 1) + self.append_credits() * self.steps_max()
+    }
+
+    /// One that is inline gets its first block besides.
+    fn steps_max(&self) -> u32 {
+        STEPS_MAX + u32::from(self.is_inline())
     }
 
     /// Writes the name where room was made. The caller stores the directory's inode.

@@ -120,7 +120,6 @@ fn what_is_no_volume_is_refused_with_the_reason() {
 fn features_are_refused_by_name() {
     let made = |arguments| use_volume(&TestImage::make(Kind { arguments, size: "64M" }).bytes(), 1);
     for (arguments, name) in [
-        ("-t ext4 -O inline_data", "inline_data"),
         ("-t ext4 -O encrypt", "encrypt"),
         ("-t ext4 -O casefold", "casefold"),
         ("-t ext4 -O ea_inode", "ea_inode"),

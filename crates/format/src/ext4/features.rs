@@ -83,7 +83,7 @@ features! {
     DIRDATA Incompatible 0x1000 "dirdata" Refused "data in directory entries";
     CSUM_SEED Incompatible 0x2000 "metadata_csum_seed" Full "checksum seed kept in the superblock";
     LARGEDIR Incompatible 0x4000 "large_dir" Refused "directories over 2 GiB and with trees of three levels";
-    INLINE_DATA Incompatible 0x8000 "inline_data" Refused "small files within their inode";
+    INLINE_DATA Incompatible 0x8000 "inline_data" Full "small files and directories within their inode";
     ENCRYPT Incompatible 0x1_0000 "encrypt" Refused "encrypted files";
     CASEFOLD Incompatible 0x2_0000 "casefold" Refused "directories that ignore case";
 

@@ -10,6 +10,7 @@ pub mod group;
 pub mod hash;
 pub mod htree;
 pub mod indirect;
+pub mod inline;
 pub mod inode;
 pub mod orphan;
 pub mod superblock;
