@@ -88,6 +88,7 @@ impl Reader {
             inode_size: self.superblock.inode_size,
             block_size: self.superblock.block_size,
             huge_file: self.superblock.features.has(feature::HUGE_FILE),
+            large_dir: self.superblock.features.has(feature::LARGEDIR),
             checksum_seed: self.checksum_seed(),
         };
         let size = usize::from(layout.inode_size);

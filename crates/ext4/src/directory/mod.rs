@@ -17,7 +17,7 @@ use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type};
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
-use format::ext4::htree::{LEVELS_MAX, Table};
+use format::ext4::htree::{BLOCKS_MAX, LEVELS_MAX, LEVELS_MAX_LARGE, Table};
 use format::ext4::inode::flags;
 use format::ext4::{Features, feature};
 use std::rc::Rc;
@@ -218,7 +218,7 @@ impl<'a> Directory<'a> {
     async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
         let size = self.inode.fields.borrow().size;
         let next = size + self.settings.block_size.bytes() as u64;
-        if next >= SIZE_MAX {
+        if next >= self.size_max() {
             return Err(Error::Refused(errno::ENOSPC));
         }
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
@@ -253,6 +253,16 @@ impl<'a> Directory<'a> {
         NameHasher { version, bytes: self.settings.hash_bytes, seed: self.settings.hash_seed }
     }
 
+    fn is_large(&self) -> bool {
+        self.settings.features.has(feature::LARGEDIR)
+    }
+    fn size_max(&self) -> u64 {
+        if self.is_large() { BLOCKS_MAX << self.settings.block_size.shift() } else { SIZE_MAX }
+    }
+    fn levels_max(&self) -> u8 {
+        if self.is_large() { LEVELS_MAX_LARGE } else { LEVELS_MAX }
+    }
+
     /// Blocks of the directory, at least 1. (One that is inline is looked at as a block.)
     fn blocks(&self) -> Result<u32> {
         if self.is_inline() {
@@ -263,7 +273,7 @@ impl<'a> Directory<'a> {
         let blocks = size / block_size;
         if blocks == 0
             || !size.is_multiple_of(block_size)
-            || size >= SIZE_MAX
+            || size >= self.size_max()
             || blocks > self.settings.blocks
         {
             return Err(self.corrupt(format!("a directory cannot have {size} bytes")));

@@ -122,10 +122,7 @@ fn features_are_refused_by_name() {
     for (arguments, name) in [
         ("-t ext4 -O encrypt", "encrypt"),
         ("-t ext4 -O casefold", "casefold"),
-        ("-t ext4 -O ea_inode", "ea_inode"),
-        ("-t ext4 -O mmp", "mmp"),
         ("-t ext4 -O bigalloc", "bigalloc"),
-        ("-t ext4 -O large_dir", "large_dir"),
         ("-O journal_dev", "journal_dev"),
     ] {
         let error = made(arguments).unwrap_err();

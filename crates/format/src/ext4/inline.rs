@@ -31,7 +31,7 @@ pub enum InlineError {
 
 /// Whether the attribute is content of the inode.
 pub fn is_content(attribute: &Attribute) -> bool {
-    attribute.index == INDEX && attribute.name == NAME
+    attribute.index == INDEX && attribute.name == NAME && attribute.outside.is_none()
 }
 
 /// The content as far as there is room for it; a file may be shorter, or longer by zeros.
@@ -134,10 +134,7 @@ mod tests {
         let (mut head, mut rest) = (vec![0; 56], vec![0; 40]);
         chain.fill(&mut head, [(InodeNumber(12), 1, &b"a"[..]), (InodeNumber(13), 1, b"b")].into_iter());
         chain.fill(&mut rest, [(InodeNumber(14), 2, &b"c"[..])].into_iter());
-        let attributes = [
-            Attribute { index: 1, name: b"other".to_vec(), value: b"value".to_vec() },
-            Attribute { index: INDEX, name: NAME.to_vec(), value: rest },
-        ];
+        let attributes = [Attribute::new(1, b"other", b"value"), Attribute::new(INDEX, NAME, &rest)];
         Inode {
             flags: flags::INLINE_DATA,
             block: [&[2, 0, 0, 0], &head[..]].concat(),

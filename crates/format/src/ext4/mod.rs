@@ -12,6 +12,7 @@ pub mod htree;
 pub mod indirect;
 pub mod inline;
 pub mod inode;
+pub mod mmp;
 pub mod orphan;
 pub mod superblock;
 mod tables;
