@@ -8,7 +8,7 @@ use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
 use journal::{Decision, LogSpace, Update, UpdateSequence};
 use std::rc::Rc;
-use units::{BlockRange, HomeBlock, TransactionId};
+use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
 
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
@@ -187,6 +187,22 @@ impl Handle {
         self.note_data(&block, &update, decision);
         self.write_data(&block, &update, overwrites);
         Ok(())
+    }
+
+    /// Has data of this handle that would go home at any time go home before the commit, whatever the mode: for what
+    /// was durable elsewhere, and is not any more with this handle.
+    pub fn order_data(&mut self, inode: InodeNumber, at: HomeBlock) {
+        let engine = &self.engine;
+        if !engine.lazy.borrow_mut().remove(&(inode, at)) {
+            return;
+        }
+        let block = engine.cache.borrow().peek(at).cloned();
+        if let Some(block) = block {
+            block.lazy.set(None);
+            block.running.set(true);
+            block.ordered.set(Some(inode));
+            engine.running.borrow_mut().transaction.add_home_data(inode, at, 0);
+        }
     }
 
     /// Every logged update takes at most one log block, so each costs one credit.

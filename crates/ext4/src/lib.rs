@@ -31,7 +31,7 @@ pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{
     Access, FLUSH_ZONE_NAME, FoundFlushZone, LiveOptions, OnError, OpenParts, OpenReport, Statfs, Volume,
-    VolumeOptions, find_flush_zones, make_journal_flush_zone, recover, was_closed,
+    VolumeOptions, check_unused, find_flush_zones, make_journal_flush_zone, recover, was_closed,
 };
 pub use xattr::{Existence, SetXattr};
 

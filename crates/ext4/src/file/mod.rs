@@ -4,6 +4,7 @@
 mod address;
 mod allocate;
 mod attributes;
+mod inline;
 mod kernel_pages;
 mod layout;
 mod plan;

@@ -103,6 +103,9 @@ impl Volume {
             return Err(Error::Refused(errno::EFBIG));
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if !bytes.is_empty() {
+            self.leave_inline(inode, caller).await?;
+        }
         let sequential = inode.mapping_cache.write_end.get() == offset;
         let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = Request {

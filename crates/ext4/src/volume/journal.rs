@@ -1,5 +1,6 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
+use super::mmp::Protection;
 use super::{Access, OpenParts, Volume, superblock};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
@@ -39,8 +40,20 @@ impl Found {
 /// tells what would be done. Orphans are left to the next opening (or e2fsck).
 pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
     let first = superblock::read(&*parts.home).await?;
-    let found = find(parts, &first).await?;
-    let report = replay(parts, &first, &found, dry_run).await?;
+    let protection = match dry_run {
+        true => None,
+        false => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
+    };
+    let report = recover_protected(parts, &first, dry_run).await;
+    if let Some(protection) = protection {
+        protection.end(true).await?;
+    }
+    report
+}
+
+async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool) -> Result<RecoveryReport> {
+    let found = find(parts, first).await?;
+    let report = replay(parts, first, &found, dry_run).await?;
     let mut fresh = superblock::read(&*parts.home).await?;
     if !dry_run && fresh.features.has(feature::RECOVER) {
         fresh.features.clear(feature::RECOVER);
