@@ -294,8 +294,8 @@ impl Handle {
     }
 
     /// Writes within one block of file data. The policy of the mount decides what is logged; it may have to
-    /// read the rest of the block first.
-    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<(), EngineError> {
+    /// read the rest of the block first. Whether the log will hold it: then only a commit makes it durable.
+    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
         assert_eq!(update.range.len(), update.bytes.len());
@@ -320,7 +320,7 @@ impl Handle {
         self.changes += 1;
         self.note_data(&block, &update, decision);
         self.write_data(&block, &update, overwrites);
-        Ok(())
+        Ok(decision.is_logged())
     }
 
     /// Every logged update takes at most one log block, so each costs one credit.

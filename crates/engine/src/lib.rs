@@ -15,6 +15,7 @@ mod handle;
 mod home;
 mod home_claims;
 mod in_memory;
+mod in_place;
 mod log;
 mod options;
 mod read;

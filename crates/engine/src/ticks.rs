@@ -26,6 +26,11 @@ impl Ticks {
         Ticks { length, longest, ..Ticks::default() }
     }
 
+    /// Whether commits come as those of that time did.
+    pub fn are_kept(&self) -> bool {
+        !self.length.is_zero()
+    }
+
     pub fn note_sync(&self, inode: InodeNumber, now: Instant) {
         // A sync joins with a handle of its own.
         self.joined.set(now);

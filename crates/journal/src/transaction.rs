@@ -217,6 +217,18 @@ impl RunningTransaction {
         self.home_data.insert(block, inode);
     }
 
+    /// The blocks of a file that go home before the commit, sorted; `None` if there are more than `most` of all files to
+    /// look through.
+    pub fn home_data_of(&self, inode: InodeNumber, most: usize) -> Option<Vec<HomeBlock>> {
+        if self.home_data.len() > most {
+            return None;
+        }
+        let own = self.home_data.iter().filter(|(_, owner)| **owner == inode);
+        let mut blocks: Vec<HomeBlock> = own.map(|(block, _)| *block).collect();
+        blocks.sort_unstable();
+        Some(blocks)
+    }
+
     /// A block that was to go home before the commit is there already (write-back was faster), with all
     /// updates up to now. The plan keeps its barrier.
     pub fn home_data_written(&mut self, inode: InodeNumber, block: HomeBlock) {

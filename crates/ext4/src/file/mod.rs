@@ -183,8 +183,28 @@ impl Volume {
     pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<()> {
         // The kernel writes the file's pages back before it asks for this.
         inode.pages.written_back();
-        let last = if data_only { &inode.last_data_change } else { &inode.last_change };
-        Ok(self.engine().sync_file(inode.number, last.get()).await?)
+        if data_only {
+            self.sync_data(inode).await
+        } else {
+            self.sync_all(inode, inode.last_change.get()).await
+        }
+    }
+
+    /// Makes the file's data durable, and what reading it back needs: of a write with `O_DSYNC`, too.
+    pub async fn sync_data(&self, inode: &Inode) -> Result<()> {
+        let (needed, home) = (inode.last_data_change.get(), inode.last_home_data.get());
+        if !home.is_after(needed) {
+            return self.sync_all(inode, needed).await;
+        }
+        // An overwrite in place that no log holds: all that a commit would add are times.
+        if self.engine.committed().is_at_or_after(needed) && self.engine.sync_in_place(inode.number).await? {
+            return Ok(());
+        }
+        self.sync_all(inode, home).await
+    }
+
+    async fn sync_all(&self, inode: &Inode, transaction: TransactionId) -> Result<()> {
+        Ok(self.engine().sync_file(inode.number, transaction).await?)
     }
 
     /// First byte that a file of this kind cannot have.

@@ -101,8 +101,11 @@ impl VolumeDoor {
             origin: origin_of(arguments.write_flags),
         };
         let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        if arguments.flags & libc::O_DSYNC as u32 != 0 || inode.has_flag(flags::SYNC) {
+        let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
+        if arguments.flags & all == all || inode.has_flag(flags::SYNC) {
             self.volume.engine().sync_file(inode.number, written.transaction).await?;
+        } else if arguments.flags & data != 0 {
+            self.volume.sync_data(inode).await?;
         }
         self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
