@@ -370,8 +370,13 @@ impl Handle {
         let size = self.engine.block_size;
         let mut current = block.current.borrow_mut();
         if overwrites {
-            let mut buffer = Buffer::zeroed(size.bytes());
-            buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+            let buffer = if update.range == size.whole() {
+                Buffer::copy_of(update.bytes)
+            } else {
+                let mut buffer = Buffer::zeroed(size.bytes());
+                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+                buffer
+            };
             current.bytes = Rc::new(buffer);
             current.valid = None;
         } else {
