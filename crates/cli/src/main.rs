@@ -4,6 +4,7 @@
 //! `mount -t okeanos` and for fstab lines.
 
 mod bench;
+mod changing;
 mod coerce;
 mod control;
 mod control_server;

@@ -386,7 +386,7 @@ impl Engine {
                 let running = self.running.borrow();
                 (running.transaction.id(), running.since)
             };
-            let due = since.unwrap_or(self.world.now()).plus(self.options.commit);
+            let due = since.unwrap_or(self.world.now()).plus(self.commit_age.get());
             let replaced = || {
                 let running = self.running.borrow();
                 let same = running.transaction.id() == id && running.since == since;

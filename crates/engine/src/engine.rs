@@ -5,7 +5,7 @@ use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::log::{ERRNO_IO, LogState, image_of, read_superblock};
-use crate::options::{EngineOptions, EngineParts};
+use crate::options::{BarrierKind, EngineOptions, EngineParts};
 use crate::run_plan::Runner;
 use crate::stats::{CacheUse, LogUse, Statistics};
 use crate::ticks::Ticks;
@@ -17,6 +17,7 @@ use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockMap, BlockSize, HomeBlock, InodeNumber, Instant, TransactionId};
 
 /// A block held in the cache: as long as one of these lives, it stays there.
@@ -103,7 +104,14 @@ pub struct Engine {
     pub(crate) home_turn: Rc<RwLock>,
 
     pub(crate) failure: RefCell<Option<String>>,
+    was_shut_down: Cell<bool>,
     pub(crate) closed: Cell<bool>,
+    /// Nothing may be changed now: the log is empty, and everything is home.
+    pub(crate) resting: Cell<bool>,
+    /// The tasks that write run. They do until the engine is closed or fails.
+    begun: Cell<bool>,
+    /// Age at which a transaction is committed although nobody asked.
+    pub(crate) commit_age: Cell<Duration>,
 }
 
 impl Engine {
@@ -130,12 +138,55 @@ impl Engine {
         area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area);
-        let begins_now = parts.options.keep_others_out && !parts.options.read_only;
+        let keeps_others_out = parts.options.keep_others_out;
         let engine = Engine::assemble(parts, Some(log), next);
-        if begins_now {
+        if keeps_others_out && !engine.resting.get() {
             engine.begin_log(next).await?;
         }
         Ok(engine)
+    }
+
+    /// What was opened to be read, or has come to rest, may be changed from now on.
+    pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
+        self.check()?;
+        if self.options.keep_others_out {
+            self.begin_log(self.running_id()).await?;
+        }
+        self.resting.set(false);
+        self.spawn_tasks();
+        Ok(())
+    }
+
+    /// Commits, sends everything home and empties the log, as [`Engine::shutdown`] does; then nothing may be changed until
+    /// [`Engine::begin_writing`]. No handle may be open, and nobody about to start one.
+    pub async fn rest(&self) -> Result<(), EngineError> {
+        self.sync().await?;
+        self.resting.set(true);
+        // What has come in between.
+        let rested = match self.sync().await {
+            Ok(()) => self.empty_log().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &rested {
+            self.abort(error);
+        }
+        rested
+    }
+
+    fn spawn_tasks(self: &Rc<Self>) {
+        if !self.begun.replace(true) {
+            self.world.spawn(Box::pin(self.clone().commit_task()));
+            self.world.spawn(Box::pin(self.clone().commit_timer_task()));
+            self.world.spawn(Box::pin(self.clone().home_task()));
+        }
+    }
+
+    /// From the next transaction on.
+    pub fn set_commit_age(&self, age: Duration) {
+        self.commit_age.set(age);
+    }
+    pub fn set_barrier(&self, barrier: BarrierKind) {
+        self.runner.set_barrier(barrier);
     }
 
     /// Says in the superblock that the log has begun, although nothing is in it yet.
@@ -177,16 +228,18 @@ impl Engine {
             home_work: Event::default(),
             home_turn: Rc::default(),
             failure: RefCell::default(),
-            closed: Cell::new(options.read_only),
+            was_shut_down: Cell::default(),
+            closed: Cell::default(),
+            resting: Cell::new(options.read_only),
+            begun: Cell::default(),
+            commit_age: Cell::new(options.commit),
             world,
             home,
             block_size,
             options,
         });
-        if !engine.closed.get() {
-            engine.world.spawn(Box::pin(engine.clone().commit_task()));
-            engine.world.spawn(Box::pin(engine.clone().commit_timer_task()));
-            engine.world.spawn(Box::pin(engine.clone().home_task()));
+        if !engine.resting.get() {
+            engine.spawn_tasks();
         }
         engine
     }
@@ -223,10 +276,19 @@ impl Engine {
     }
 
     /// The error that every sync gets after an abort.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub fn check(&self) -> Result<(), EngineError> {
         match &*self.failure.borrow() {
             Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
             None => Ok(()),
+        }
+    }
+    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
+    pub(crate) fn refusal_of_changes(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Aborted { cause } if !self.was_shut_down.get() => {
+                EngineError::ReadOnlySince { cause }
+            }
+            error => error,
         }
     }
     pub(crate) fn is_over(&self) -> bool {
@@ -249,6 +311,7 @@ impl Engine {
             return;
         }
         *self.failure.borrow_mut() = Some(cause.to_string());
+        self.was_shut_down.set(matches!(cause, EngineError::ShutDown));
         let error = self.check();
         let committing = self.committing.borrow_mut().take();
         if let Some((_, completion)) = committing {
@@ -288,9 +351,14 @@ impl Engine {
         if self.closed.get() {
             return Ok(());
         }
-        self.sync().await?;
+        if !self.resting.get() {
+            self.sync().await?;
+        }
         self.closed.set(true);
         self.wake_all();
+        if self.resting.get() {
+            return Ok(());
+        }
         let result = self.empty_log().await;
         if let Err(error) = &result {
             self.abort(error);
@@ -309,6 +377,10 @@ impl Engine {
             records::clear(&mut superblock, self.options.journal_checksum);
             log.started.then(|| log.image_of(&superblock))
         });
-        self.runner.run(plan_empty_log(clean)).await
+        self.runner.run(plan_empty_log(clean)).await?;
+        if let Some(log) = &self.log {
+            log.borrow_mut().emptied(self.committed.get());
+        }
+        Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Engine {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
         let admit = || self.admit(needed, home_credits).transpose();
-        self.gate.pass(admit).await?;
+        self.gate.pass(admit).await.map_err(|error| self.refusal_of_changes(error))?;
         Ok(Handle {
             engine: self.clone(),
             transaction: self.running_id(),
@@ -114,7 +114,7 @@ impl Engine {
     /// `home` is what it needs of memory alone.
     pub(crate) fn admit(&self, needed: u32, home: u32) -> Result<Option<()>, EngineError> {
         self.check()?;
-        if self.closed.get() {
+        if self.closed.get() || self.resting.get() {
             return Err(EngineError::ReadOnly);
         }
         if self.locking.get() || !self.has_log_space(needed) || !self.has_memory(needed + home) {

@@ -44,7 +44,7 @@ pub(crate) struct Runner {
     separate: bool,
     /// Of the disk of each place.
     forced_unit_access: [bool; 2],
-    barrier: BarrierKind,
+    barrier: Cell<BarrierKind>,
     block_size: BlockSize,
     pub claims: HomeClaims,
     pub counters: Rc<RefCell<Counters>>,
@@ -79,7 +79,7 @@ impl Runner {
             log,
             separate,
             forced_unit_access,
-            barrier,
+            barrier: Cell::new(barrier),
             block_size,
             claims: HomeClaims::default(),
             counters: Rc::default(),
@@ -89,6 +89,11 @@ impl Runner {
             early_written: Cell::new(0),
             failure: RefCell::default(),
         }
+    }
+
+    /// What was written before is flushed by the next barrier.
+    pub fn set_barrier(&self, barrier: BarrierKind) {
+        self.barrier.set(barrier);
     }
 
     /// When it returns, every step is done, and every barrier kept.
@@ -132,7 +137,7 @@ impl Runner {
 
     /// Makes all data durable that write-back sent home and no log holds.
     pub async fn flush_loose(&self) -> Result<(), EngineError> {
-        if self.barrier == BarrierKind::Flush && self.home_durable.get() < self.loose_written.get() {
+        if self.barrier.get() == BarrierKind::Flush && self.home_durable.get() < self.loose_written.get() {
             self.flush(Place::Home).await?;
         }
         Ok(())
@@ -140,7 +145,8 @@ impl Runner {
 
     /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
     pub fn commits_cover_home(&self) -> bool {
-        let at_no_cost = self.barrier == BarrierKind::None || !self.forced_unit_access[Place::Home as usize];
+        let at_no_cost =
+            self.barrier.get() == BarrierKind::None || !self.forced_unit_access[Place::Home as usize];
         !self.separate && at_no_cost
     }
 
@@ -151,7 +157,7 @@ impl Runner {
 
     /// Whether the first `count` of them are durable, as far as barriers are wanted.
     pub fn is_home_durable(&self, count: u64) -> bool {
-        self.barrier == BarrierKind::None || self.home_durable.get() >= count
+        self.barrier.get() == BarrierKind::None || self.home_durable.get() >= count
     }
 
     fn check(&self) -> Result<(), EngineError> {
@@ -249,7 +255,7 @@ impl Runner {
 
     async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
         self.check()?;
-        let ordered = barrier.is_some() && self.barrier == BarrierKind::Flush;
+        let ordered = barrier.is_some() && self.barrier.get() == BarrierKind::Flush;
         // The disk of a place; both places are one disk unless the log has its own.
         let disk_of = |place: Place| if self.separate { place } else { Place::Home };
         let mut writes = [0usize; 2];
