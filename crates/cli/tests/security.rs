@@ -107,6 +107,33 @@ fn what_root_changes_of_a_program_leaves_the_privileges_that_the_kernels_ext4_le
     rig.check("");
 }
 
+/// By `chown(FILE, -1, -1)`, too, which asks for nothing. The change time is another afterwards.
+#[test]
+fn an_owner_that_stays_the_same_takes_the_privileges_that_the_kernels_ext4_takes() {
+    let rig = Rig::new();
+    rig.run("chmod 755 .; $O mkfs image 64M -- -q >made");
+    let left_after = |mount: &str, umount: &str| -> String {
+        rig.run(&format!(
+            r#"{mount}; chmod 777 $M; cd $M
+               as_owner() {{ as_nobody "$@"; }}; as_root() {{ "$@"; }}
+               for who in as_owner as_root; do for mode in 6755 2745 1644; do for capabilities in no yes; do
+                   # What the kernel sends for root and a file with capabilities is what it sends when root writes.
+                   [ $who-$capabilities = as_root-yes ] && continue
+                   cp /bin/true file; chown 65534:65534 file; chmod $mode file
+                   [ $capabilities = no ] || setcap cap_net_raw+ep file
+                   changed=$(stat -c %z file); sleep 0.05; $who chown : file
+                   [ "$(stat -c %z file)" != "$changed" ]; echo $who $mode $(stat -c %a file) $(getcap file); rm file
+               done; done; done
+               mkdir directory; chmod 6755 directory; chown : directory; stat -c %a directory; rmdir directory
+               cd /; {umount} $M; settle image"#
+        ))
+    };
+    let ours = left_after("$O mount -o allow_other image $M", "$O umount");
+    let theirs = left_after("mount -o loop image $M", "umount");
+    assert!(theirs.contains("as_owner 6755 755"), "{theirs}");
+    assert_eq!(ours, theirs);
+}
+
 /// Mapped by an ordinary user, and changed; as in the kernel's ext4 the bits stay, since nobody knows at the time
 /// of the write-back who changed a page.
 #[test]

@@ -3,7 +3,11 @@
 
 mod rig;
 
+use ext4::{OpenParts, VolumeOptions};
 use rig::{DETACHED, Rig, TELL, WORK};
+use runtime::RealWorld;
+use std::path::Path;
+use std::rc::Rc;
 
 const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
 
@@ -169,4 +173,35 @@ fn what_is_in_use_is_refused() {
          echo alive >$M/a; $O umount $M",
     );
     rig.check("");
+}
+
+/// What `okeanos recover` does first.
+fn replay(image: &Path) {
+    let world = RealWorld::new().unwrap();
+    let disk = disks::FileDisk::open(world.ring(), image, disks::Access::ReadWrite).unwrap();
+    let parts = OpenParts {
+        world: Rc::new(world.clone()),
+        home: Rc::new(disk),
+        journal: None,
+        options: VolumeOptions::default(),
+    };
+    let report = world.run(async move { ext4::recover(&parts, false).await.unwrap() });
+    assert!(!report.clean);
+    world.end();
+}
+
+#[test]
+fn a_recovery_that_was_killed_behind_the_replay_is_finished_by_the_next_and_told() {
+    for (mode, mkfs) in [("ordered", "-O orphan_file"), ("wasteless", "-O ^orphan_file")] {
+        let rig = Rig::new();
+        rig.run(&format!(
+            "$O mkfs image 64M -- -q {mkfs}; serve noloop,data={mode} image; exec 7>$M/orphan; echo text >&7
+             rm $M/orphan; sync $M; kill_daemon; exec 7>&-; umount $M"
+        ));
+        replay(&rig.path("image"));
+        let told = rig.run("$O recover image");
+        assert!(told.contains("nothing to replay") && told.contains("1 freed"), "{mode}: {told}");
+        let told = rig.run("$O recover image; clean image");
+        assert!(told.contains("nothing to recover"), "{mode}: {told}");
+    }
 }

@@ -33,7 +33,7 @@ impl Engine {
     /// `home` is what it needs of memory alone.
     pub(crate) fn admit(&self, needed: u32, home: u32) -> Result<Option<()>, EngineError> {
         self.pipeline.check()?;
-        if self.pipeline.is_closed() {
+        if self.pipeline.is_closed() || self.pipeline.is_resting() {
             return Err(EngineError::ReadOnly);
         }
         if self.pipeline.is_locking() {

@@ -207,7 +207,7 @@ impl Engine {
     pub(crate) async fn commit_timer_task(self: Rc<Self>) {
         while let Some(begun) = self.pipeline.until_begun().await {
             let (id, since) = begun;
-            let due = since.plus(self.options.commit);
+            let due = since.plus(self.commit_age.get());
             let _ = race(self.pipeline.until_replaced(begun), self.world.sleep_until(due)).await;
             if self.pipeline.is_over() {
                 return;

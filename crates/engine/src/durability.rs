@@ -49,6 +49,8 @@ pub(crate) struct Phase {
 
 pub(crate) struct Durability {
     disks: Disks,
+    /// Barriers are kept.
+    ordered: Cell<bool>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
     /// Up to which one some held data that is in no transaction, or that must be durable before a commit.
@@ -60,6 +62,7 @@ pub(crate) struct Durability {
 impl Durability {
     pub fn new(disks: Disks) -> Durability {
         Durability {
+            ordered: Cell::new(disks.ordered),
             disks,
             written: Cell::default(),
             durable: Cell::default(),
@@ -74,6 +77,11 @@ impl Durability {
         let durability = Durability::new(disks);
         durability.home_write_completed();
         durability
+    }
+
+    /// Whether barriers are kept from now on. What was written before is flushed by the next one.
+    pub fn keep_barriers(&self, ordered: bool) {
+        self.ordered.set(ordered);
     }
 
     /// An error if anything may have been lost.
@@ -102,7 +110,7 @@ impl Durability {
     }
     /// Whether they are durable, as far as barriers are wanted.
     pub fn is_durable(&self, writes: HomeWrites) -> bool {
-        !self.disks.ordered || self.durable.get() >= writes
+        !self.ordered.get() || self.durable.get() >= writes
     }
 
     /// The last of `writes` held data that is in no transaction.
@@ -129,7 +137,7 @@ impl Durability {
 
     /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
     pub fn commits_cover_home(&self) -> bool {
-        let at_no_cost = !self.disks.ordered || !self.disks.forced_unit_access[Place::Home as usize];
+        let at_no_cost = !self.ordered.get() || !self.disks.forced_unit_access[Place::Home as usize];
         !self.disks.separate && at_no_cost
     }
 
@@ -141,7 +149,7 @@ impl Durability {
     /// What is done for `barrier`, behind a phase with so many writes of each place: where it is a single write that is made
     /// durable by itself, if that saves the flush.
     pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
-        let Some(barrier) = barrier.filter(|_| self.disks.ordered) else {
+        let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
             return Phase { flush: [false; 2], durable: [false; 2] };
         };
         let mut of_disk = [0; 2];

@@ -2,7 +2,7 @@
 //!
 //! Each owner has a file, and its invariants at the head of it: [`Pipeline`], [`Cache`], [`HomeQueue`], [`Loose`],
 //! [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is durable. What needs several of them is in the files
-//! that have an `impl Engine`: `admit`, `handle`, `read`, `sync`; the tasks `commit` and `home`, with `move_tail`; and `open`.
+//! that have an `impl Engine`: `admit`, `handle`, `read`, `sync`; the tasks `commit` and `home`, with `move_tail`; `open`, and `rest`.
 
 use crate::cache::Cache;
 use crate::error::EngineError;
@@ -18,8 +18,9 @@ use crate::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::whose::Home;
 use device::World;
 use journal::{LogSpace, Policy, records};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockSize, TransactionId};
 
 pub struct Engine {
@@ -38,6 +39,11 @@ pub struct Engine {
     pub(crate) sequences: Sequences,
     pub(crate) log: Option<RefCell<LogState>>,
     pub(crate) runner: Runner,
+
+    /// The tasks that write run. They do until the engine is closed or fails.
+    pub(crate) begun: Cell<bool>,
+    /// Age at which a transaction is committed although nobody asked.
+    pub(crate) commit_age: Cell<Duration>,
 }
 
 impl Engine {
@@ -70,6 +76,11 @@ impl Engine {
             LogUse { blocks: space.capacity().into(), free_blocks: space.free().into() }
         });
         self.counters.borrow().snapshot(cache, log.unwrap_or_default())
+    }
+
+    /// The error that every sync gets after an abort.
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.pipeline.check()
     }
 
     /// A write or flush failed: what is durable is unknown, so nothing is written any more, and everyone who

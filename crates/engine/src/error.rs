@@ -7,6 +7,9 @@ pub enum EngineError {
     /// An earlier write or flush failed. Nothing is written any more, and every sync reports it.
     #[error("the journal was aborted and the volume is read-only: {cause}")]
     Aborted { cause: String },
+    /// The same, told to whoever would change something.
+    #[error("nothing can be changed: the journal was aborted and the volume is read-only: {cause}")]
+    ReadOnlySince { cause: String },
     #[error("the volume was shut down")]
     ShutDown,
     #[error("the volume is mounted read-only")]

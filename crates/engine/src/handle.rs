@@ -48,7 +48,7 @@ impl Engine {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
         let admit = || self.admit(needed, home_credits).transpose();
-        self.pipeline.pass(admit).await?;
+        self.pipeline.pass(admit).await.map_err(|error| self.pipeline.refusal_of_changes(error))?;
         Ok(Handle {
             engine: self.clone(),
             transaction: self.pipeline.running_id(),

@@ -32,6 +32,7 @@ mod pace;
 mod pipeline;
 mod read;
 mod recovery;
+mod rest;
 mod run_plan;
 mod sequences;
 mod stats;

@@ -64,6 +64,17 @@ impl LogState {
         let at = self.space.start_of(first).expect("the transaction that comes next");
         self.superblock.set_tail(first, at);
     }
+    /// Everything up to `last` is home, and the superblock on disk says that the log is empty.
+    pub fn emptied(&mut self, last: TransactionId) {
+        debug_assert!(self.checkpoint.is_empty());
+        let next = last.next();
+        self.started = false;
+        self.superblock.set_tail(last, LogBlock(0));
+        self.disk_tail = next;
+        self.tail = TailState::default();
+        self.space.release_before(next);
+        self.live.release_before(next);
+    }
     /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
     /// checkpoint fit beside it).
     pub fn transaction_limit(&self) -> u32 {

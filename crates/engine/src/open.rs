@@ -15,7 +15,7 @@ use crate::stats::Counters;
 use crate::whose::DiskHome;
 use device::{Disk, World};
 use journal::{Plan, begin_log, plan_empty_log, records};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockSize, TransactionId};
 
@@ -44,16 +44,16 @@ impl Engine {
         area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area);
-        let begins_now = parts.options.keep_others_out && !parts.options.read_only;
+        let keeps_others_out = parts.options.keep_others_out;
         let engine = Engine::assemble(parts, Some(log), next);
-        if begins_now {
+        if keeps_others_out && !engine.pipeline.is_resting() {
             engine.begin_log(next).await?;
         }
         Ok(engine)
     }
 
     /// Says in the superblock that the log has begun, although nothing is in it yet.
-    async fn begin_log(&self, next: TransactionId) -> Result<(), EngineError> {
+    pub(crate) async fn begin_log(&self, next: TransactionId) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
         let mut plan = Plan::default();
         {
@@ -79,17 +79,25 @@ impl Engine {
             runner,
             counters,
             pace,
+            begun: Cell::default(),
+            commit_age: Cell::new(options.commit),
             world,
             home,
             block_size,
             options,
         });
-        if !engine.pipeline.is_closed() {
-            engine.world.spawn(Box::pin(engine.clone().commit_task()));
-            engine.world.spawn(Box::pin(engine.clone().commit_timer_task()));
-            engine.world.spawn(Box::pin(engine.clone().home_task()));
+        if !engine.pipeline.is_resting() {
+            engine.spawn_tasks();
         }
         engine
+    }
+
+    pub(crate) fn spawn_tasks(self: &Rc<Self>) {
+        if !self.begun.replace(true) {
+            self.world.spawn(Box::pin(self.clone().commit_task()));
+            self.world.spawn(Box::pin(self.clone().commit_timer_task()));
+            self.world.spawn(Box::pin(self.clone().home_task()));
+        }
     }
 
     /// Commits, sends everything home and empties the log: unmount. No handle may be open.
@@ -98,9 +106,15 @@ impl Engine {
         if self.pipeline.is_closed() {
             return Ok(());
         }
-        self.sync().await?;
+        let rests = self.pipeline.is_resting();
+        if !rests {
+            self.sync().await?;
+        }
         self.pipeline.close();
         self.wake_all();
+        if rests {
+            return Ok(());
+        }
         let result = self.empty_log().await;
         if let Err(error) = &result {
             self.abort(error);
@@ -108,7 +122,7 @@ impl Engine {
         result
     }
 
-    async fn empty_log(&self) -> Result<(), EngineError> {
+    pub(crate) async fn empty_log(&self) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;
         self.write_everything_home().await?;
@@ -119,6 +133,10 @@ impl Engine {
             records::clear(&mut superblock, self.options.journal_checksum);
             log.started.then(|| log.image_of(&superblock))
         });
-        self.runner.run(plan_empty_log(clean)).await
+        self.runner.run(plan_empty_log(clean)).await?;
+        if let Some(log) = &self.log {
+            log.borrow_mut().emptied(self.pipeline.committed());
+        }
+        Ok(())
     }
 }

@@ -78,7 +78,10 @@ pub(crate) struct Pipeline {
     /// Something changed that the tasks wait for.
     work: Event,
     failure: RefCell<Option<String>>,
+    was_shut_down: Cell<bool>,
     closed: Cell<bool>,
+    /// Nothing may be changed now: the log is empty, and everything is home.
+    resting: Cell<bool>,
 }
 
 impl Running {
@@ -94,8 +97,8 @@ impl Running {
 }
 
 impl Pipeline {
-    /// `next`: the first transaction. `closed`: nobody ever joins.
-    pub fn new(next: TransactionId, now: Instant, block_size: BlockSize, closed: bool) -> Pipeline {
+    /// `next`: the first transaction. `resting`: nobody joins yet.
+    pub fn new(next: TransactionId, now: Instant, block_size: BlockSize, resting: bool) -> Pipeline {
         Pipeline {
             block_size,
             running: RefCell::new(Running::new(next, now, block_size)),
@@ -108,7 +111,9 @@ impl Pipeline {
             gate: Gate::default(),
             work: Event::default(),
             failure: RefCell::default(),
-            closed: Cell::new(closed),
+            was_shut_down: Cell::default(),
+            closed: Cell::default(),
+            resting: Cell::new(resting),
         }
     }
 
@@ -148,19 +153,38 @@ impl Pipeline {
     pub fn is_over(&self) -> bool {
         self.is_closed() || self.has_failed()
     }
+    /// Nobody joins until it does no longer.
+    pub fn is_resting(&self) -> bool {
+        self.resting.get()
+    }
+    pub fn set_resting(&self, resting: bool) {
+        self.resting.set(resting);
+    }
     /// Nobody joins any more.
     pub fn close(&self) {
         self.closed.set(true);
     }
     /// All that is not committed has failed, oldest first, and so has what will be.
     pub fn fail(&self, cause: &EngineError) {
-        self.failure.borrow_mut().get_or_insert_with(|| cause.to_string());
+        if !self.has_failed() {
+            *self.failure.borrow_mut() = Some(cause.to_string());
+            self.was_shut_down.set(matches!(cause, EngineError::ShutDown));
+        }
         let error = self.check();
         for failed in self.in_flight.take() {
             failed.completion.complete(error.clone());
         }
         let completion = self.running.borrow().completion.clone();
         completion.complete(error);
+    }
+    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
+    pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Aborted { cause } if !self.was_shut_down.get() => {
+                EngineError::ReadOnlySince { cause }
+            }
+            error => error,
+        }
     }
     pub fn wake_tasks(&self) {
         self.work.notify();

@@ -59,7 +59,7 @@ fn after_a_failed_write_every_sync_and_every_start_reports_it() {
                 let aborted = engine.commit(transaction).await;
                 assert!(matches!(aborted, Err(EngineError::Aborted { .. })), "{mode}: {aborted:?}");
             }
-            assert!(matches!(engine.start(Credits(1)).await, Err(EngineError::Aborted { .. })));
+            assert!(matches!(engine.start(Credits(1)).await, Err(EngineError::ReadOnlySince { .. })));
             assert!(matches!(engine.sync().await, Err(EngineError::Aborted { .. })));
             assert!(matches!(engine.shutdown().await, Err(EngineError::Aborted { .. })));
             assert_eq!(engine.metadata(HomeBlock(3)).await.unwrap().bytes()[0], 0, "reads still work");

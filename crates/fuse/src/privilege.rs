@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
     FileOwner = 3,
+    SetId = 4,
     LinuxImmutable = 9,
     SystemAdministration = 21,
 }

@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "lowercase")]
@@ -19,11 +20,27 @@ pub enum Ask {
     About,
     Stats,
     End,
-    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about.
-    Change {
-        atime: AccessTimes,
-        stop_on_error: bool,
-    },
+    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about, or with `{"error":"…"}`.
+    Change(Live),
+}
+
+/// What may change while the volume is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Live {
+    pub read_only: bool,
+    pub atime: AccessTimes,
+    pub stop_on_error: bool,
+    pub commit: Duration,
+    /// Whether barriers are kept.
+    pub barrier: bool,
+}
+
+/// To [`Ask::Change`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Changed {
+    Refused { error: String },
+    Done(About),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,6 +62,8 @@ pub struct About {
     /// The words behind `-o` that the volume was mounted with.
     #[serde(default)]
     pub options: Vec<String>,
+    #[serde(default)]
+    pub live: Option<Live>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -161,6 +180,13 @@ mod tests {
     fn asks_and_answers_are_lines_of_json() {
         assert_eq!(serde_json::to_string(&Ask::Stats).unwrap(), r#"{"ask":"stats"}"#);
         assert_eq!(serde_json::from_str::<Ask>(r#"{"ask":"end"}"#).unwrap(), Ask::End);
+        let (atime, commit) = (AccessTimes::Relative, Duration::from_millis(1500));
+        let live = Live { read_only: true, atime, stop_on_error: false, commit, barrier: true };
+        let line = serde_json::to_string(&Ask::Change(live)).unwrap();
+        assert!(line.len() < 200, "{line}");
+        assert_eq!(serde_json::from_str::<Ask>(&line).unwrap(), Ask::Change(live));
+        let refused = serde_json::from_str(r#"{"error":"no"}"#).unwrap();
+        assert_eq!(Changed::Refused { error: "no".into() }, refused);
         assert!(serde_json::from_str::<Ask>(r#"{"ask":"money"}"#).is_err());
         assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
     }

@@ -2,7 +2,7 @@
 
 use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
 use crate::error::CliError;
-use device::World;
+use device::{LocalFuture, World};
 use runtime::{File, RealWorld};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -22,7 +22,7 @@ const CLIENTS_MAX: usize = 64;
 const CLIENT_DESCRIPTORS: usize = 2;
 
 /// Gives the first answer to each ask.
-pub type Answers = dyn Fn(Ask) -> serde_json::Value;
+pub type Answers = dyn Fn(Ask) -> LocalFuture<serde_json::Value>;
 
 /// A socket that listens already, under a name that nobody looks for. What it needs is open: the mount may cover its
 /// directory.
@@ -198,7 +198,8 @@ impl ControlServer {
                     self.waiting.borrow_mut().push(stream.clone());
                 }
                 // The answer fits the socket's buffer; a client that does not read loses it.
-                (&**stream).write_all(&line_of(&(self.answers)(ask)))?;
+                let answer = (self.answers)(ask).await;
+                (&**stream).write_all(&line_of(&answer))?;
             }
             if lines.len() > LINE_MAX {
                 return Ok(());
@@ -238,7 +239,13 @@ mod tests {
         let world = RealWorld::new().unwrap();
         let start = || {
             let socket = ControlSocket::bind(&private).unwrap();
-            ControlServer::start(&world, socket, (1, 2), Box::new(|_| serde_json::Value::Null)).unwrap()
+            ControlServer::start(
+                &world,
+                socket,
+                (1, 2),
+                Box::new(|_| Box::pin(async { serde_json::Value::Null })),
+            )
+            .unwrap()
         };
         let (old, new) = (start(), start());
         let ended = || End { clean: true };
@@ -265,10 +272,10 @@ mod tests {
         let private = directory.path().join("private");
         let path = private.join("1-2.sock");
         let world = RealWorld::new().unwrap();
-        let answers = |ask| serde_json::json!({ "asked": format!("{ask:?}") });
-        let server =
-            ControlServer::start(&world, ControlSocket::bind(&private).unwrap(), (1, 2), Box::new(answers))
-                .unwrap();
+        let answers: Box<Answers> =
+            Box::new(|ask| Box::pin(async move { serde_json::json!({ "asked": format!("{ask:?}") }) }));
+        let socket = ControlSocket::bind(&private).unwrap();
+        let server = ControlServer::start(&world, socket, (1, 2), answers).unwrap();
         let client = std::thread::spawn({
             let path = path.clone();
             move || {

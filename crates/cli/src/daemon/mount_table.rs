@@ -23,6 +23,12 @@ impl Mount {
         self.kind == "fuse.okeanos" || self.kind == "fuseblk.okeanos"
     }
 
+    /// Whether what it lies on is a block device that cannot be written.
+    pub fn is_write_protected(&self) -> bool {
+        let path = format!("/sys/dev/block/{}:{}/ro", self.device.0, self.device.1);
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+    }
+
     /// Whether nobody serves it any more. Asks the kernel, and a live file system answers at once.
     pub fn is_dead(&self) -> bool {
         let Ok(path) = CString::new(self.directory.as_os_str().as_bytes()) else { return false };

@@ -205,14 +205,18 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
         directory: directory.join(NAME).display().to_string(),
         data: "none".to_owned(),
         options: Vec::new(),
+        live: None,
     };
     let drives = served.drives.clone();
-    Box::new(move |ask| match ask {
-        // There is nothing to change.
-        Ask::About | Ask::End | Ask::Change { .. } => serde_json::json!(about),
-        Ask::Stats => {
-            let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
-            serde_json::json!({ "about": about, "drives": drives })
-        }
+    Box::new(move |ask| {
+        let answer = match ask {
+            // There is nothing to change.
+            Ask::About | Ask::End | Ask::Change(_) => serde_json::json!(about),
+            Ask::Stats => {
+                let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
+                serde_json::json!({ "about": about, "drives": drives })
+            }
+        };
+        Box::pin(async { answer })
     })
 }

@@ -60,16 +60,16 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    pub fn attach(image: &Path, read_only: bool) -> Result<LoopDevice, CliError> {
+    pub fn attach(image: &Path, access: Access) -> Result<LoopDevice, CliError> {
         let subject = || format!("loop device for {}", image.display());
         let system = |error| {
             CliError::system(subject(), error)
                 .with_remedy("Load the loop module (modprobe loop), or mount with -o noloop.")
         };
+        let read_only = access == Access::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
         let backing =
             open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
-        let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
         disks::lock_image(image, &backing, access).map_err(|error| CliError::new(error.to_string()))?;
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
@@ -131,8 +131,8 @@ mod tests {
         let mut image = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut image, &[7; 1 << 20]).unwrap();
         assert_eq!(device_on(image.path()).unwrap(), None);
-        let device =
-            LoopDevice::attach(image.path(), false).unwrap_or_else(|error| panic!("needs root: {error}"));
+        let device = LoopDevice::attach(image.path(), Access::ReadWrite)
+            .unwrap_or_else(|error| panic!("needs root: {error}"));
         assert_eq!(device_on(image.path()).unwrap().as_ref(), Some(&device.path));
         assert_eq!(std::fs::read(&device.path).unwrap().len(), 1 << 20);
         drop(device);

@@ -1,5 +1,6 @@
 //! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the volume.
 
+mod changing;
 pub mod helper;
 pub mod loop_device;
 pub mod options;
@@ -83,7 +84,8 @@ Mount options:
                        (default: as the superblock says, tune2fs -e)
   [no]grpid            new files get their directory's group
   noload, norecovery   with ro: the volume as it is at home, without replaying its journal
-  remount              change ro, rw, nosuid, noatime, errors and the like of what is mounted
+  remount              change ro, rw, commit, barrier, errors, noatime, nosuid and the like of what
+                       is mounted
   noloop               mount the image file itself, as plain fuse: then sync(2) does not
                        reach the volume, and umount(8) does not wait for it
   [no]allow_other      whether others than the mounting user may look in, as far as the files'

@@ -1,10 +1,12 @@
-//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it; the daemon keeps when a read changes
-//! the access time and what happens about damage. All else stays as it was at the mount.
+//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it; the daemon keeps whether the volume is
+//! written at all, how, when a read changes the access time, and what happens about damage. All else stays as it was.
 
-use crate::daemon::control::{About, AccessTimes, Ask, Client};
+use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, Live};
 use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::reporter;
 use crate::error::CliError;
-use crate::mount::options::MountSettings;
+use crate::mount::options::{Barrier, MountSettings};
+use engine::EngineOptions;
 use ext4::{Atime, OnError};
 use std::ffi::CString;
 use std::io;
@@ -24,40 +26,84 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
     };
     let mut client = Client::connect(&mount)?;
     let about: About = client.ask(Ask::About).map_err(system)?;
+    let Some(live) = about.live else {
+        return Err(CliError::new(format!("{} is served by an older okeanos", directory.display()))
+            .with_remedy(anew(directory)));
+    };
     let mounted = MountSettings::parse(&about.options, true)?;
-    let before = now(&mounted, &about, &mount)?;
+    let before = now(&mounted, &about, live, &mount)?;
     let after = MountSettings::parse_onto(before.clone(), words, sloppy)?;
     refuse_what_stays(&mounted, &before, &after, directory)?;
-    // Fails while files are open for writing; then nothing has changed.
+    after.warnings().iter().for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
+    let wanted = live_of(&after);
+    // The kernel is the first to stop changes, and the last to let them in.
     if after.read_only {
+        // Fails while files are open for writing; then nothing has changed.
         change_mount(&mount, &after)?;
+        return change(&mut client, wanted, directory);
     }
-    let change = Ask::Change {
-        atime: match after.atime {
+    if live.read_only && mount.is_write_protected() {
+        return Err(CliError::new(format!("{} is write-protected", mount.source.display()))
+            .with_remedy("Make it writable, unmount it, and mount it anew."));
+    }
+    change(&mut client, wanted, directory)?;
+    change_mount(&mount, &after).inspect_err(|_| {
+        // What failed first is what counts.
+        let _ = change(&mut client, live, directory);
+    })
+}
+
+fn change(client: &mut Client, live: Live, directory: &Path) -> Result<(), CliError> {
+    let changed =
+        client.ask(Ask::Change(live)).map_err(|error| CliError::system(directory.display(), error))?;
+    match changed {
+        Changed::Done(_) => Ok(()),
+        Changed::Refused { error } => {
+            let what = if live.read_only { "could not be brought home" } else { "cannot become writable" };
+            let why = format!("{} {what}: {error}", directory.display());
+            Err(CliError::new(why).with_remedy(anew(directory)))
+        }
+    }
+}
+
+fn anew(directory: &Path) -> String {
+    format!("Unmount it and mount it anew: okeanos umount {}.", directory.display())
+}
+
+fn live_of(settings: &MountSettings) -> Live {
+    Live {
+        read_only: settings.read_only,
+        atime: match settings.atime {
             Atime::Never => AccessTimes::Never,
             Atime::Relative => AccessTimes::Relative,
             Atime::Always => AccessTimes::Always,
         },
-        stop_on_error: after.on_error == OnError::Stop,
-    };
-    let _: About = client.ask(change).map_err(system)?;
-    if after.read_only { Ok(()) } else { change_mount(&mount, &after) }
+        stop_on_error: settings.on_error == OnError::Stop,
+        commit: settings.commit.unwrap_or(EngineOptions::default().commit),
+        barrier: settings.barrier != Barrier::None,
+    }
 }
 
-/// The settings of the mount as it is now: flags may have changed since it was made.
-fn now(mounted: &MountSettings, about: &About, mount: &Mount) -> Result<MountSettings, CliError> {
+/// The settings of the mount as it is now: flags and what is live may have changed since it was made.
+fn now(mounted: &MountSettings, about: &About, live: Live, mount: &Mount) -> Result<MountSettings, CliError> {
     let mut settings = mounted.clone();
     settings.data = about.data.parse().ok();
     settings.read_only = false;
     settings.without_journal = false;
+    settings.not_done.clear();
+    settings.commit = Some(live.commit);
+    settings.on_error = if live.stop_on_error { OnError::Stop } else { OnError::Continue };
+    if settings.barrier != Barrier::Coerce {
+        settings.barrier = if live.barrier { Barrier::Flush } else { Barrier::None };
+    }
     // These are not told of the mount, but of the file system.
     settings.flags &= libc::MS_SYNCHRONOUS | libc::MS_LAZYTIME;
     let words: Vec<String> = mount.options.split(',').map(String::from).collect();
-    let atime = settings.atime;
     let mut settings = MountSettings::parse_onto(settings, &words, true)?;
     // Always is told by nothing being told.
-    if atime == Atime::Always && !words.iter().any(|word| word == "relatime" || word == "noatime") {
-        settings.atime = atime;
+    if live.atime == AccessTimes::Always && !words.iter().any(|word| word == "relatime" || word == "noatime")
+    {
+        settings.atime = Atime::Always;
     }
     Ok(settings)
 }
@@ -68,16 +114,18 @@ fn refuse_what_stays(
     after: &MountSettings,
     directory: &Path,
 ) -> Result<(), CliError> {
-    let anew = || format!("Unmount it and mount it anew: okeanos umount {}.", directory.display());
-    if mounted.read_only && !after.read_only {
-        let why = format!("{} was mounted read-only and cannot become writable", directory.display());
-        return Err(CliError::new(why).with_remedy(anew()));
+    if mounted.without_journal && !after.read_only {
+        let why = format!(
+            "{} was mounted with noload and cannot become writable: its journal was not replayed",
+            directory.display()
+        );
+        return Err(CliError::new(why).with_remedy(anew(directory)));
     }
-    let stays: [(&str, bool); 19] = [
+    let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
+    let stays: [(&str, bool); 18] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
-        ("barrier", before.barrier == after.barrier),
-        ("commit", before.commit == after.commit),
+        ("barrier=coerce", coerces(before) == coerces(after)),
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),
         ("cache", before.cache == after.cache),
@@ -98,7 +146,7 @@ fn refuse_what_stays(
         None => Ok(()),
         Some((name, _)) => {
             let why = format!("{name} cannot change while {} is mounted", directory.display());
-            Err(CliError::new(why).with_remedy(anew()))
+            Err(CliError::new(why).with_remedy(anew(directory)))
         }
     }
 }

@@ -4,7 +4,7 @@
 //! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
 //! root it has none left.
 
-use crate::daemon::control::{About, AccessTimes, Ask, End, socket_directory};
+use crate::daemon::control::{About, Ask, End, socket_directory};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::reporter::Reporter;
@@ -13,16 +13,17 @@ use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
 use crate::mount::MountPlan;
+use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice};
 use crate::mount::options::Barrier;
 use device::Disk;
 use disks::{Access, FileDisk};
 use eviction::CoercedDisk;
-use ext4::{Atime, LiveOptions, OnError, OpenParts, Volume, VolumeOptions};
+use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
 use format::ext4::{Features, Superblock};
 use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
-use journal::{DataMode, WriteThreshold};
+use journal::WriteThreshold;
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -86,7 +87,8 @@ struct Mounted {
     coerced: Vec<CoercedDisk>,
     /// Lives as long as the mount.
     _loop_device: Option<LoopDevice>,
-    data: DataMode,
+    /// Home, and the journal's disk.
+    disks: Vec<FileDisk>,
 }
 
 impl Mounted {
@@ -105,15 +107,15 @@ impl Mounted {
             return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
         }
         let access = access_to(plan)?;
-        let for_loop = || LoopDevice::attach(&plan.source, access == Access::ReadOnly);
+        let for_loop = || LoopDevice::attach(&plan.source, access);
         let loop_device = wants_loop.then(for_loop).transpose()?;
         let path = loop_device.as_ref().map_or(&plan.source, |device| &device.path);
         let behind = loop_device.as_ref().map(|device| &device.image);
         let disk = open_disk_over(world, path, access, behind)?;
-        let journal = match &plan.settings.journal_device {
-            Some(path) => Some(Rc::new(open_disk(world, path, access)?) as Rc<dyn Disk>),
-            None => None,
-        };
+        let journal_device = plan.settings.journal_device.as_deref();
+        let journal = journal_device.map(|path| open_disk(world, path, access)).transpose()?;
+        let disks: Vec<FileDisk> = std::iter::once(&disk).chain(&journal).cloned().collect();
+        let journal = journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>);
         let (volume, coerced) = open_volume(world, plan, path, &disk, journal).await?;
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
@@ -132,7 +134,6 @@ impl Mounted {
             Ok(Standing { connection, device }) => {
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
-                let data = volume.options().engine.data;
                 Ok(Mounted {
                     volume,
                     door,
@@ -144,7 +145,7 @@ impl Mounted {
                     device,
                     coerced,
                     _loop_device: loop_device,
-                    data,
+                    disks,
                 })
             }
             Err(NotMounted { error, is_ours }) => {
@@ -214,55 +215,45 @@ impl Mounted {
     }
 
     fn answers(&self, world: &RealWorld, plan: &MountPlan) -> Box<Answers> {
-        let about = About {
-            process: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            source: plan.source.display().to_string(),
-            directory: plan.directory.display().to_string(),
-            data: self.data.to_string(),
-            options: plan.words.clone(),
-        };
+        let changing = Changing::new(&self.volume, &self.disks, &self.reporter, plan);
         let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
+        let stats = move |about: About| {
+            let (door, ring) = (session.statistics(), ring.statistics());
+            serde_json::json!({
+                "about": about,
+                "transport": match session.negotiated() {
+                    Some(agreed) if agreed.uring => "io_uring",
+                    _ => "classic",
+                },
+                "engine": volume.engine().statistics(),
+                "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
+                "door": {
+                    "requests": door.requests,
+                    "ring_requests": door.ring_requests,
+                    "malformed": door.malformed,
+                    "interrupts": door.interrupts,
+                    "by_operation": requests_by_name(&session),
+                },
+                "ring": {
+                    "operations": ring.operations,
+                    "enters": ring.enters,
+                    "failed_sends": ring.failed_sends,
+                    "full_queues": ring.full_queues,
+                    "polls": ring.polls,
+                    "polls_in_vain": ring.polls_in_vain,
+                },
+            })
+        };
         Box::new(move |ask| match ask {
-            Ask::About | Ask::End => serde_json::json!(about),
-            Ask::Change { atime, stop_on_error } => {
-                volume.set_live_options(LiveOptions {
-                    atime: match atime {
-                        AccessTimes::Never => Atime::Never,
-                        AccessTimes::Relative => Atime::Relative,
-                        AccessTimes::Always => Atime::Always,
-                    },
-                    on_error: if stop_on_error { OnError::Stop } else { OnError::Continue },
-                });
-                serde_json::json!(about)
+            Ask::Change(live) => {
+                let changing = changing.clone();
+                Box::pin(async move { serde_json::json!(changing.change(live).await) })
             }
-            Ask::Stats => {
-                let (door, ring) = (session.statistics(), ring.statistics());
-                serde_json::json!({
-                    "about": about,
-                    "transport": match session.negotiated() {
-                        Some(agreed) if agreed.uring => "io_uring",
-                        _ => "classic",
-                    },
-                    "engine": volume.engine().statistics(),
-                    "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
-                    "door": {
-                        "requests": door.requests,
-                        "ring_requests": door.ring_requests,
-                        "malformed": door.malformed,
-                        "interrupts": door.interrupts,
-                        "by_operation": requests_by_name(&session),
-                    },
-                    "ring": {
-                        "operations": ring.operations,
-                        "enters": ring.enters,
-                        "failed_sends": ring.failed_sends,
-                        "full_queues": ring.full_queues,
-                        "polls": ring.polls,
-                        "polls_in_vain": ring.polls_in_vain,
-                    },
-                })
+            ask => {
+                let about = changing.about();
+                let answer = if ask == Ask::Stats { stats(about) } else { serde_json::json!(about) };
+                Box::pin(async { answer })
             }
         })
     }
@@ -283,13 +274,14 @@ fn no_ring(why: Option<String>) -> CliError {
     }
 }
 
-/// A read-only mount replays the journal, too, and for that the disk must be one that can be written.
+/// A read-only mount replays the journal, too; and a remount makes it writable. For that the disk must be one that can be
+/// written.
 fn access_to(plan: &MountPlan) -> Result<Access, CliError> {
     let settings = &plan.settings;
     if !settings.read_only {
         return Ok(Access::ReadWrite);
     }
-    if settings.without_journal || !plan.needs_replay {
+    if settings.without_journal {
         return Ok(Access::ReadOnly);
     }
     let is_refused = |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
@@ -301,7 +293,10 @@ fn access_to(plan: &MountPlan) -> Result<Access, CliError> {
     };
     let disks = std::iter::once(plan.source.as_path()).chain(settings.journal_device.as_deref());
     match disks.into_iter().find(|path| is_refused(path)) {
-        None => Ok(Access::ReadWrite),
+        None if plan.needs_replay => Ok(Access::ReadWrite),
+        // A remount may make it writable.
+        None => Ok(Access::ReadFirst),
+        Some(_) if !plan.needs_replay => Ok(Access::ReadOnly),
         Some(path) => Err(CliError::new(format!(
             "{} was not unmounted: its journal must be replayed, and {} is write-protected",
             plan.source.display(),
@@ -355,7 +350,7 @@ async fn open_volume(
             on_error: plan.settings.on_error,
             group_of_directory: plan.settings.group_of_directory,
             without_journal: plan.settings.without_journal,
-            node: crate::open_disk::node_name(),
+            node: crate::disk::open_disk::node_name(),
         },
     };
     let (parts, coerced) = match plan.settings.barrier {

@@ -11,6 +11,7 @@ use super::{Access, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -44,7 +45,8 @@ impl Claim {
                 held.push(lock_device_node(path)?);
                 // Only a look: the other program claims it in its turn.
                 drop(open_exclusively(path, &metadata)?);
-                held.extend(claim_behind(path, &metadata, Access::ReadWrite, None)?);
+                let behind = claim_behind(path, &metadata, Access::ReadWrite, None)?;
+                held.extend(behind.into_iter().map(|behind| behind.file));
             }
         }
         Ok(Claim { _held: held })
@@ -65,6 +67,19 @@ pub(super) fn refuse_if_used(path: &Path, kind: Kind, metadata: &Metadata) -> Re
     }
 }
 
+/// What is behind a block device, claimed as long as it is open.
+pub(super) struct Behind {
+    file: File,
+    /// Of a file, the bytes that are locked.
+    locked: Option<Range<u64>>,
+}
+
+impl Behind {
+    pub fn lock(&self, path: &Path, access: Access) -> Result<(), OpenError> {
+        self.locked.as_ref().map_or(Ok(()), |bytes| lock_file(path, &self.file, bytes, access))
+    }
+}
+
 /// Claims what is behind a block device, as far down as there are loop devices. `given`: the first file behind it,
 /// which the caller has locked; its lock becomes ours, too.
 pub(super) fn claim_behind(
@@ -72,7 +87,7 @@ pub(super) fn claim_behind(
     device: &Metadata,
     access: Access,
     given: Option<&File>,
-) -> Result<Vec<File>, OpenError> {
+) -> Result<Vec<Behind>, OpenError> {
     let mut held = Vec::new();
     let (mut number, mut given) = (device.rdev(), given);
     for _ in 0..LOOPS_MAX {
@@ -88,7 +103,7 @@ pub(super) fn claim_behind(
             return Err(OpenError::AttachedTwice { path: path.to_owned(), below: above.backing, device });
         }
         if below.file_type().is_block_device() {
-            held.push(open_exclusively(&above.backing, &below)?);
+            held.push(Behind { file: open_exclusively(&above.backing, &below)?, locked: None });
             number = below.rdev();
             continue;
         }
@@ -97,7 +112,8 @@ pub(super) fn claim_behind(
         let Some(file) = given.or_else(open) else { break };
         match lock_file(&above.backing, &file, &above.bytes, access) {
             // A file system without locks.
-            Err(OpenError::Open { .. }) | Ok(()) => held.push(file),
+            Err(OpenError::Open { .. }) => held.push(Behind { file, locked: None }),
+            Ok(()) => held.push(Behind { file, locked: Some(above.bytes) }),
             Err(error) => return Err(error),
         }
         break;
@@ -120,13 +136,13 @@ pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), OpenError> {
 /// Locks bytes of a file: others may read them if we only read.
 pub(super) fn lock_file(
     path: &Path,
-    file: &File,
+    file: &impl AsRawFd,
     bytes: &Range<u64>,
     access: Access,
 ) -> Result<(), OpenError> {
     let wanted = match access {
         Access::ReadWrite => Lock::Exclusive,
-        Access::ReadOnly => Lock::Shared,
+        Access::ReadOnly | Access::ReadFirst => Lock::Shared,
         Access::Inspect => return Ok(()),
     };
     lock_bytes(file, wanted, bytes).map_err(|error| refusal_of(path, error))
@@ -151,6 +167,6 @@ fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, OpenError>
 
 fn options(access: Access) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(access == Access::ReadWrite);
+    options.read(true).write(access.opens_for_writing());
     options
 }

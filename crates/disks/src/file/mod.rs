@@ -13,6 +13,8 @@ pub use loops::loop_device_over;
 pub use open::OpenError;
 pub use system::next_data;
 
+use claim::Behind;
+
 use crate::check::check;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use runtime::{File, Ring};
@@ -25,9 +27,17 @@ use std::rc::Rc;
 pub enum Access {
     /// Nobody else may write meanwhile.
     ReadOnly,
+    /// The same, until [`FileDisk::begin_writing`]: opened for writing.
+    ReadFirst,
     ReadWrite,
     /// Reads without any claim, also what is mounted: the bytes may change at any time.
     Inspect,
+}
+
+impl Access {
+    fn opens_for_writing(self) -> bool {
+        matches!(self, Access::ReadFirst | Access::ReadWrite)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +55,7 @@ struct State {
     direct: bool,
     file: RefCell<File>,
     /// What is behind a loop device, locked as long as the disk is open.
-    _behind: Vec<std::fs::File>,
+    behind: Vec<Behind>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros does as well.
     discards_by_hole: Cell<bool>,
 }
@@ -85,7 +95,7 @@ impl FileDisk {
             geometry: opened.geometry,
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
-            _behind: opened.behind,
+            behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
     }
@@ -119,6 +129,41 @@ impl FileDisk {
             *self.0.file.borrow_mut() = Rc::new(file.into());
         }
         Ok(())
+    }
+
+    /// What was opened with [`Access::ReadFirst`] may be written from now on, and nobody else reads it. Fails if
+    /// somebody does.
+    pub fn begin_writing(&self) -> Result<(), OpenError> {
+        match self.0.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadFirst => {
+                let claimed = self.lock_all(Access::ReadWrite);
+                if claimed.is_err() {
+                    self.end_writing();
+                }
+                claimed
+            }
+            Access::ReadOnly | Access::Inspect => {
+                let source = io::Error::from_raw_os_error(libc::EROFS);
+                Err(OpenError::Open { path: self.0.name.clone().into(), source })
+            }
+        }
+    }
+
+    /// Others may read again.
+    pub fn end_writing(&self) {
+        if self.0.access == Access::ReadFirst {
+            // Of a lock that is held already less is asked for.
+            let _ = self.lock_all(Access::ReadFirst);
+        }
+    }
+
+    fn lock_all(&self, access: Access) -> Result<(), OpenError> {
+        let path = Path::new(&self.0.name);
+        if self.0.kind == Kind::File {
+            claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?;
+        }
+        self.0.behind.iter().try_for_each(|behind| behind.lock(path, access))
     }
 
     fn file(&self) -> File {

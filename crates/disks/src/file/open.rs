@@ -1,6 +1,6 @@
 //! Opening a disk: what is it, who else uses it, how large is it, how must it be addressed.
 
-use super::claim::{WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
+use super::claim::{Behind, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
 use super::{Access, Kind, claims};
 use device::{Buffer, Geometry};
@@ -50,7 +50,7 @@ pub(super) struct Opened {
     pub geometry: Geometry,
     pub direct: bool,
     /// What is behind a loop device, locked.
-    pub behind: Vec<File>,
+    pub behind: Vec<Behind>,
 }
 
 /// `behind`: the file behind a loop device, if the caller has locked it.
@@ -110,7 +110,7 @@ pub(super) fn reopen(file: &OwnedFd, name: &str, access: Access, flags: i32) -> 
 fn options(access: Access, flags: i32) -> OpenOptions {
     let mut options = OpenOptions::new();
     // O_CLOEXEC is the standard library's custom.
-    options.read(true).write(access == Access::ReadWrite).custom_flags(flags);
+    options.read(true).write(access.opens_for_writing()).custom_flags(flags);
     options
 }
 

@@ -43,7 +43,7 @@ pub enum Lock {
 
 /// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if another holds them.
 /// Ends when the last descriptor of the open file is closed.
-pub fn lock_bytes(file: &File, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
+pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
     // SAFETY: all zeros is a valid value of this structure of integers.
     let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
     wanted.l_type = match lock {

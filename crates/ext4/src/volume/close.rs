@@ -1,7 +1,7 @@
 //! Closing a volume.
 
 use super::{Volume, superblock};
-use crate::{Error, Result};
+use crate::{Error, Inode, Result};
 use format::ext4::feature;
 use format::ext4::superblock::state;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ impl Volume {
         if self.closed.replace(true) {
             return Ok(());
         }
+        let _turn = self.access_changes.write().await;
         self.access_times.end();
         if self.is_read_only() {
             return Ok(self.engine.shutdown().await?);
@@ -33,29 +34,48 @@ impl Volume {
         let stopped = self.engine.shutdown().await;
         finished?;
         stopped?;
-        let mut clean = self.superblock.borrow().clone();
-        superblock::stamp(&mut clean, self.now());
-        clean.features.clear(feature::RECOVER);
-        if !self.has_orphans() {
-            clean.features.clear(feature::ORPHAN_PRESENT);
-        }
-        clean.state |= state::VALID;
+        self.mark_clean().await
+    }
+
+    /// The journal is empty, and everything is home.
+    pub(super) async fn mark_clean(&self) -> Result<()> {
+        let now = self.now();
+        let clean = {
+            let mut superblock = self.superblock.borrow_mut();
+            superblock::stamp(&mut superblock, now);
+            superblock.features.clear(feature::RECOVER);
+            if !self.has_orphans() {
+                superblock.features.clear(feature::ORPHAN_PRESENT);
+            }
+            superblock.state |= state::VALID;
+            superblock.clone()
+        };
         superblock::write(&**self.home_disk(), &clean).await
     }
 
     /// What is left to do when nobody uses the volume any more.
     async fn finish(self: &Rc<Self>) -> Result<()> {
-        let unlinked = self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0);
-        for inode in unlinked {
+        for inode in self.unlinked() {
             inode.lookups.set(0);
             inode.opens.set(0);
+        }
+        self.free_unused().await?;
+        self.store_access_times().await
+    }
+
+    fn unlinked(&self) -> Vec<Rc<Inode>> {
+        self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0)
+    }
+
+    /// Frees inodes without links that nobody refers to.
+    pub(super) async fn free_unused(self: &Rc<Self>) -> Result<()> {
+        for inode in self.unlinked() {
             match self.free_if_unused(&inode).await {
                 // Damage is noted; the inode stays an orphan, and e2fsck will see to it.
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => {}
                 freed => freed?,
             }
         }
-        self.free_values().await?;
-        self.store_access_times().await
+        self.free_values().await
     }
 }

@@ -6,6 +6,7 @@ mod journal;
 mod label;
 mod mmp;
 mod open;
+mod remount;
 mod space;
 mod superblock;
 mod whole;
@@ -23,11 +24,12 @@ use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
 use crate::{Atime, Caller, Error, OrphanReport, Result};
 use device::Disk;
-use engine::{Block, Engine, EngineError, RecoveryReport};
+use engine::{BarrierKind, Block, Engine, EngineError, RecoveryReport};
 use format::ext4::superblock::state;
 use format::ext4::{Feature, InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber, Timestamp};
 
 /// An open ext4 volume.
@@ -52,6 +54,11 @@ pub struct Volume {
     pub(crate) renames: Rc<runtime::sync::RwLock>,
     /// Behind the hidden journal's last run.
     journal_end: Option<HomeBlock>,
+    access: Cell<Access>,
+    /// Held by whoever changes it, or closes the volume.
+    access_changes: Rc<runtime::sync::RwLock>,
+    /// Changes were allowed once: the orphans are known, and access times are stored.
+    was_writable: Cell<bool>,
     pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
     /// With mmp: what tells others that the volume is in use.
@@ -64,6 +71,8 @@ pub struct Volume {
 pub struct LiveOptions {
     pub atime: Atime,
     pub on_error: OnError,
+    pub commit: Duration,
+    pub barrier: BarrierKind,
 }
 
 /// What opening the volume found.
@@ -84,12 +93,17 @@ impl Volume {
     }
     pub fn set_live_options(&self, options: LiveOptions) {
         self.live.set(options);
+        self.engine.set_commit_age(options.commit);
+        self.engine.set_barrier(options.barrier);
+    }
+    pub fn live_options(&self) -> LiveOptions {
+        self.live.get()
     }
     pub fn open_report(&self) -> OpenReport {
         self.opened.borrow().clone()
     }
     pub fn is_read_only(&self) -> bool {
-        self.options.access == Access::ReadOnly
+        self.access.get() == Access::ReadOnly
     }
     pub fn block_size(&self) -> BlockSize {
         self.engine.block_size()
@@ -178,8 +192,12 @@ impl Volume {
 
     /// Makes everything done before the call durable: `sync`, `syncfs`.
     pub async fn sync(self: &Rc<Self>) -> Result<()> {
-        self.store_access_times().await?;
-        self.free_values().await?;
-        Ok(self.engine.sync().await?)
+        let stored = match self.store_access_times().await {
+            Ok(()) => self.free_values().await,
+            error => error,
+        };
+        // After a failure this is the error that every sync gets.
+        self.engine.sync().await?;
+        stored
     }
 }

@@ -11,7 +11,7 @@ use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{HomeBlock, Timestamp};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
@@ -151,14 +151,24 @@ impl Volume {
         let volume = Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
         volume.check_root().await?;
         if parts.options.access == Access::ReadWrite {
-            mark_in_use(&mut volume.superblock.borrow_mut(), parts);
-            // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
-            let marked = volume.superblock();
-            superblock::write(&*parts.home, &marked).await?;
-            report.orphans = volume.clean_up_orphans(&mut report.warnings).await?;
-            parts.world.spawn(Box::pin(volume.clone().store_old_access_times()));
+            volume.begin_changes(report).await?;
         }
         Ok(volume)
+    }
+
+    /// The engine writes already.
+    pub(super) async fn begin_changes(self: &Rc<Self>, report: &mut OpenReport) -> Result<()> {
+        let now = self.engine.world().wall_clock();
+        mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
+        // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
+        let marked = self.superblock();
+        superblock::write(&**self.home_disk(), &marked).await?;
+        if !self.was_writable.get() {
+            report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
+            self.engine.world().spawn(Box::pin(self.clone().store_old_access_times()));
+            self.was_writable.set(true);
+        }
+        Ok(())
     }
 
     /// Nothing can be reached on a volume whose root is not a directory.
@@ -219,7 +229,15 @@ impl Volume {
             protection: RefCell::default(),
             renames: Rc::default(),
             journal_end: journal.last().map(|(start, count)| start.plus(*count)),
-            live: Cell::new(LiveOptions { atime: parts.options.atime, on_error: parts.options.on_error }),
+            access: Cell::new(parts.options.access),
+            access_changes: Rc::default(),
+            was_writable: Cell::default(),
+            live: Cell::new(LiveOptions {
+                atime: parts.options.atime,
+                on_error: parts.options.on_error,
+                commit: parts.options.engine.commit,
+                barrier: parts.options.engine.barrier,
+            }),
             opened: RefCell::default(),
             closed: Cell::new(false),
         }))
@@ -231,7 +249,7 @@ impl Volume {
 }
 
 /// Refuses by name.
-fn check_features(superblock: &Superblock, access: Access) -> Result<()> {
+pub(super) fn check_features(superblock: &Superblock, access: Access) -> Result<()> {
     let names = superblock.features.read_only();
     if access == Access::ReadWrite && !names.is_empty() {
         return Err(Error::OnlyReadable { names });
@@ -248,14 +266,13 @@ fn warn_of_state(superblock: &Superblock, report: &mut OpenReport) {
 }
 
 /// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash leaves.
-fn mark_in_use(superblock: &mut Superblock, parts: &OpenParts) {
-    let now = parts.world.wall_clock();
+fn mark_in_use(superblock: &mut Superblock, now: Timestamp, mount_point: &str) {
     superblock::stamp(superblock, now);
     superblock.mount_time = now.seconds as u32;
     superblock.mount_time_high = (now.seconds >> 32) as u8;
     superblock.mount_count = superblock.mount_count.wrapping_add(1);
-    if !parts.options.mount_point.is_empty() {
-        let name = parts.options.mount_point.as_bytes();
+    if !mount_point.is_empty() {
+        let name = mount_point.as_bytes();
         let length = name.len().min(superblock.last_mounted.len());
         superblock.last_mounted = [0; 64];
         superblock.last_mounted[..length].copy_from_slice(&name[..length]);

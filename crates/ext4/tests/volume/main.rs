@@ -8,3 +8,4 @@ mod image;
 mod journal;
 mod lifetime;
 mod orphans;
+mod remount;

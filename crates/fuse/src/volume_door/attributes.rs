@@ -3,6 +3,7 @@
 use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of};
 use crate::Answer;
 use crate::abi::*;
+use crate::privilege::{self, Capability};
 use ext4::{Attributes, Inode, SetAttributes, SetTime};
 use std::rc::Rc;
 use units::Timestamp;
@@ -39,11 +40,12 @@ impl VolumeDoor {
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let mut change = change_of(&arguments, inode.is_directory());
-        if asks_for_nothing(&arguments) && self.capabilities_taken.get() == Some((header.nodeid, header.pid))
+        if asks_for_nothing(&arguments) && self.capabilities_taken.take() == Some((header.nodeid, header.pid))
         {
-            // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them.
-            self.capabilities_taken.set(None);
-            change.kill_privileges = false;
+            // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them. Thread 0 is
+            // one whose rights we do not see.
+            let may_keep = header.pid == 0 || privilege::holds(header.pid, Capability::SetId);
+            change.kill_privileges &= !may_keep;
         }
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
         Ok(answer_attributes(&attributes))

@@ -1,0 +1,101 @@
+//! The daemon's part of `-o remount`: what changes while the volume is mounted.
+
+use crate::daemon::control::{About, AccessTimes, Changed, Live};
+use crate::mount::MountPlan;
+use crate::daemon::reporter::Reporter;
+use disks::FileDisk;
+use engine::BarrierKind;
+use ext4::{Atime, LiveOptions, OnError, Volume};
+use std::rc::Rc;
+
+#[derive(Clone)]
+pub struct Changing {
+    volume: Rc<Volume>,
+    disks: Vec<FileDisk>,
+    reporter: Reporter,
+    /// But for what is live.
+    about: About,
+}
+
+impl Changing {
+    pub fn new(volume: &Rc<Volume>, disks: &[FileDisk], reporter: &Reporter, plan: &MountPlan) -> Changing {
+        let about = About {
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            source: plan.source.display().to_string(),
+            directory: plan.directory.display().to_string(),
+            data: volume.options().engine.data.to_string(),
+            options: plan.words.clone(),
+            live: None,
+        };
+        Changing { volume: volume.clone(), disks: disks.to_vec(), reporter: reporter.clone(), about }
+    }
+
+    pub fn about(&self) -> About {
+        About { live: Some(self.live()), ..self.about.clone() }
+    }
+
+    fn live(&self) -> Live {
+        let options = self.volume.live_options();
+        Live {
+            read_only: self.volume.is_read_only(),
+            atime: match options.atime {
+                Atime::Never => AccessTimes::Never,
+                Atime::Relative => AccessTimes::Relative,
+                Atime::Always => AccessTimes::Always,
+            },
+            stop_on_error: options.on_error == OnError::Stop,
+            commit: options.commit,
+            barrier: options.barrier == BarrierKind::Flush,
+        }
+    }
+
+    /// All of it, or nothing.
+    pub async fn change(&self, wanted: Live) -> Changed {
+        let changed = match wanted.read_only {
+            true => self.forbid_changes().await,
+            false => self.allow_changes().await,
+        };
+        if let Err(error) = changed {
+            return Changed::Refused { error };
+        }
+        self.volume.set_live_options(LiveOptions {
+            atime: match wanted.atime {
+                AccessTimes::Never => Atime::Never,
+                AccessTimes::Relative => Atime::Relative,
+                AccessTimes::Always => Atime::Always,
+            },
+            on_error: if wanted.stop_on_error { OnError::Stop } else { OnError::Continue },
+            commit: wanted.commit,
+            barrier: if wanted.barrier { BarrierKind::Flush } else { BarrierKind::None },
+        });
+        Changed::Done(self.about())
+    }
+
+    async fn allow_changes(&self) -> Result<(), String> {
+        let was_read_only = self.volume.is_read_only();
+        let claimed =
+            self.disks.iter().try_for_each(|disk| disk.begin_writing().map_err(|error| error.to_string()));
+        let allowed = match claimed {
+            Ok(()) => self.volume.allow_changes().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error),
+        };
+        match &allowed {
+            Ok(report) => report.warnings.iter().for_each(|warning| self.reporter.tell(warning)),
+            Err(_) if was_read_only => self.give_back(),
+            Err(_) => {}
+        }
+        allowed.map(drop)
+    }
+
+    async fn forbid_changes(&self) -> Result<(), String> {
+        self.volume.forbid_changes().await.map_err(|error| error.to_string())?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// Others may read the disks, too.
+    fn give_back(&self) {
+        self.disks.iter().for_each(FileDisk::end_writing);
+    }
+}

@@ -1,0 +1,41 @@
+//! An engine that is open to be read begins to write, and comes to rest again.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::options::BarrierKind;
+use std::rc::Rc;
+use std::time::Duration;
+
+impl Engine {
+    /// What was opened to be read, or has come to rest, may be changed from now on.
+    pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
+        self.check()?;
+        if self.options.keep_others_out {
+            self.begin_log(self.pipeline.running_id()).await?;
+        }
+        self.pipeline.set_resting(false);
+        self.spawn_tasks();
+        Ok(())
+    }
+
+    /// Commits, sends everything home and empties the log, as [`Engine::shutdown`] does; then nothing may be changed until
+    /// [`Engine::begin_writing`]. No handle may be open, and nobody about to start one.
+    pub async fn rest(&self) -> Result<(), EngineError> {
+        self.sync().await?;
+        self.pipeline.set_resting(true);
+        // What has come in between.
+        let rested = match self.sync().await {
+            Ok(()) => self.empty_log().await,
+            Err(error) => Err(error),
+        };
+        rested.inspect_err(|error| self.abort(error))
+    }
+
+    /// From the next transaction on.
+    pub fn set_commit_age(&self, age: Duration) {
+        self.commit_age.set(age);
+    }
+    pub fn set_barrier(&self, barrier: BarrierKind) {
+        self.runner.durability.keep_barriers(barrier == BarrierKind::Flush);
+    }
+}

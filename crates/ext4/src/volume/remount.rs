@@ -1,0 +1,94 @@
+//! A volume that is open to be read becomes one that may be changed, and back (`remount,rw`, `remount,ro`).
+
+use super::mmp::Protection;
+use super::open::check_features;
+use super::{Access, OpenReport, Volume, superblock};
+use crate::{Error, Result};
+use engine::EngineError;
+use format::ext4::Superblock;
+use std::rc::Rc;
+
+impl Volume {
+    /// As opening for writing does, behind the journal's replay: marked as in use, orphans cleaned up. Harmless where
+    /// changes are allowed already. Where it fails, the volume is read-only as before.
+    pub async fn allow_changes(self: &Rc<Self>) -> Result<OpenReport> {
+        let _turn = self.access_changes.write().await;
+        let mut report = OpenReport::default();
+        if self.closed.get() {
+            return Err(Error::Engine(EngineError::ShutDown));
+        }
+        // What has failed stays so.
+        self.engine.check()?;
+        if !self.is_read_only() {
+            return Ok(report);
+        }
+        if self.options.without_journal {
+            return Err(Error::Journal("without its journal (noload) a volume can only be read".into()));
+        }
+        let known = self.superblock();
+        check_features(&known, Access::ReadWrite)?;
+        let found = superblock::read(&**self.home_disk()).await?;
+        if marks_of_change(&found) != marks_of_change(&known) {
+            // What is in memory may be older than the disk: e2fsck, or a mount by somebody else.
+            return Err(Error::Journal(
+                "the volume was changed by others while it was mounted read-only".into(),
+            ));
+        }
+        let world = self.engine.world().clone();
+        let protection = Protection::begin(&world, self.home_disk(), &found, &self.options.node).await?;
+        let begun = self.begin_protected_changes(protection.as_deref(), &mut report).await;
+        match (begun, protection) {
+            (Ok(()), protection) => *self.protection.borrow_mut() = protection,
+            (Err(error), protection) => {
+                if let Some(protection) = protection {
+                    // Nobody writes any more. If that cannot be said, others wait a while.
+                    let _ = protection.end(true).await;
+                }
+                return Err(error);
+            }
+        }
+        self.access.set(Access::ReadWrite);
+        // The kernel may have forgotten some meanwhile.
+        self.free_unused().await?;
+        Ok(report)
+    }
+
+    async fn begin_protected_changes(
+        self: &Rc<Self>,
+        protection: Option<&Protection>,
+        report: &mut OpenReport,
+    ) -> Result<()> {
+        protection.map_or(Ok(()), |protection| protection.guard(&self.engine))?;
+        self.engine.begin_writing().await?;
+        let begun = self.begin_changes(report).await;
+        if begun.is_err() {
+            // What is done is replayed by the next opening.
+            let _ = self.engine.rest().await;
+        }
+        begun
+    }
+
+    /// Everything home, journal empty, superblock clean; then nothing is changed any more. The kernel lets no change in,
+    /// and has nothing open for writing. Harmless where nothing may be changed already.
+    pub async fn forbid_changes(self: &Rc<Self>) -> Result<()> {
+        let _turn = self.access_changes.write().await;
+        if self.is_read_only() || self.closed.get() {
+            return Ok(());
+        }
+        self.store_access_times().await?;
+        self.access.set(Access::ReadOnly);
+        self.engine.rest().await?;
+        let marked = self.mark_clean().await;
+        let protection = self.protection.take();
+        match protection {
+            Some(protection) => protection.end(marked.is_ok()).await.and(marked),
+            None => marked,
+        }
+    }
+}
+
+/// What changes when anybody makes, checks or mounts the volume.
+fn marks_of_change(superblock: &Superblock) -> impl PartialEq {
+    let times = (superblock.mount_time, superblock.write_time, superblock.last_check);
+    (superblock.uuid, superblock.features, superblock.mount_count, times)
+}
