@@ -70,8 +70,7 @@ impl LogState {
         let next = last.next();
         self.started = false;
         self.superblock.set_tail(last, LogBlock(0));
-        self.disk_tail = next;
-        self.tail = TailState::default();
+        self.tail = Tail::new(next);
         self.space.release_before(next);
         self.live.release_before(next);
     }
