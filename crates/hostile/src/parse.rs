@@ -109,9 +109,10 @@ fn inline_content(inode: &Inode) {
         }
     }
     let mut changed = inode.clone();
-    inline::set_content(&mut changed, &content).expect("it was read before");
-    assert_eq!(inline::content(&changed).as_ref(), Ok(&content), "what was put is found");
-    inline::leave(&mut changed, true).expect("it was read before");
+    if inline::set_content(&mut changed, &content).is_ok() {
+        assert_eq!(inline::content(&changed).as_ref(), Ok(&content), "what was put is found");
+    }
+    let _ = inline::leave(&mut changed, true);
 }
 
 /// The root in an inode, or a block.

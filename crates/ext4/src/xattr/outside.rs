@@ -112,7 +112,7 @@ impl Volume {
         for (holder, comes) in &references.changes {
             let now = if *comes { count(holder) + 1 } else { count(holder).saturating_sub(1) };
             set_count(holder, now);
-            if now == 0 {
+            if now == 0 && holder.fields.borrow().links != 0 {
                 holder.fields.borrow_mut().links = 0;
                 self.orphan_add(handle, holder).await?;
                 self.unreferenced.borrow_mut().push(holder.clone());

@@ -119,7 +119,15 @@ impl Volume {
         after: &Stored,
     ) -> Result<()> {
         inode.has_no_capabilities.set(false);
-        // All that may fail comes before the first change.
+        // All that may fail comes before the first change. Attributes that nobody padded may not fit as they should stand.
+        let (room, packed) = (self.xattr_room(inode), "its extended attributes stand closer than they may");
+        let area = xattr::serialize_area(&after.area, room.area);
+        let block = XattrBlock { references: 1, attributes: after.block.clone() };
+        if before.area != after.area && area.is_none()
+            || before.block != after.block && xattr::serialize_block(&block, room.block).is_none()
+        {
+            return Err(self.note_damage(Error::corrupt_inode(inode.number, packed)));
+        }
         let references = match before.all().any(|attribute| attribute.outside.is_some()) {
             true => {
                 let shared = self.shares_block(inode).await?;
@@ -132,9 +140,7 @@ impl Volume {
         if before.block != after.block {
             self.store_block(handle, inode, &after.block).await?;
         }
-        if before.area != after.area {
-            let length = inode.fields.borrow().xattr_area.len();
-            let area = xattr::serialize_area(&after.area, length).expect("Stored::set made sure it fits");
+        if let Some(area) = area.filter(|_| before.area != after.area) {
             inode.fields.borrow_mut().xattr_area = area;
         }
         if let Some(references) = references {
@@ -230,7 +236,7 @@ impl Volume {
     fn fill_block(&self, handle: &mut Handle, block: &Block, attributes: &[Attribute]) {
         let content = XattrBlock { references: 1, attributes: attributes.to_vec() };
         let content = xattr::serialize_block(&content, self.block_size().bytes());
-        let content = content.expect("Stored::set made sure it fits");
+        let content = content.expect("store_xattrs made sure it fits");
         let seed = self.checksum_seed();
         handle.change(block, self.block_size().whole(), |bytes| {
             bytes.copy_from_slice(&content);

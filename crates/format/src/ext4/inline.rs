@@ -25,6 +25,8 @@ const NAME: &[u8] = b"data";
 pub enum InlineError {
     #[error("its extended attributes: {0}")]
     Attributes(#[from] XattrError),
+    #[error("its extended attributes stand closer than they may")]
+    Packed,
     #[error("its content should lie within it, but the attribute system.data is missing")]
     Missing,
 }
@@ -52,8 +54,7 @@ pub fn set_content(inode: &mut Inode, content: &[u8]) -> Result<(), InlineError>
     let rest = attributes.iter_mut().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
     assert_eq!(content.len(), HEAD_LENGTH + rest.value.len());
     rest.value.copy_from_slice(&content[HEAD_LENGTH..]);
-    let area = xattr::serialize_area(&attributes, inode.xattr_area.len());
-    inode.xattr_area = area.expect("attributes of the same lengths fit");
+    inode.xattr_area = serialize(&attributes, inode)?;
     inode.block.copy_from_slice(&content[..HEAD_LENGTH]);
     Ok(())
 }
@@ -62,14 +63,18 @@ pub fn set_content(inode: &mut Inode, content: &[u8]) -> Result<(), InlineError>
 pub fn leave(inode: &mut Inode, extents: bool) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     attributes.retain(|attribute| !is_content(attribute));
-    let area = xattr::serialize_area(&attributes, inode.xattr_area.len());
-    inode.xattr_area = area.expect("fewer attributes fit");
+    inode.xattr_area = serialize(&attributes, inode)?;
     inode.flags &= !flags::INLINE_DATA;
     inode.block = vec![0; HEAD_LENGTH];
     if extents {
         inode.make_extent_root();
     }
     Ok(())
+}
+
+/// No more attributes than there are; but values that nobody padded may not fit as they should stand.
+fn serialize(attributes: &[Attribute], inode: &Inode) -> Result<Vec<u8>, InlineError> {
+    xattr::serialize_area(attributes, inode.xattr_area.len()).ok_or(InlineError::Packed)
 }
 
 /// The parent of a directory with that content.
@@ -168,6 +173,27 @@ mod tests {
         leave(&mut inode, true).unwrap();
         assert_eq!((content(&inode), inode.flags), (Err(InlineError::Missing), flags::EXTENTS));
         assert_eq!(xattr::parse_area(&inode.xattr_area).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn content_beside_values_that_nobody_padded_is_read_and_stays() {
+        // `system.data` without a value, `a` and `b` of one byte each, side by side, in as few bytes as hold them.
+        let entry = |index: u8, name: &[u8], start: u16, size: u32| {
+            let mut bytes = vec![name.len() as u8, index];
+            bytes.extend(start.to_le_bytes());
+            bytes.extend([[0; 4], size.to_le_bytes(), [0; 4]].concat());
+            bytes.extend(name);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let entries = [entry(INDEX, NAME, 0, 0), entry(1, b"a", 64, 1), entry(1, b"b", 65, 1)].concat();
+        let xattr_area = [&xattr::MAGIC.to_le_bytes()[..], &entries, &[0; 4], b"xy\0\0"].concat();
+        let mut inode =
+            Inode { flags: flags::INLINE_DATA, block: vec![1; 60], xattr_area, ..Inode::default() };
+        let before = inode.clone();
+        assert_eq!(content(&inode), Ok(vec![1; 60]));
+        assert_eq!(set_content(&mut inode, &[2; 60]), Err(InlineError::Packed));
+        assert_eq!(inode, before);
     }
 
     #[test]

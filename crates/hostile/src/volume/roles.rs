@@ -242,6 +242,9 @@ struct Tree {
 
 impl Tree {
     fn gather(&mut self, image: &Image, superblock: &Superblock, inode: &Inode) {
+        if inode.flags & flags::INLINE_DATA != 0 {
+            return;
+        }
         if inode.flags & flags::EXTENTS != 0 {
             self.extents(image, superblock, &inode.block);
         } else if matches!(inode.mode & 0o170_000, 0o100_000 | 0o040_000) {
