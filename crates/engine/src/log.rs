@@ -39,6 +39,7 @@ impl LogState {
             checksums: options.journal_checksum,
             transaction_checksum: options.transaction_checksum,
             wide: parts.home.end() > u64::from(u32::MAX),
+            packed: None,
         };
         let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;

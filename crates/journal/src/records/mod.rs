@@ -20,6 +20,7 @@
 
 pub mod blocks;
 mod choose;
+pub mod packed;
 
 pub use choose::{RecordsWanted, begin, clear, of};
 
