@@ -85,8 +85,12 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare
 
-bench-peers: deps-bench build ## the same, beside more of the kernel's file systems
-	$(OKEANOS) bench compare --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
+# Medians of TURNS turns; half an hour or so for three. What it prints stands in docs/PERFORMANCE.md.
+TURNS ?= 3
+bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, and real programs on them
+	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
+	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
+	$(OKEANOS) bench programs --turns $(TURNS) --markdown
 
 # Not part of any test: what comes out differs each time, and is in the repository (crates/workloads/traces).
 record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; half an hour

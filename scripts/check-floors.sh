@@ -5,9 +5,9 @@ cd "$(dirname "$0")/.."
 
 # Crate, and floor with the step on it: an edge must lead lower.
 declare -A floor=(
-    [units]=00 [device]=10 [format]=11 [runtime]=20 [disks]=21 [emulated]=22 [e2fsprogs]=30
+    [units]=00 [device]=10 [format]=11 [runtime]=20 [disks]=21 [emulated]=22 [volume_images]=30
     [journal]=30 [eviction]=31 [engine]=40 [ext4]=50 [fuse]=60
-    [workloads]=70 [stages]=71 [rigs]=72 [reproduce]=73 [sim]=70 [damage]=70 [cli]=74
+    [workloads]=70 [stages]=71 [rigs]=72 [reproduce]=73 [sim]=70 [hostile]=70 [cli]=74
 )
 
 # The names in the sections [dependencies] and [build-dependencies] of a manifest.

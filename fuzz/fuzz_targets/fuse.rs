@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (damage::target("fuse").run)(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (hostile::target("fuse").run)(bytes));

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (damage::target("group_descriptors").run)(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (hostile::target("group_descriptors").run)(bytes));

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (damage::target("volume").run)(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (hostile::target("volume").run)(bytes));

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (damage::target("xattrs").run)(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (hostile::target("xattrs").run)(bytes));

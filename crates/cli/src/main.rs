@@ -1,48 +1,26 @@
-//! The `okeanos` program: one subcommand a module, each with `…Arguments` and `run`.
+//! The `okeanos` program: one subcommand a module or a folder, each with `…Arguments` and `run`.
 //!
 //! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for
 //! `mount -t okeanos` and for fstab lines.
 
 mod bench;
-mod coerce;
-mod control;
-mod control_server;
 mod daemon;
 mod disk;
-mod disk_door;
-mod disk_serve;
 mod error;
-mod fingerprint;
 mod inspect;
-mod loop_device;
 mod man;
 mod mkfs;
 mod mount;
-mod mount_helper;
-mod mount_options;
-mod mount_serve;
-mod mount_table;
-mod mount_users;
-mod mount_words;
-mod open_disk;
-mod output;
-mod own_namespace;
-mod porter;
 mod powercut;
 mod programs;
-mod progress;
-mod quantity;
 mod recover;
-mod remount;
-mod reporter;
 mod reproduce;
 mod sim;
-mod sim_report;
 mod stats;
-mod table;
-mod umount;
+mod text;
 
 use clap::{Parser, Subcommand};
+use daemon::reporter;
 use error::CliError;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -66,13 +44,13 @@ Examples:
 enum Command {
     Mkfs(mkfs::MkfsArguments),
     Mount(mount::MountArguments),
-    Umount(umount::UmountArguments),
+    Umount(mount::umount::UmountArguments),
     Recover(recover::RecoverArguments),
     Inspect(inspect::InspectArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
-    Fingerprint(fingerprint::FingerprintArguments),
+    Fingerprint(disk::fingerprint::FingerprintArguments),
     Powercut(powercut::PowercutArguments),
     Sim(sim::SimArguments),
     Reproduce(reproduce::ReproduceArguments),
@@ -91,19 +69,19 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
-    if mount_helper::is_called(&arguments) {
-        return mount_helper::run(arguments);
+    if mount::helper::is_called(&arguments) {
+        return mount::helper::run(arguments);
     }
     match Program::parse_from(arguments).command {
         Command::Mkfs(arguments) => mkfs::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
-        Command::Umount(arguments) => umount::run(arguments),
+        Command::Umount(arguments) => mount::umount::run(arguments),
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
-        Command::Fingerprint(arguments) => fingerprint::run(arguments),
+        Command::Fingerprint(arguments) => disk::fingerprint::run(arguments),
         Command::Powercut(arguments) => powercut::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),

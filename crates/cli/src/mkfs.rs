@@ -1,10 +1,10 @@
 //! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
-use crate::coerce::ZonePlan;
+use crate::disk::coerce::ZonePlan;
+use crate::disk::open_disk::claim;
 use crate::error::CliError;
-use crate::open_disk::claim;
 use crate::programs::{self, TemporaryLoop};
-use crate::quantity::{format_size, parse_size};
+use crate::text::quantity::{format_size, parse_size};
 use disks::Claim;
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,11 +1,11 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
-use crate::coerce::{Wanted, coerce};
+use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
-use crate::open_disk::open_disk;
-use crate::output::{print, print_json};
-use crate::quantity::format_duration;
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::format_duration;
+use crate::text::table::Table;
 use device::Disk;
 use disks::Access;
 use engine::{EngineOptions, PassReport, RecoveryReport};

@@ -1,9 +1,9 @@
 //! `okeanos reproduce`: the papers' figures, rerun.
 
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::table::Table;
 use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, RunOptions};
 use clap::{Args, Subcommand};
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! `okeanos stats`: what the daemon counted, as a table, as JSON, or for Prometheus.
 
-use crate::control::{Ask, Client, find_mount};
+use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
-use crate::quantity::{format_duration, format_size};
-use crate::table::Table;
+use crate::text::quantity::{format_duration, format_size};
+use crate::text::table::Table;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;

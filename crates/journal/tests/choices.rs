@@ -1,6 +1,6 @@
 //! The choices do not know each other: read from the sources.
 //!
-//! Rule: below floor 7 (`cli`, `bench`, `reproduce`, `sim`, `damage`) no file of a crate's `src` outside
+//! Rule: below floor 7 (`cli`, `bench`, `reproduce`, `sim`, `hostile`) no file of a crate's `src` outside
 //! `journal/src/policy` names a variant of `DataMode`, nor imports its variants. To pass a mode on, parse it, print it
 //! or list `DataMode::ALL` is allowed everywhere: that decides nothing.
 
@@ -8,7 +8,7 @@ use journal::DataMode;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ABOVE: [&str; 5] = ["cli", "bench", "reproduce", "sim", "damage"];
+const ABOVE: [&str; 7] = ["cli", "reproduce", "rigs", "sim", "stages", "workloads", "hostile"];
 
 /// The sources of all crates below floor 7, with their paths from `crates/`.
 fn sources() -> Vec<(PathBuf, String)> {

@@ -1,53 +1,11 @@
 //! File systems side by side: the same writers on the same kind of loop device, in turns, so that what else the
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
-use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
+use crate::contender::Contender;
+use crate::rig::{self, LoopDevice, Place, RigError};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::str::FromStr;
 use std::time::Duration;
 use workloads::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
-
-/// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`, `okeanos:wasteless`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Contender {
-    /// The kernel's ext4 with `data=`.
-    Ext4(String),
-    Ext4FastCommit,
-    Xfs,
-    Btrfs,
-    /// Ours with `data=`.
-    Okeanos(String),
-}
-
-impl FromStr for Contender {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Contender, String> {
-        match text.split_once(':') {
-            Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
-            Some(("ext4", data)) => Ok(Contender::Ext4(data.into())),
-            Some(("okeanos", data)) => Ok(Contender::Okeanos(data.into())),
-            None if text == "xfs" => Ok(Contender::Xfs),
-            None if text == "btrfs" => Ok(Contender::Btrfs),
-            _ => Err(format!(
-                "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
-                 ext4:fast_commit, xfs, btrfs, okeanos:MODE"
-            )),
-        }
-    }
-}
-
-impl std::fmt::Display for Contender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Contender::Ext4(data) => write!(f, "ext4:{data}"),
-            Contender::Ext4FastCommit => f.write_str("ext4:fast_commit"),
-            Contender::Xfs => f.write_str("xfs"),
-            Contender::Btrfs => f.write_str("btrfs"),
-            Contender::Okeanos(data) => write!(f, "okeanos:{data}"),
-        }
-    }
-}
 
 pub struct CompareOptions {
     /// The first is what the others are measured against.
@@ -117,8 +75,8 @@ fn run_turn(
 ) -> Result<Vec<StreamReport>, RigError> {
     rig::wipe_image(image)?;
     let device = LoopDevice::attach(image)?;
-    make(contender, &device.path)?;
-    let mounted = mount(options, contender, &device.path, mount_point)?;
+    contender.make(&device.path)?;
+    let mounted = contender.mount(&options.program, &device.path, mount_point)?;
     let mut reports = Vec::new();
     for &writers in &options.writers {
         let streams = StreamOptions {
@@ -138,43 +96,6 @@ fn run_turn(
     }
     mounted.unmount()?;
     Ok(reports)
-}
-
-/// Nothing may be left to be zeroed later, and the image's zeros must stay allocated.
-fn make(contender: &Contender, device: &Path) -> Result<(), RigError> {
-    let mut command = match contender {
-        Contender::Xfs => Command::new("mkfs.xfs"),
-        Contender::Btrfs => Command::new("mkfs.btrfs"),
-        _ => Command::new("mke2fs"),
-    };
-    match contender {
-        Contender::Xfs | Contender::Btrfs => command.args(["-q", "-f", "-K"]),
-        _ => command
-            .env("UNIX_IO_NOZEROOUT", "1")
-            .args(["-q", "-F", "-t", "ext4", "-J", "size=128"])
-            .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]),
-    };
-    if *contender == Contender::Ext4FastCommit {
-        command.args(["-O", "fast_commit"]);
-    }
-    rig::run(command.arg(device)).map(drop)
-}
-
-fn mount(
-    options: &CompareOptions,
-    contender: &Contender,
-    device: &Path,
-    mount_point: &Path,
-) -> Result<Mounted, RigError> {
-    match contender {
-        Contender::Ext4(data) => Mounted::kernel("ext4", &format!("data={data}"), device, mount_point),
-        Contender::Ext4FastCommit => Mounted::kernel("ext4", "data=ordered", device, mount_point),
-        Contender::Xfs => Mounted::kernel("xfs", "defaults", device, mount_point),
-        Contender::Btrfs => Mounted::kernel("btrfs", "ssd", device, mount_point),
-        Contender::Okeanos(data) => {
-            Mounted::okeanos(&options.program, &format!("data={data}"), device, mount_point)
-        }
-    }
 }
 
 fn speeds(turns: &[StreamReport]) -> Vec<f64> {
@@ -198,14 +119,6 @@ fn summary(contender: &Contender, writers: u32, turns: &[StreamReport], baseline
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_contenders_are_read_and_written_alike() {
-        for name in ["ext4:ordered", "ext4:fast_commit", "xfs", "btrfs", "okeanos:wasteless"] {
-            assert_eq!(name.parse::<Contender>().unwrap().to_string(), name);
-        }
-        assert!("zfs".parse::<Contender>().is_err());
-    }
 
     #[test]
     fn ratios_are_taken_within_a_turn() {

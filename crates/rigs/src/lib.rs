@@ -1,11 +1,15 @@
 //! What runs in real time, as root: file systems side by side, the demonstration, and mounts on disks that are emulated in real time.
 
 mod compare;
+mod contender;
 mod demo;
+mod programs;
 mod real_stage;
 mod rig;
 
-pub use compare::{CompareOptions, Comparison, Contender, compare};
+pub use compare::{CompareOptions, Comparison, compare};
+pub use contender::Contender;
 pub use demo::{DemoOptions, DemoRow, demo};
+pub use programs::{ProgramsOptions, ProgramsRow, WORKS, programs};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;

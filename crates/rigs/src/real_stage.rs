@@ -3,7 +3,7 @@
 //! It is the counterpart of [`stages::Stage`]: the same drives, the same layout, but the kernel, its loop devices and FUSE
 //! lie between, and the clock is the one on the wall. Needs root.
 
-use crate::compare::Contender;
+use crate::contender::Contender;
 use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
 use stages::Traffic;
 use std::cell::Cell;

@@ -1,10 +1,10 @@
 //! The volumes that scripts run on, made by the real mke2fs.
 
 use crate::model::WriteBounds;
-use e2fsprogs::{Images, Journal, Request};
 use format::jbd2::JournalSuperblock;
 use std::io;
 use units::{BlockSize, TransactionId};
+use volume_images::{Images, Journal, Request};
 
 /// One way to make a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
         true => Journal::Outside { size: JOURNAL_SIZE },
         false => Journal::Inside,
     };
-    let mut disks = e2fsprogs::make(&Request {
+    let mut disks = volume_images::make(&Request {
         options: &[setup.mke2fs, &["-N", setup.inodes]].concat(),
         block_size: setup.block_size(),
         size: setup.size << 10,

@@ -4,13 +4,13 @@ use crate::drives::{Drives, Traffic};
 use crate::options::{DiskChoice, StageOptions};
 use crate::virtual_files::VirtualFiles;
 use crate::volumes;
-use e2fsprogs::Images;
 use eviction::{CoercedDisk, CoercionStatistics, FlushZone};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::future::Future;
 use std::rc::Rc;
 use units::InodeNumber;
+use volume_images::Images;
 
 const ROOT: InodeNumber = InodeNumber(2);
 

@@ -2,7 +2,6 @@
 
 use super::{Layout, StageError, StageOptions};
 use disks::{Image, MemoryDisk};
-use e2fsprogs::{Images, Journal, Request};
 use eviction::{EvictionWorkload, FlushZone};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
@@ -10,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use units::InodeNumber;
+use volume_images::{Images, Journal, Request};
 
 /// Volumes that are remembered.
 const MADE_MAX: usize = 2;
@@ -41,7 +41,7 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     if let Some(images) = MADE.with_borrow(known) {
         return Ok(images);
     }
-    let mut images = e2fsprogs::make(request)?;
+    let mut images = volume_images::make(request)?;
     if let Some(workload) = options.eviction {
         images.home = with_flush_zone(images.home, workload)?;
     }

@@ -2,7 +2,7 @@
 
 use runtime::SplitMix;
 
-pub(crate) struct Dice(SplitMix);
+pub struct Dice(SplitMix);
 
 impl Dice {
     pub fn new(seed: u64, actor: u64) -> Dice {

@@ -21,6 +21,7 @@ mod stress;
 mod trace_text;
 mod verify;
 
+pub use dice::Dice;
 pub use file_trace::{FileOperation, FileRecord, FileTrace};
 pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, run_filebench};
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};

@@ -1,9 +1,9 @@
 use super::rig_error;
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::quantity::{format_duration, parse_duration, parse_size};
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::{format_duration, parse_duration, parse_size};
+use crate::text::table::Table;
 use rigs::{DemoOptions, DemoRow, demo};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 use super::done::{Done, cannot_run, choose_seed};
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::quantity::{format_duration, format_size, parse_duration, parse_size};
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::{format_duration, format_size, parse_duration, parse_size};
+use crate::text::table::Table;
 use std::path::PathBuf;
 use std::time::Duration;
 use workloads::{FilebenchOptions, Limit, Personality, run_filebench};

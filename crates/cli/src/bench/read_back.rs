@@ -1,8 +1,8 @@
 use super::done::cannot_run;
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::quantity::{format_duration, format_size, parse_size};
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::{format_duration, format_size, parse_size};
+use crate::text::table::Table;
 use std::path::PathBuf;
 use std::time::Duration;
 use workloads::run_read_back;

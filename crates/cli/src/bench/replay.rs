@@ -1,9 +1,9 @@
 use super::done::{cannot_run, choose_seed};
 use crate::error::CliError;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::quantity::{format_duration, format_size, parse_duration};
-use crate::table::Table;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::{format_duration, format_size, parse_duration};
+use crate::text::table::Table;
 use std::path::PathBuf;
 use std::time::Duration;
 use workloads::{LogTrace, ReplayOptions, ReplayReport, run_replay};

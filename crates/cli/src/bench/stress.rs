@@ -1,6 +1,6 @@
 use super::done::choose_seed;
 use crate::error::CliError;
-use crate::output::{print, print_json};
+use crate::text::output::{print, print_json};
 use std::path::PathBuf;
 use workloads::{StressOptions, check_stressed, stress};
 

@@ -1,5 +1,5 @@
 use crate::error::CliError;
-use crate::output::{print, print_json};
+use crate::text::output::{print, print_json};
 use std::path::PathBuf;
 use workloads::{Acknowledged, verify};
 

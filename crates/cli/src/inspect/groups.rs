@@ -1,6 +1,6 @@
 use super::reader::Reader;
 use crate::error::CliError;
-use crate::table::Table;
+use crate::text::table::Table;
 use format::ext4::group_flags;
 use std::fmt;
 use units::GroupNumber;

@@ -2,7 +2,7 @@
 
 use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;
-use crate::output::print;
+use crate::text::output::print;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -8,7 +8,7 @@ mod verify;
 mod write;
 
 use crate::error::CliError;
-use crate::quantity::parse_size;
+use crate::text::quantity::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

@@ -3,11 +3,11 @@
 use super::connection::Connection;
 use super::protocol::{Event, Layout, PLACES_MAX};
 use super::record::{Record, place};
+use crate::disk::open_disk::claim;
 use crate::error::CliError;
-use crate::open_disk::claim;
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::quantity::format_size;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::format_size;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};

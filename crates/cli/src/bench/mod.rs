@@ -1,0 +1,58 @@
+//! `okeanos bench`: the workloads, with tables.
+
+mod compare;
+mod demo;
+mod done;
+mod filebench;
+mod mpi_io;
+mod postmark;
+mod programs;
+mod read_back;
+mod replay;
+mod streams;
+mod stress;
+mod verify;
+
+use crate::error::CliError;
+
+/// Measure small synchronous writes, and prove that none is lost
+#[derive(clap::Args)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Streams(streams::StreamsArguments),
+    Verify(verify::VerifyArguments),
+    Stress(stress::StressArguments),
+    Postmark(postmark::PostmarkArguments),
+    Filebench(filebench::FilebenchArguments),
+    Replay(replay::ReplayArguments),
+    MpiIo(mpi_io::MpiIoArguments),
+    ReadBack(read_back::ReadBackArguments),
+    Compare(compare::CompareArguments),
+    Programs(programs::ProgramsArguments),
+    Demo(demo::DemoArguments),
+}
+
+pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
+    match arguments.what {
+        What::Streams(arguments) => streams::run(arguments),
+        What::Verify(arguments) => verify::run(arguments),
+        What::Stress(arguments) => stress::run(arguments),
+        What::Postmark(arguments) => postmark::run(arguments),
+        What::Filebench(arguments) => filebench::run(arguments),
+        What::Replay(arguments) => replay::run(arguments),
+        What::MpiIo(arguments) => mpi_io::run(arguments),
+        What::ReadBack(arguments) => read_back::run(arguments),
+        What::Compare(arguments) => compare::run(arguments),
+        What::Programs(arguments) => programs::run(arguments),
+        What::Demo(arguments) => demo::run(arguments),
+    }
+}
+
+fn rig_error(error: rigs::RigError) -> CliError {
+    CliError::new(error.to_string())
+}

@@ -1,0 +1,136 @@
+use super::rig_error;
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::parse_size;
+use crate::text::table::Table;
+use rigs::{Contender, ProgramsOptions, ProgramsRow, WORKS, programs};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples (as root):
+  okeanos bench programs
+  okeanos bench programs --works sqlite,tree --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered
+  okeanos bench programs --scale 0.2 --turns 1       a look, not a table
+
+Works: postgresql, sqlite, redis, etcd, maildir, git, tree (tar, cp, grep, rm), large (1 GiB).
+Each work runs on a fresh volume on a loop device, one contender after the other. Ratios are speeds within a turn,
+to the first contender: above 1 is faster. `make bench-peers` installs what the works need.";
+
+/// Real programs on the kernel's file systems and Okeanos: databases, mail, sources, large files
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ProgramsArguments {
+    /// What to compare; the first is the measure of the others
+    #[arg(
+        long,
+        value_name = "NAME,NAME,…",
+        value_delimiter = ',',
+        default_value = "ext4:ordered,ext4:fast_commit,okeanos:wasteless,okeanos:ordered"
+    )]
+    contenders: Vec<Contender>,
+    /// Which works; all unless given
+    #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',',
+          value_parser = clap::builder::PossibleValuesParser::new(WORKS.map(|(name, _)| name)))]
+    works: Vec<String>,
+    /// How often everything is run
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// How much each work does; 1 is what tables are made with
+    #[arg(long, default_value = "1")]
+    scale: f64,
+    /// Size of the image
+    #[arg(long, default_value = "3G", value_parser = parse_size)]
+    image_size: u64,
+    /// Where the image is made; it is removed at the end
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    directory: PathBuf,
+    /// Print the Debian packages that the works need, and end
+    #[arg(long)]
+    packages: bool,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
+    let all = || WORKS.map(|(name, _)| name.to_owned()).to_vec();
+    let works = if arguments.works.is_empty() { all() } else { arguments.works };
+    if arguments.packages {
+        let needed = WORKS.iter().filter(|(name, _)| works.iter().any(|work| work == name));
+        let packages: Vec<_> = needed.map(|(_, packages)| *packages).filter(|all| !all.is_empty()).collect();
+        return print(&format!("{}\n", packages.join(" ")));
+    }
+    let program =
+        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    let options = ProgramsOptions {
+        contenders: arguments.contenders,
+        works,
+        turns: arguments.turns,
+        scale: arguments.scale.clamp(0.001, 100.0),
+        directory: arguments.directory,
+        image_size: arguments.image_size,
+        program,
+    };
+    let progress = Progress::new();
+    let rows = programs(&options, |text| progress.show(text)).map_err(rig_error)?;
+    drop(progress);
+    match (arguments.json, arguments.markdown) {
+        (true, _) => print_json(&rows),
+        (_, true) => print(&markdown(&rows, &options.contenders)),
+        _ => print(&table(&rows)),
+    }
+}
+
+fn number(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+fn table(rows: &[ProgramsRow]) -> Table {
+    let mut table = Table::new(["work", "file system", "", "", "speed"]);
+    for row in rows {
+        let value = number(row.value);
+        let speed = format!("{:.2}", row.ratio);
+        table.row([row.work.clone(), row.contender.clone(), value, row.unit.into(), speed]);
+    }
+    table
+}
+
+/// A line for each work, a column for each contender: the value, and the ratio of speed to the first one.
+fn markdown(rows: &[ProgramsRow], contenders: &[Contender]) -> String {
+    let names: Vec<_> = contenders.iter().map(|contender| format!(" {contender} |")).collect();
+    let mut text = format!("| work |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
+    for of_work in rows.chunk_by(|one, other| one.work == other.work) {
+        text += &format!("| {} |", of_work[0].work);
+        for (index, row) in of_work.iter().enumerate() {
+            let unit = if row.unit == "s" { " s" } else { "/s" };
+            let ratio = if index == 0 { String::new() } else { format!(" ({:.2})", row.ratio) };
+            text += &format!(" {}{unit}{ratio} |", number(row.value));
+        }
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_work_is_a_line_with_values_and_ratios() {
+        let row = |contender: &str, value, ratio| ProgramsRow {
+            work: "untar".into(),
+            contender: contender.into(),
+            unit: "s",
+            value,
+            ratio,
+            turns: vec![value],
+        };
+        let contenders = ["ext4:ordered", "xfs"].map(|name| name.parse().unwrap());
+        let text = markdown(&[row("ext4:ordered", 2.0, 1.0), row("xfs", 4.0, 0.5)], &contenders);
+        assert_eq!(text.lines().last(), Some("| untar | 2.00 s | 4.00 s (0.50) |"));
+    }
+}

@@ -1,0 +1,173 @@
+//! The way to a running daemon: a socket named after the mount's device number, one JSON object a line.
+//!
+//! Asks: `{"ask":"about"}` who are you; `{"ask":"stats"}`; `{"ask":"end"}` is answered like about and, when the daemon
+//! ends, with `{"clean":true}` if everything is home. The socket belongs to whoever mounted (mode 0600).
+
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::own_namespace;
+use crate::error::CliError;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "lowercase")]
+pub enum Ask {
+    About,
+    Stats,
+    End,
+    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about.
+    Change {
+        atime: AccessTimes,
+        stop_on_error: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessTimes {
+    Never,
+    Relative,
+    Always,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct About {
+    pub process: u32,
+    pub version: String,
+    /// As a person would read it: JSON holds no paths that are not UTF-8.
+    pub source: String,
+    pub directory: String,
+    pub data: String,
+    /// The words behind `-o` that the volume was mounted with.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct End {
+    pub clean: bool,
+}
+
+/// Where this user's daemons have their sockets.
+pub fn socket_directory() -> PathBuf {
+    // SAFETY: geteuid has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        _ if user == 0 => PathBuf::from("/run/okeanos"),
+        Some(directory) => Path::new(&directory).join("okeanos"),
+        None => PathBuf::from(format!("/tmp/okeanos-{user}")),
+    }
+}
+
+pub fn socket_name(device: (u32, u32)) -> String {
+    format!("{}-{}.sock", device.0, device.1)
+}
+
+/// Makes the sockets' directory; nobody else may put anything in it.
+pub fn make_directory(directory: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(directory)?;
+    // SAFETY: geteuid has no preconditions.
+    if found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let why = format!("{} belongs to somebody else", directory.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// To a socket that the mount itself covers: a thread looks without the mount.
+fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
+    let look = || {
+        own_namespace::enter()?;
+        own_namespace::detach(&mount.directory)?;
+        UnixStream::connect(path)
+    };
+    std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
+}
+
+/// A conversation with a daemon.
+pub struct Client(BufReader<UnixStream>);
+
+impl Client {
+    pub fn connect(mount: &Mount) -> Result<Client, CliError> {
+        let path = socket_directory().join(socket_name(mount.device));
+        let connected = UnixStream::connect(&path).or_else(|error| {
+            let is_covered = path.starts_with(&mount.directory);
+            if is_covered { connect_beneath(mount, &path) } else { Err(error) }
+        });
+        connected.map(|stream| Client(BufReader::new(stream))).map_err(|error| {
+            let why = format!("no answer from the daemon of {}", mount.directory.display());
+            CliError::system(format!("{why} ({})", path.display()), error)
+                .with_remedy("Ask as the user who mounted it.")
+        })
+    }
+
+    pub fn say(&mut self, ask: Ask) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&ask)?;
+        line.push(b'\n');
+        self.0.get_mut().write_all(&line)
+    }
+
+    /// The next answer; `None` when the daemon is gone.
+    pub fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<Option<T>> {
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(serde_json::from_str(&line)?)),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: Ask) -> io::Result<T> {
+        self.say(ask)?;
+        self.hear()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
+pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
+    let system = |error| CliError::system(path.display(), error);
+    let exact = mount_table::mount_on(path).map_err(system)?;
+    let found = match exact {
+        Some(mount) => Some(mount),
+        None => {
+            let path = mount_table::resolve(path).map_err(system)?;
+            let mounts = mount_table::mounts().map_err(system)?;
+            let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.directory));
+            // The longest path is the innermost; of equals the last is on top.
+            above.max_by_key(|mount| mount.directory.as_os_str().len())
+        }
+    };
+    match found {
+        Some(mount) if mount.is_okeanos() => Ok(mount),
+        _ => Err(CliError::new(format!("{}: no okeanos volume is mounted there", path.display()))
+            .with_remedy("See what is mounted: findmnt -t fuse.okeanos,fuseblk.okeanos")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_and_answers_are_lines_of_json() {
+        assert_eq!(serde_json::to_string(&Ask::Stats).unwrap(), r#"{"ask":"stats"}"#);
+        assert_eq!(serde_json::from_str::<Ask>(r#"{"ask":"end"}"#).unwrap(), Ask::End);
+        assert!(serde_json::from_str::<Ask>(r#"{"ask":"money"}"#).is_err());
+        assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
+    }
+
+    #[test]
+    fn what_is_no_volume_of_ours_is_refused() {
+        assert!(find_mount(Path::new("/proc")).is_err());
+        assert!(find_mount(Path::new("/no/such/place")).is_err());
+    }
+}

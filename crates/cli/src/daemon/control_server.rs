@@ -1,0 +1,302 @@
+//! The daemon's end of the control socket, on the same ring as everything else.
+
+use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
+use crate::error::CliError;
+use device::World;
+use runtime::{File, RealWorld};
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::rc::Rc;
+
+/// Longer lines are no asks of ours.
+const LINE_MAX: usize = 1024;
+/// Conversations at a time.
+const CLIENTS_MAX: usize = 64;
+/// Descriptors of one: the socket, and the copy that the ring watches.
+const CLIENT_DESCRIPTORS: usize = 2;
+
+/// Gives the first answer to each ask.
+pub type Answers = dyn Fn(Ask) -> serde_json::Value;
+
+/// A socket that listens already, under a name that nobody looks for. What it needs is open: the mount may cover its
+/// directory.
+pub struct ControlSocket {
+    listener: UnixListener,
+    directory: fs::File,
+    /// In the directory.
+    name: CString,
+}
+
+/// Who could not be told to unmount is not mounted.
+pub fn no_control(error: io::Error) -> CliError {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
+        _ => "See who may write to the directory of the sockets, and whether its file system has room.",
+    };
+    let at = socket_directory();
+    CliError::system(format!("control socket in {}", at.display()), error).with_remedy(remedy)
+}
+
+pub struct ControlServer {
+    world: RealWorld,
+    socket: ControlSocket,
+    /// Of the socket's file. The next mount may have got our device number, and put its own socket there.
+    inode: u64,
+    answers: Box<Answers>,
+    clients: Cell<usize>,
+    clients_max: usize,
+    /// Those who wait for the end.
+    waiting: RefCell<Vec<Rc<UnixStream>>>,
+}
+
+impl ControlSocket {
+    /// In `directory`, for a mount that has no number yet.
+    pub fn bind(directory: &Path) -> io::Result<ControlSocket> {
+        make_directory(directory)?;
+        let name = format!("mounting-{}.sock", std::process::id());
+        let path = directory.join(&name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // First: without a descriptor for it, no socket is left behind.
+        let opened = fs::File::open(directory)?;
+        // The directory is ours alone, so nobody comes in before the mode is set.
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(ControlSocket { listener, directory: opened, name: CString::new(name)? })
+    }
+
+    /// A socket left behind by a daemon that was killed is replaced.
+    fn rename(&mut self, name: &str) -> io::Result<()> {
+        let new = CString::new(name)?;
+        let directory = self.directory.as_raw_fd();
+        // SAFETY: the descriptor is open, and both names end with a zero byte.
+        if unsafe { libc::renameat(directory, self.name.as_ptr(), directory, new.as_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.name = new;
+        Ok(())
+    }
+
+    /// Of what has our name now.
+    fn inode(&self) -> io::Result<u64> {
+        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+        let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        // SAFETY: the descriptor is open, the name ends with a zero byte, and the kernel fills the structure.
+        unsafe {
+            match libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) {
+                0 => Ok(found.assume_init().st_ino),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    fn remove(&self) {
+        // SAFETY: the descriptor is open, and the name ends with a zero byte.
+        unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.name.as_ptr(), 0) };
+    }
+}
+
+/// A name that nobody looks for is of no use when the mount has failed.
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if self.name.as_bytes().starts_with(b"mounting-") {
+            self.remove();
+        }
+    }
+}
+
+impl ControlServer {
+    /// Is found by the mount's device number from now on.
+    pub fn start(
+        world: &RealWorld,
+        mut socket: ControlSocket,
+        device: (u32, u32),
+        answers: Box<Answers>,
+    ) -> io::Result<Rc<ControlServer>> {
+        let watched = watched(&socket.listener)?;
+        // Whoever unmounts must get through, whatever limit there is.
+        let clients_max = match spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS {
+            0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            clients => clients,
+        };
+        socket.rename(&socket_name(device))?;
+        let inode = socket.inode()?;
+        let server = Rc::new(ControlServer {
+            world: world.clone(),
+            socket,
+            inode,
+            answers,
+            clients: Cell::new(0),
+            clients_max,
+            waiting: RefCell::default(),
+        });
+        world.spawn(Box::pin(server.clone().accept(watched)));
+        Ok(server)
+    }
+
+    /// Tells those who wait, and takes the socket away.
+    pub fn end(&self, end: End) {
+        if self.socket.inode().is_ok_and(|found| found == self.inode) {
+            self.socket.remove();
+        }
+        let line = line_of(&end);
+        for stream in self.waiting.take() {
+            let _ = (&*stream).write_all(&line);
+        }
+    }
+
+    async fn accept(self: Rc<Self>, watched: File) {
+        let mut ready = self.world.ring().poll(&watched, libc::POLLIN);
+        loop {
+            while let Ok((stream, _)) = self.socket.listener.accept() {
+                if self.clients.get() < self.clients_max && stream.set_nonblocking(true).is_ok() {
+                    self.clients.set(self.clients.get() + 1);
+                    self.world.spawn(Box::pin(self.clone().converse(Rc::new(stream))));
+                }
+            }
+            if ready.next().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn converse(self: Rc<Self>, stream: Rc<UnixStream>) {
+        // Whatever goes wrong with a client is the client's problem.
+        let _ = self.answer_lines(&stream).await;
+        self.waiting.borrow_mut().retain(|waiting| !Rc::ptr_eq(waiting, &stream));
+        self.clients.set(self.clients.get() - 1);
+    }
+
+    async fn answer_lines(&self, stream: &Rc<UnixStream>) -> io::Result<()> {
+        let watched = watched(&**stream)?;
+        let mut ready = self.world.ring().poll(&watched, libc::POLLIN);
+        let mut lines = Vec::new();
+        loop {
+            let mut chunk = [0; LINE_MAX];
+            match (&**stream).read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(count) => lines.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.next().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            while let Some(end) = lines.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = lines.drain(..=end).collect();
+                let ask = serde_json::from_slice(&line)?;
+                if ask == Ask::End {
+                    self.waiting.borrow_mut().push(stream.clone());
+                }
+                // The answer fits the socket's buffer; a client that does not read loses it.
+                (&**stream).write_all(&line_of(&(self.answers)(ask)))?;
+            }
+            if lines.len() > LINE_MAX {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn line_of(value: &impl serde::Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain values become JSON");
+    line.push(b'\n');
+    line
+}
+
+/// A descriptor of the same socket that the ring may hold on to.
+fn watched(socket: &impl std::os::fd::AsFd) -> io::Result<File> {
+    Ok(Rc::new(socket.as_fd().try_clone_to_owned()?))
+}
+
+/// How many more descriptors, up to `most`, this process may have.
+fn spare_descriptors(most: usize) -> usize {
+    let Ok(first) = UnixStream::pair() else { return 0 };
+    let copies = std::iter::repeat_with(|| first.0.try_clone()).map_while(Result::ok);
+    copies.take(most - 2).collect::<Vec<_>>().len() + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+
+    #[test]
+    fn the_socket_of_the_next_mount_with_our_number_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = directory.path().join("private");
+        let path = private.join("1-2.sock");
+        let world = RealWorld::new().unwrap();
+        let start = || {
+            let socket = ControlSocket::bind(&private).unwrap();
+            ControlServer::start(&world, socket, (1, 2), Box::new(|_| serde_json::Value::Null)).unwrap()
+        };
+        let (old, new) = (start(), start());
+        let ended = || End { clean: true };
+        old.end(ended());
+        assert!(path.exists());
+        new.end(ended());
+        assert!(!path.exists());
+        world.end();
+    }
+
+    #[test]
+    fn a_mount_that_failed_leaves_no_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = directory.path().join("private");
+        let socket = ControlSocket::bind(&private).unwrap();
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 1);
+        drop(socket);
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn clients_are_answered_and_told_of_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = directory.path().join("private");
+        let path = private.join("1-2.sock");
+        let world = RealWorld::new().unwrap();
+        let answers = |ask| serde_json::json!({ "asked": format!("{ask:?}") });
+        let server =
+            ControlServer::start(&world, ControlSocket::bind(&private).unwrap(), (1, 2), Box::new(answers))
+                .unwrap();
+        let client = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut stream = UnixStream::connect(&path).unwrap();
+                let mut garbage = UnixStream::connect(&path).unwrap();
+                garbage.write_all(b"what?\n").unwrap();
+                stream.write_all(b"{\"ask\":\"stats\"}\n{\"ask\":\"end\"}\n").unwrap();
+                let lines = BufReader::new(stream).lines().take(3);
+                lines.map(Result::unwrap).collect::<Vec<_>>()
+            }
+        });
+        let inner = (world.clone(), server.clone());
+        world.run(async move {
+            let (world, server) = inner;
+            for _ in 0..1000 {
+                if !server.waiting.borrow().is_empty() {
+                    return;
+                }
+                let soon = world.now().plus(std::time::Duration::from_millis(5));
+                world.sleep_until(soon).await;
+            }
+            panic!("nobody waits for the end");
+        });
+        server.end(End { clean: true });
+        world.end();
+        drop(server);
+        let heard = client.join().unwrap();
+        assert_eq!(heard, [r#"{"asked":"Stats"}"#, r#"{"asked":"End"}"#, r#"{"clean":true}"#]);
+        assert!(!path.exists());
+    }
+}

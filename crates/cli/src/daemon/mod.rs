@@ -1,0 +1,146 @@
+//! Going into the background, and what a daemon in the kernel's write-back path owes the system.
+
+pub mod control;
+pub mod control_server;
+pub mod mount_table;
+mod own_namespace;
+pub mod porter;
+pub mod reporter;
+
+use crate::error::CliError;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits for it.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+/// Tells whoever started the daemon how the start went.
+pub struct Herald(Option<Background>);
+
+struct Background {
+    to_starter: File,
+    /// `/dev/null`, which the mount may cover.
+    null: Option<File>,
+}
+
+/// What [`detach`] makes of the one process.
+pub enum Side {
+    /// Waits for the other.
+    Starter(Starter),
+    Daemon(Herald),
+}
+
+/// The process that the user started, waiting.
+pub struct Starter(File);
+
+/// Forks. Call it before anything that a fork does not share: rings, threads.
+pub fn detach() -> Result<Side, CliError> {
+    let system = |error| CliError::system("cannot start the daemon", error);
+    let (from_daemon, to_starter) = pipe().map_err(system)?;
+    // SAFETY: the process has one thread, so the child finds everything in order.
+    match unsafe { libc::fork() } {
+        -1 => Err(system(io::Error::last_os_error())),
+        0 => {
+            drop(from_daemon);
+            // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
+            unsafe { libc::setsid() };
+            let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
+            Ok(Side::Daemon(Herald(Some(Background { to_starter, null }))))
+        }
+        _ => Ok(Side::Starter(Starter(from_daemon))),
+    }
+}
+
+impl Starter {
+    /// Until the daemon is up, or has failed.
+    pub fn wait(mut self) -> Result<(), CliError> {
+        let mut message = String::new();
+        let read = self.0.read_to_string(&mut message);
+        match (read, message.strip_prefix("up")) {
+            (Ok(_), Some(warning)) => {
+                if !warning.is_empty() {
+                    reporter::complain(&format!("okeanos: warning: {warning}"));
+                }
+                Ok(())
+            }
+            (Ok(_), _) if !message.is_empty() => Err(CliError::new(message)),
+            _ => Err(CliError::new("the daemon died before the volume was mounted")
+                .with_remedy("Mount with -f to see why.")),
+        }
+    }
+}
+
+impl Herald {
+    /// For a program that stays in the foreground: nobody waits.
+    pub fn nobody() -> Herald {
+        Herald(None)
+    }
+    pub fn is_background(&self) -> bool {
+        self.0.is_some()
+    }
+    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know.
+    pub fn up(self, warning: Option<&str>) {
+        if let Some(Background { mut to_starter, null }) = self.0 {
+            if let Some(null) = null {
+                for standard in 0..3 {
+                    // SAFETY: both descriptors are open, and nobody owns the standard ones.
+                    unsafe { libc::dup2(null.as_raw_fd(), standard) };
+                }
+            }
+            // A starter that was killed hears nothing; the mount stands all the same.
+            let _ = to_starter.write_all(format!("up{}", warning.unwrap_or_default()).as_bytes());
+        }
+    }
+    /// Gives the error to whoever will print it.
+    pub fn failed(self, error: CliError) -> Result<(), CliError> {
+        match self.0 {
+            None => Err(error),
+            Some(Background { mut to_starter, .. }) => {
+                let _ = to_starter.write_all(error.to_string().as_bytes());
+                std::process::exit(1)
+            }
+        }
+    }
+}
+
+/// Before the mount, which may cover `/proc`. Best effort: an ordinary user may do little of it.
+pub fn settle_in() {
+    // SAFETY: prctl with these integers changes a flag of the process.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    // Were it killed for memory, everybody with a file on the volume would fail.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    // Keep no file system busy, least of all our own.
+    let _ = std::env::set_current_dir("/");
+}
+
+fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are new, so nobody else owns them.
+    let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    Ok((read.into(), write.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(say: impl FnOnce(File)) -> Result<(), String> {
+        let (read, write) = pipe().unwrap();
+        say(write);
+        Starter(read).wait().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_starter_learns_how_it_went() {
+        assert_eq!(heard(|mut pipe| pipe.write_all(b"up").unwrap()), Ok(()));
+        assert_eq!(heard(|mut pipe| pipe.write_all(b"upbut be warned").unwrap()), Ok(()));
+        let told = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
+        assert_eq!(told, Err("no such volume".into()));
+        assert!(heard(drop).unwrap_err().contains("died"));
+    }
+}

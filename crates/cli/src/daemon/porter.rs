@@ -1,0 +1,339 @@
+//! The daemon's porter: a small process that mounts and unmounts where the caller sees it, while the daemon itself lives
+//! in a namespace of its own ([`crate::daemon::own_namespace`]).
+//!
+//! 1. It is forked before anything that a fork does not share, and keeps nothing open but its socket.
+//! 2. It stays in the caller's namespace until it has mounted, and comes back for a moment to unmount. Between, it must
+//!    not keep that namespace alive.
+//! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
+//! 4. It never answers for the mount, so it may look at paths in it.
+
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::own_namespace;
+use crate::error::CliError;
+use fuse::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
+use runtime::{Either, RealWorld, Receiver, Signals, race};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long, after SIGTERM, those who still have files open may finish.
+const GRACE: Duration = Duration::from_secs(10);
+/// Longer than any order: a path is at most 4096 bytes, and JSON makes up to four characters of a byte.
+const MESSAGE_MAX: usize = 32 << 10;
+
+#[derive(Serialize, Deserialize)]
+enum Order {
+    Mount { source: Vec<u8>, block_size: Option<u32>, flags: libc::c_ulong, allow_other: bool },
+    Unmount,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Reply {
+    /// Comes with the descriptor.
+    Mounted {
+        device: (u32, u32),
+    },
+    Failed(String),
+}
+
+/// The daemon's side.
+pub struct Porter {
+    socket: OwnedFd,
+    directory: PathBuf,
+    processors: u16,
+    alone: bool,
+}
+
+/// A mount that stands: the channel to the kernel, and `st_dev` of everything in it.
+pub struct Standing {
+    pub connection: Connection,
+    pub device: (u32, u32),
+}
+
+impl Porter {
+    /// Forks the porter for a mount on `directory`, and brings this process into a namespace of its own where it may
+    /// (`report` is told where it may not). Call it before rings and threads.
+    pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
+        let system = |error| CliError::system("cannot start the daemon", error);
+        let (ours, theirs) = socket_pair().map_err(system)?;
+        let processors = fuse::possible_processors();
+        // SAFETY: the process has one thread, so the child finds everything in order.
+        match unsafe { libc::fork() } {
+            -1 => return Err(system(io::Error::last_os_error())),
+            0 => {
+                drop(ours);
+                close_all_but(&theirs);
+                let served = Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
+                // SAFETY: nothing of the daemon, such as what its destructors do, is to run here.
+                unsafe { libc::_exit(served.is_err().into()) }
+            }
+            _ => {}
+        }
+        // SAFETY: geteuid has no preconditions.
+        let alone = unsafe { libc::geteuid() } == 0
+            && match own_namespace::enter() {
+                Ok(()) => true,
+                Err(error) => {
+                    report(&format!(
+                        "no mount namespace for the daemon alone ({error}): killed as the last process of the \
+                         caller's, it would hang"
+                    ));
+                    false
+                }
+            };
+        Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
+    }
+
+    /// Mounts. From here on paths lead nowhere: what the daemon needs is open.
+    pub fn mount(&self, options: &MountOptions) -> Result<Standing, CliError> {
+        if self.alone {
+            own_namespace::empty(&self.directory)
+                .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
+        }
+        let (source, block_size) = match &options.kind {
+            Kind::Block { device, block_size } => (device.as_os_str().as_bytes().to_vec(), Some(*block_size)),
+            Kind::Plain { name } => (name.as_bytes().to_vec(), None),
+        };
+        let (flags, allow_other) = (options.flags, options.allow_other);
+        let mut bytes = vec![0; MESSAGE_MAX];
+        let heard = self
+            .tell(&Order::Mount { source, block_size, flags, allow_other })
+            .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
+            .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
+        match heard.map_err(|error| CliError::system("mount", error))? {
+            (Reply::Mounted { device }, Some(fuse)) => {
+                Ok(Standing { connection: Connection { fuse, processors: self.processors }, device })
+            }
+            (Reply::Mounted { .. }, None) => {
+                self.unmount();
+                Err(CliError::new("mount: no descriptor left for /dev/fuse")
+                    .with_remedy("Close some files, or allow more: see `ulimit -n`."))
+            }
+            (Reply::Failed(why), _) => Err(CliError::new(why)),
+        }
+    }
+
+    /// Lets nobody in any more; the session ends when those who are in have left. Does not wait: umount(2) waits for
+    /// answers of this thread.
+    pub fn unmount(&self) {
+        let _ = self.tell(&Order::Unmount);
+    }
+
+    /// The session's end; a signal brings it about. Whoever still uses the mount then is waited for, but not for ever,
+    /// however many requests he makes.
+    pub async fn until_over<F: FileSystem>(
+        &self,
+        world: &RealWorld,
+        session: &Session<F>,
+        mut served: Receiver<Result<(), SessionError>>,
+        mut signals: Signals,
+    ) -> Option<Result<(), SessionError>> {
+        match race(&mut served, signals.next()).await {
+            Either::Left(result) => result,
+            Either::Right(_) => self.end(world, session, served, signals).await,
+        }
+    }
+
+    /// Takes the mount away and ends the session.
+    pub async fn end<F: FileSystem>(
+        &self,
+        world: &RealWorld,
+        session: &Session<F>,
+        mut served: Receiver<Result<(), SessionError>>,
+        mut signals: Signals,
+    ) -> Option<Result<(), SessionError>> {
+        use device::World;
+        self.unmount();
+        let patience = race(world.sleep_until(world.now().plus(GRACE)), signals.next());
+        if let Either::Left(result) = race(&mut served, patience).await {
+            return result;
+        }
+        session.stop();
+        served.await
+    }
+
+    fn tell(&self, order: &Order) -> io::Result<()> {
+        descriptor::send(&self.socket, &serde_json::to_vec(order)?, None)
+    }
+}
+
+/// The porter itself.
+struct Child {
+    socket: OwnedFd,
+    directory: PathBuf,
+    mounted: Option<Mounted>,
+}
+
+struct Mounted {
+    mount: Mount,
+    /// The namespace that it is in: device and inode of the kernel's file.
+    namespace: (u64, u64),
+}
+
+impl Child {
+    /// Until the daemon is gone, or needs a porter no more.
+    fn serve(mut self) -> io::Result<()> {
+        // Keep no file system busy.
+        std::env::set_current_dir("/")?;
+        let mut bytes = vec![0; MESSAGE_MAX];
+        loop {
+            let (length, _) = descriptor::receive(&self.socket, &mut bytes)?;
+            if length == 0 {
+                return Ok(());
+            }
+            match serde_json::from_slice(&bytes[..length])? {
+                Order::Mount { source, block_size, flags, allow_other } => {
+                    let source = OsString::from_vec(source);
+                    let kind = match block_size {
+                        Some(block_size) => Kind::Block { device: source.into(), block_size },
+                        None => Kind::Plain { name: source.to_string_lossy().into_owned() },
+                    };
+                    let mounted = self.mount(&MountOptions { kind, flags, allow_other });
+                    let (reply, fuse) = match &mounted {
+                        Ok((connection, device)) => {
+                            (Reply::Mounted { device: *device }, Some(connection.fuse.as_fd()))
+                        }
+                        Err(error) => (Reply::Failed(error.to_string()), None),
+                    };
+                    descriptor::send(&self.socket, &serde_json::to_vec(&reply)?, fuse)?;
+                }
+                Order::Unmount => return self.unmount(),
+            }
+        }
+    }
+
+    fn mount(&mut self, options: &MountOptions) -> Result<(Connection, (u32, u32)), CliError> {
+        let open = |path: &str, writes: bool| {
+            let file = OpenOptions::new().read(true).write(writes).open(path);
+            file.map_err(|error| CliError::system(path, error))
+        };
+        // SAFETY: getppid has no preconditions.
+        let daemon = format!("/proc/{}/ns/mnt", unsafe { libc::getppid() });
+        // The mount may cover any of these.
+        let (mut table, null) = (open("/proc/self/mountinfo", false)?, open("/dev/null", true)?);
+        let (ours, theirs) = (open("/proc/self/ns/mnt", false)?, open(&daemon, false)?);
+        let namespace = identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
+        let connection =
+            fuse::mount(&self.directory, options).map_err(|error| CliError::new(error.to_string()))?;
+        let mut text = Vec::new();
+        let found = io::Read::read_to_end(&mut table, &mut text).map(|_| {
+            let mut mounts = mount_table::parse(&text).into_iter();
+            mounts.rfind(|mount| mount.is_okeanos() && mount.directory == self.directory)
+        });
+        let Ok(Some(mount)) = found else {
+            let directory = self.directory.display();
+            return Err(CliError::new(format!("{directory}: the mount was taken away at once")));
+        };
+        let device = mount.device;
+        self.mounted = Some(Mounted { mount, namespace });
+        if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {
+            // SAFETY: the descriptor is open.
+            unsafe { libc::setns(theirs.as_raw_fd(), libc::CLONE_NEWNS) };
+        }
+        for standard in 0..3 {
+            // SAFETY: both descriptors are open, and nobody owns the standard ones.
+            unsafe { libc::dup2(null.as_raw_fd(), standard) };
+        }
+        Ok((connection, device))
+    }
+
+    fn unmount(&self) -> io::Result<()> {
+        let Some(Mounted { mount, namespace }) = &self.mounted else { return Ok(()) };
+        // Names from here on are looked up in this directory: there is no other that leads to `/proc` everywhere.
+        let proc =
+            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open("/proc")?;
+        if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {
+            let way = way_into(*namespace).ok_or(io::ErrorKind::NotFound)?;
+            // SAFETY: the descriptor is open.
+            if unsafe { libc::setns(way.as_raw_fd(), libc::CLONE_NEWNS) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::fchdir(proc.as_raw_fd()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // It may have been moved.
+        let mounts = mount_table::parse(&fs::read("self/mountinfo")?);
+        let found = mounts.iter().find(|found| found.id == mount.id && found.device == mount.device);
+        let Some(Mount { directory, .. }) = found else { return Ok(()) };
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let top = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
+        if mount_id(&top)? != mount.id {
+            // Something else is mounted over it. Taking that away is not ours to do.
+            return Ok(());
+        }
+        let path = CString::new(format!("self/fd/{}", top.as_raw_fd()))?;
+        // SAFETY: the path ends with a zero byte.
+        if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0 {
+            return Ok(());
+        }
+        // An ordinary user's helper knows paths only.
+        let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(directory).status()?;
+        if helper.success() { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+}
+
+/// Which mount an open file is in: `fdinfo` tells (proc_pid_fdinfo(5)).
+fn mount_id(file: &File) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// The namespace's file, at a process or thread that lives there. (An open one of our own would keep it alive.)
+fn way_into(namespace: (u64, u64)) -> Option<File> {
+    let entered = |task: PathBuf| {
+        let path = task.join("ns/mnt");
+        let found = fs::metadata(&path).is_ok_and(|found| (found.dev(), found.ino()) == namespace);
+        // The task may have gone since, and its number be another's.
+        let file = if found { File::open(&path).ok()? } else { return None };
+        identity(&file).is_ok_and(|found| found == namespace).then_some(file)
+    };
+    let processes = || numbered(Path::new("/proc"));
+    let by_process = processes().find_map(&entered);
+    by_process.or_else(|| processes().flat_map(|process| numbered(&process.join("task"))).find_map(&entered))
+}
+
+fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit()).map(|entry| entry.path())
+}
+
+/// A pair of connected sockets whose messages keep their bounds.
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are new, so nobody else owns them.
+    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
+}
+
+/// What the daemon or its caller has open is not to stay open here. The standard ones go with the mount.
+fn close_all_but(kept: &OwnedFd) {
+    let open: Vec<i32> = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in open.into_iter().filter(|&number| number > 2 && number != kept.as_raw_fd()) {
+        // SAFETY: whoever owns the descriptor in this process never runs again.
+        unsafe { libc::close(number) };
+    }
+}

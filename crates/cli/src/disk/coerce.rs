@@ -1,0 +1,312 @@
+//! `barrier=coerce`: disks whose flush is an eviction, by the flush zones that mkfs made on them.
+
+use crate::disk::open_disk::open_disk;
+use crate::error::CliError;
+use device::Disk;
+use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
+use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};
+use format::flush_zone::{FlushZoneSuperblock, MODEL_SIZE};
+use runtime::RealWorld;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The drive under a block device (a partition's whole disk), or under a file, as the kernel knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drive {
+    pub model: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Drive {
+    /// `None` where the model is not told, and for files that lie on no one drive.
+    pub fn of(path: &Path) -> Option<Drive> {
+        let mut node = node_of(path)?;
+        // A loop device is as good as the file under it, and so on down.
+        for _ in 0..LOOPS_MAX {
+            let Ok(file) = std::fs::read_to_string(node.join("loop/backing_file")) else { break };
+            node = node_of(Path::new(file.trim_end()))?;
+        }
+        Drive::told(&node)
+    }
+
+    /// By the kernel in this directory.
+    fn told(node: &Path) -> Option<Drive> {
+        let node = std::fs::canonicalize(node).ok()?;
+        let whole: PathBuf = if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
+        let read = |name: &str| std::fs::read_to_string(whole.join(name)).ok();
+        let model = read("device/model")?.trim().to_owned();
+        let sectors: u64 = read("size")?.trim().parse().ok()?;
+        Some(Drive { model, size: sectors.checked_mul(512)? }).filter(|drive| !drive.model.is_empty())
+    }
+
+    /// Why what was found out about the drive `model` of `size` bytes does not hold for `drive`; `None` if it does.
+    fn mismatch(drive: Option<&Drive>, model: &str, size: u64) -> Option<String> {
+        let Some(drive) = drive else {
+            return Some(format!("the profile is of {model:?}, and this drive does not tell its model"));
+        };
+        if drive.model != model {
+            return Some(format!("the profile is of {model:?}, the drive is {:?}", drive.model));
+        }
+        (drive.size != size)
+            .then(|| format!("the profile is of a drive of {size} bytes, this one has {}", drive.size))
+    }
+}
+
+const LOOPS_MAX: usize = 8;
+
+/// What the kernel tells of a block device, or of the one that a file lies on.
+fn node_of(path: &Path) -> Option<PathBuf> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
+}
+
+/// Refuses a loop device without direct I/O: what is written to it stays in memory, and pushes nothing out of a drive.
+pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
+    let direct = node_of(path).and_then(|node| std::fs::read_to_string(node.join("loop/dio")).ok());
+    let is_device = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    if !is_device || direct.is_none_or(|direct| direct.trim() == "1") {
+        return Ok(());
+    }
+    Err(CliError::new(format!("{} keeps what is written in the page cache", path.display()))
+        .with_remedy(format!("Let it go past: losetup --direct-io=on {}", path.display())))
+}
+
+/// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
+fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
+    let profile_name = profile.display();
+    let profile = find_profile(profile)?;
+    let mismatch = Drive::mismatch(Drive::of(path).as_ref(), &profile.model, profile.size);
+    if let (Some(why), false) = (&mismatch, force) {
+        return Err(CliError::new(format!("{profile_name} may not fit: {why}")).with_remedy(
+            "Make a profile of this very drive (okeanos fingerprint), or take this one with --force-profile.",
+        ));
+    }
+    let Profile { model, size, workload, trials, .. } = profile;
+    let for_any = FlushZoneSuperblock { trials, ..workload.superblock() };
+    let forced = mismatch.is_some();
+    if !forced && model.len() > MODEL_SIZE {
+        return Err(CliError::new(format!(
+            "{profile_name}: a flush zone keeps {MODEL_SIZE} bytes of a drive's model string, this one has {}",
+            model.len()
+        ))
+        .with_remedy("Give the profile an empty model, and take it with --force-profile: nothing then looks whether it fits."));
+    }
+    let zone = if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
+    Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
+}
+
+/// A shipped profile by name, or a profile file by path.
+fn find_profile(profile: &Path) -> Result<Profile, CliError> {
+    if let Some((_, shipped)) = Profile::shipped().find(|(name, _)| profile == Path::new(name)) {
+        return Ok(shipped);
+    }
+    let text = std::fs::read_to_string(profile).map_err(|error| match profile.to_str() {
+        Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
+            "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts 64 blocks at once from it, as it replaces at random"
+        ))
+        .with_remedy(format!(
+            "The paper's method finds what evicts one block from it nearly always: okeanos fingerprint --model {name} --ignore-flush --as-paper"
+        )),
+        _ => {
+            let names: Vec<&str> = Profile::shipped().map(|(name, _)| name).collect();
+            CliError::system(profile.display(), error).with_remedy(format!(
+                "Give the drive.profile that okeanos fingerprint wrote, or name an emulated drive: {}.",
+                names.join(", ")
+            ))
+        }
+    })?;
+    Profile::parse(&text).map_err(|error| {
+        CliError::new(format!("{}: {error}", profile.display()))
+            .with_remedy("Give a profile as okeanos fingerprint writes it (drive.profile).")
+    })
+}
+
+/// The zones that mkfs is to make: profiles of the home disk and of the journal's disk.
+pub struct ZonePlan {
+    home: Option<(FlushZoneSuperblock, u64)>,
+    journal: Option<(FlushZoneSuperblock, u64)>,
+}
+
+impl ZonePlan {
+    /// Reads and checks the profiles, before anything is written.
+    pub fn new(
+        home: Option<(&Path, &Path)>,
+        journal: Option<(&Path, &Path)>,
+        force: bool,
+    ) -> Result<ZonePlan, CliError> {
+        let plan = |pair: Option<(&Path, &Path)>| {
+            pair.map(|(profile, path)| zone_for(profile, path, force)).transpose()
+        };
+        Ok(ZonePlan { home: plan(home)?, journal: plan(journal)? })
+    }
+    /// Bytes that the journal's disk needs behind the journal: the zone, and a block for its superblock.
+    pub fn journal_room(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |(_, room)| room + u64::from(BLOCK_MAX))
+    }
+    /// Makes the zones on a fresh volume.
+    pub fn make(self, home: &Path, journal: Option<&Path>) -> Result<(), CliError> {
+        if self.home.is_none() && self.journal.is_none() {
+            return Ok(());
+        }
+        let world = RealWorld::new().map_err(CliError::no_ring)?;
+        let disk = |path: &Path| open_disk(&world, path, disks::Access::ReadWrite);
+        let home_disk: Rc<dyn Disk> = Rc::new(disk(home)?);
+        let journal_disk = match journal {
+            Some(path) => Some(Rc::new(disk(path)?) as Rc<dyn Disk>),
+            None => None,
+        };
+        let for_run = world.clone();
+        let made = world.run(async move {
+            if let (Some((zone, room)), Some(disk)) = (self.journal, &journal_disk) {
+                ext4::make_journal_flush_zone(&**disk, zone, room).await?;
+            }
+            let Some((zone, room)) = self.home else { return Ok(()) };
+            let options = VolumeOptions::default();
+            let parts =
+                OpenParts { world: Rc::new(for_run), home: home_disk, journal: journal_disk, options };
+            let volume = Volume::open(parts).await?;
+            let write = EvictionWorkload::from(&zone).write_size(BLOCK_MAX);
+            let made = volume.make_flush_zone(zone, room, write).await;
+            made.and(volume.close().await)
+        });
+        world.end();
+        made.map_err(|error: ext4::Error| {
+            let told = CliError::new(format!("{}: {error}", home.display()));
+            match error {
+                ext4::Error::FlushZone(_) | ext4::Error::Refused(libc::ENOSPC) => told.with_remedy(
+                    "Give the zone more room: a larger volume or journal device, or a smaller journal (--journal-size).",
+                ),
+                _ => told,
+            }
+        })
+    }
+}
+
+/// What to do about a zone that cannot be used.
+const ELSE: &str = "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
+
+/// The largest block of a volume.
+const BLOCK_MAX: u32 = 4096;
+
+/// Whether the zones must be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Required,
+    IfThere,
+}
+
+/// `parts` with coerced disks in place of those that have a flush zone; and these, home first. `paths` are those of
+/// the disks.
+pub async fn coerce(
+    mut parts: OpenParts,
+    home_path: &Path,
+    journal_path: Option<&Path>,
+    wanted: Wanted,
+) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
+    let failed = |error: ext4::Error| {
+        let told = CliError::new(format!("{}: {error}", home_path.display()));
+        match error {
+            ext4::Error::FlushZone(_) => told.with_remedy(ELSE),
+            _ => told,
+        }
+    };
+    let without = |why: &dyn std::fmt::Display| eprintln!("okeanos: {why}; recovering as with barrier=flush");
+    let (home, journal) = match ext4::find_flush_zones(&parts).await {
+        Err(error) if wanted == Wanted::IfThere => {
+            // Other damage is for recovery to tell.
+            if let ext4::Error::FlushZone(why) = error {
+                without(&why);
+            }
+            (None, None)
+        }
+        found => found.map_err(failed)?,
+    };
+    let mut coerced = Vec::new();
+    let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| {
+        let unfit = zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
+        match (zone, unfit) {
+            (Some(zone), None) => {
+                if wanted == Wanted::Required {
+                    refuse_page_cache(path)?;
+                }
+                let wrapped = wrap(&parts.world, disk, path, zone)?;
+                *disk = Rc::new(wrapped.clone());
+                coerced.push(wrapped);
+                Ok(())
+            }
+            (None, _) if wanted == Wanted::IfThere => Ok(()),
+            (Some(_), Some(why)) if wanted == Wanted::IfThere => {
+                without(&format_args!("the flush zone of {} may not fit: {why}", path.display()));
+                Ok(())
+            }
+            (None, _) => Err(CliError::new(format!(
+                "{} has no flush zone, which barrier=coerce writes to",
+                path.display()
+            ))
+            .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
+            (Some(_), Some(why)) => {
+                Err(CliError::new(format!("the flush zone of {} may not fit: {why}", path.display()))
+                    .with_remedy(ELSE))
+            }
+        }
+    };
+    wrap(&mut parts.home, home_path, home)?;
+    if let (Some(disk), Some(path)) = (&mut parts.journal, journal_path) {
+        wrap(disk, path, journal)?;
+    }
+    Ok((parts, coerced))
+}
+
+/// Why a zone was made for another drive than this. A profile that was forced is for any.
+fn foreign(zone: &FlushZoneSuperblock, drive: Option<&Drive>) -> Option<String> {
+    if zone.drive_size == 0 { None } else { Drive::mismatch(drive, &zone.model, zone.drive_size) }
+}
+
+fn wrap(
+    world: &Rc<dyn device::World>,
+    disk: &Rc<dyn Disk>,
+    path: &Path,
+    zone: FoundFlushZone,
+) -> Result<CoercedDisk, CliError> {
+    let sector = disk.geometry().logical_sector;
+    let zone = FlushZone::new(EvictionWorkload::from(&zone.superblock), &zone.extents, sector)
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ELSE))?;
+    Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_out_about_another_drive_is_refused() {
+        let drive = Drive { model: "Disk 7".into(), size: 1 << 40 };
+        assert_eq!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 40), None);
+        assert!(Drive::mismatch(Some(&drive), "Disk 8", 1 << 40).unwrap().contains("\"Disk 8\""));
+        assert!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 39).unwrap().contains("bytes"));
+        assert!(Drive::mismatch(None, "Disk 7", 1 << 40).unwrap().contains("does not tell"));
+    }
+
+    #[test]
+    fn a_partition_is_on_the_drive_that_it_is_a_part_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = directory.path().join("sdx/sdx1");
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::create_dir(directory.path().join("sdx/device")).unwrap();
+        assert_eq!(Drive::told(&part), None);
+        for (name, text) in [
+            ("size", "2048\n"),
+            ("device/model", "Disk 7   \n"),
+            ("sdx1/size", "63\n"),
+            ("sdx1/partition", "1\n"),
+        ] {
+            std::fs::write(directory.path().join("sdx").join(name), text).unwrap();
+        }
+        let drive = Drive { model: "Disk 7".into(), size: 1 << 20 };
+        assert_eq!(Drive::told(&part), Some(drive.clone()));
+        assert_eq!(Drive::told(part.parent().unwrap()), Some(drive));
+    }
+}

@@ -1,0 +1,215 @@
+//! `okeanos disk serve`: an emulated disk in real time, as a file that a loop device can stand on.
+
+use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::mount_table;
+use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::reporter::Reporter;
+use crate::daemon::{self, Herald, Side};
+use crate::disk::door::{DiskDoor, NAME};
+use crate::disk::{DriveArguments, Switch, find};
+use crate::error::CliError;
+use crate::text::output;
+use crate::text::quantity::{format_size, parse_size};
+use clap::{Args, ValueEnum};
+use device::{Disk, World};
+use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR};
+use fuse::{Kind, MountOptions, Session, Transport};
+use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+const HELP: &str = "\
+The disk is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
+It sees every request, sync and forced write of the file, and takes as long for each as the model says.
+
+A file system of the kernel on it (as root; direct I/O keeps the loop device from caching):
+  mkdir /tmp/served && okeanos disk serve --model cheetah-15k5 --size 8G /tmp/served
+  device=$(losetup --find --show --direct-io=on /tmp/served/disk)
+  mkfs.ext4 -q $device && mount $device /mnt
+  okeanos stats --json /tmp/served                     what the drive has done
+  umount /mnt; losetup --detach $device; okeanos umount /tmp/served
+
+Another queue or I/O scheduler above: /sys/block/loopN/queue/scheduler (none leaves the choice to the drive).
+A loop device passes flushes on, but turns a forced write (FUA) into a write and a flush.";
+
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub struct ServeArguments {
+    #[command(flatten)]
+    drives: DriveArguments,
+    /// Of each drive; less than the model's size (512M, 8G; whole sectors)
+    #[arg(long, value_parser = parse_size)]
+    size: Option<u64>,
+    /// The drive's write cache
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    cache: Switch,
+    /// What the drive only pretends to do: flush (forced writes too), cache-off
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIES")]
+    lies: Vec<Lie>,
+    /// Stay in the foreground, and tell at the end what the drive has done
+    #[arg(short, long)]
+    foreground: bool,
+    /// An empty directory; the disk appears in it as `disk`
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lie {
+    /// Answers a flush at once
+    Flush,
+    /// Goes on caching with --cache off
+    CacheOff,
+}
+
+pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
+    let model = find(&arguments.drives.model)?;
+    let options = options(&arguments, &model)?;
+    let directory = mount_table::resolve(&arguments.directory)
+        .map_err(|error| CliError::system(arguments.directory.display(), error))?;
+    if !directory.is_dir() {
+        return Err(CliError::new(format!("{} is not a directory", directory.display())));
+    }
+    if arguments.foreground {
+        return serve(&arguments.drives, model, options, directory, Herald::nobody());
+    }
+    match daemon::detach()? {
+        Side::Starter(starter) => starter.wait(),
+        Side::Daemon(herald) => serve(&arguments.drives, model, options, directory, herald),
+    }
+}
+
+fn options(arguments: &ServeArguments, model: &Model) -> Result<Options, CliError> {
+    if let Some(size) = arguments.size {
+        let wrong = if size == 0 || !size.is_multiple_of(SECTOR) {
+            format!("--size: {size} bytes are not whole sectors of {SECTOR}")
+        } else if size > model.size.get() {
+            format!(
+                "--size: {} is more than {} has ({})",
+                format_size(size),
+                model.name,
+                format_size(model.size.get())
+            )
+        } else {
+            String::new()
+        };
+        if !wrong.is_empty() {
+            return Err(CliError::new(wrong));
+        }
+    }
+    let lies = Lies {
+        ignores_flush: arguments.lies.contains(&Lie::Flush),
+        ignores_cache_off: arguments.lies.contains(&Lie::CacheOff),
+    };
+    Ok(Options { cache: arguments.cache.mode(), lies, size: arguments.size })
+}
+
+/// What is served.
+struct Served {
+    drives: Vec<EmulatedDisk>,
+    disk: Rc<dyn Disk>,
+}
+
+fn serve(
+    drives: &DriveArguments,
+    model: Model,
+    options: Options,
+    directory: PathBuf,
+    herald: Herald,
+) -> Result<(), CliError> {
+    let reporter = Reporter::open(herald.is_background());
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    let porter = match Porter::start(&directory, &|text| reporter.tell(text)) {
+        Ok(porter) => porter,
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
+        Ok(world) => world,
+        Err(error) => return herald.failed(CliError::no_ring(error)),
+    };
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let (drives, disk) = drives.disk(&in_world, &model, options);
+    let result = world.run(run_on(world.clone(), Served { drives, disk }, directory, porter, herald));
+    world.end();
+    result
+}
+
+async fn run_on(
+    world: RealWorld,
+    served: Served,
+    directory: PathBuf,
+    porter: Porter,
+    herald: Herald,
+) -> Result<(), CliError> {
+    let background = herald.is_background();
+    let up = bring_up(&world, &served.disk, &porter);
+    let (session, signals, control, device) = match up {
+        Ok(up) => up,
+        Err(error) => return herald.failed(error),
+    };
+    let serving = session.clone();
+    let mut session_over = spawn_with_result(&world, async move { serving.serve().await });
+    let begun = race(&mut session_over, session.until_begun()).await;
+    let control = match ControlServer::start(&world, control, device, answers(&served, &directory)) {
+        Ok(control) => control,
+        Err(error) => {
+            porter.end(&world, &session, session_over, signals).await;
+            return herald.failed(no_control(error));
+        }
+    };
+    herald.up(None);
+    let result = match begun {
+        Either::Left(result) => result,
+        Either::Right(_) => porter.until_over(&world, &session, session_over, signals).await,
+    };
+    let result = match result {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(CliError::new(error.to_string())),
+        None => Err(CliError::new("the disk's session was lost")),
+    };
+    control.end(End { clean: result.is_ok() });
+    if !background {
+        for drive in &served.drives {
+            output::print(&format_args!("{}\n", serde_json::json!(drive.statistics())))?;
+        }
+    }
+    result
+}
+
+type Up = (Rc<Session<DiskDoor>>, Signals, ControlSocket, (u32, u32));
+
+fn bring_up(world: &RealWorld, disk: &Rc<dyn Disk>, porter: &Porter) -> Result<Up, CliError> {
+    let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+    let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+    let kind = Kind::Plain { name: disk.name().to_owned() };
+    let options = MountOptions { kind, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
+    daemon::settle_in();
+    let Standing { connection, device } = porter.mount(&options)?;
+    // SAFETY: these two calls have no preconditions.
+    let owner = unsafe { (libc::geteuid(), libc::getegid()) };
+    let door = DiskDoor::new(disk.clone(), owner);
+    Ok((Session::new(world.clone(), connection, door, Transport::Auto), signals, control, device))
+}
+
+fn answers(served: &Served, directory: &Path) -> Box<Answers> {
+    let about = About {
+        process: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        source: served.disk.name().to_owned(),
+        directory: directory.join(NAME).display().to_string(),
+        data: "none".to_owned(),
+        options: Vec::new(),
+    };
+    let drives = served.drives.clone();
+    Box::new(move |ask| match ask {
+        // There is nothing to change.
+        Ask::About | Ask::End | Ask::Change { .. } => serde_json::json!(about),
+        Ask::Stats => {
+            let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
+            serde_json::json!({ "about": about, "drives": drives })
+        }
+    })
+}

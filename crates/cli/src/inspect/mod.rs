@@ -1,0 +1,115 @@
+//! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be damaged.
+
+mod directory;
+mod flush_zone;
+mod groups;
+mod inode;
+mod journal;
+mod log_reader;
+mod reader;
+mod superblock;
+
+use crate::error::CliError;
+use crate::text::output;
+use flush_zone::JournalDeviceStory;
+use log_reader::LogReader;
+use reader::Reader;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos inspect super disk.img
+  okeanos inspect groups disk.img
+  okeanos inspect journal disk.img               one line per record that a recovery would replay
+  okeanos inspect journal --all disk.img         what is left of old records, too
+  okeanos inspect inode 12 disk.img              by number
+  okeanos inspect inode /mail/queue disk.img     by path
+  okeanos inspect dir / disk.img
+
+A mounted volume changes while it is read: what is told may then not fit together.";
+
+/// Tell what is on a volume, without changing it
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InspectArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// The superblock: sizes, features, state, flush zone; of a volume, or of a journal device
+    Super(Place),
+    /// Every block group: where its parts are, and what is free
+    Groups(Place),
+    /// The journal: one line per record
+    Journal {
+        /// Tell old records, too, wherever they are in the log
+        #[arg(long)]
+        all: bool,
+        /// The external journal of the volume
+        #[arg(long, value_name = "IMAGE|DEVICE")]
+        journal_device: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// An inode: its fields, where its content lies, its extended attributes
+    Inode {
+        /// A number, or a path from the volume's root
+        #[arg(value_name = "NUMBER|PATH")]
+        inode: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// The entries of a directory, as they stand in its blocks
+    Dir {
+        /// A number, or a path from the volume's root
+        #[arg(value_name = "NUMBER|PATH")]
+        inode: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(clap::Args)]
+struct Place {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// An image file or block device
+    #[arg(value_name = "IMAGE|DEVICE")]
+    source: PathBuf,
+}
+
+pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
+    match arguments.what {
+        What::Super(place) => match JournalDeviceStory::tell(&place.source)? {
+            Some(story) => place.print(&story),
+            None => place.print(&superblock::tell(&Reader::open(&place.source)?)),
+        },
+        What::Groups(place) => place.print(&groups::tell(&Reader::open(&place.source)?)?),
+        What::Journal { all, journal_device, place } => {
+            let log = LogReader::open(&place.source, journal_device.as_deref())?;
+            place.print(&journal::tell(&log, all)?)
+        }
+        What::Inode { inode, place } => {
+            let reader = Reader::open(&place.source)?;
+            let number = reader.find(&inode)?;
+            place.print(&inode::tell(&reader, number)?)
+        }
+        What::Dir { inode, place } => {
+            let reader = Reader::open(&place.source)?;
+            let number = reader.find(&inode)?;
+            place.print(&directory::tell(&reader, number)?)
+        }
+    }
+}
+
+impl Place {
+    fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
+        match self.json {
+            true => output::print_json(told),
+            false => output::print(told),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the volume.
+
+pub mod helper;
+pub mod loop_device;
+pub mod options;
+mod remount;
+mod serve;
+pub mod umount;
+mod users;
+mod words;
+
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::reporter;
+use crate::daemon::{self, Herald, Side};
+use crate::error::CliError;
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::ext4::{Superblock, feature};
+use options::MountSettings;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Mount a volume
+///
+/// IMAGE|DEVICE holds an ext4 or ext3 volume, as mke2fs or okeanos mkfs make it. An image file gets a loop device. A volume
+/// that was not unmounted is recovered first. Returns when the volume is mounted; a daemon goes on in the background.
+///
+/// Root mounts for everybody (permissions are checked as on any file system); an ordinary user mounts an image file for
+/// himself, with the help of fusermount3.
+#[derive(clap::Args, Clone)]
+#[command(after_long_help = OPTIONS)]
+pub struct MountArguments {
+    /// Stay in the foreground, and tell of errors there
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Pass over mount options that are not known
+    #[arg(short, long)]
+    pub sloppy: bool,
+    /// Mount options, separated by commas
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// An image file or block device
+    #[arg(value_name = "IMAGE|DEVICE")]
+    pub source: PathBuf,
+    /// Where to mount it
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+const OPTIONS: &str = "\
+Mount options:
+  data=MODE            what the journal holds of file data:
+                         writeback   nothing; after a crash, files may hold old bytes
+                         ordered     nothing, but data is home before its commit (default)
+                         journal     every changed block
+                         wasteless   the changed bytes, many writes packed into one block
+                         selective   the changed bytes of small requests; large ones as ordered
+  threshold=SIZE       selective: a request is small below SIZE (default: a block)
+  barrier=flush|none|coerce
+                       none only where a disk keeps its cache over a power cut; coerce for drives
+                       that ignore flushes: needs a flush zone (okeanos mkfs --flush-zone)
+  commit=TIME          a change is durable after TIME at the latest (default 5 s)
+  writeback=TIME       how often old changed blocks are looked for (default 5 s)
+  expire=TIME          how old they are to be written home (default 30 s)
+  cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
+                       of them, and what goes with it (default 256M). At most 96M come on top: 64M
+                       for requests, 32M for the program; with transport=uring another 128M
+  journal_dev=DEVICE   the journal, where the volume has an external one
+  [no]journal_checksum (default on)
+  [no]transaction_checksum
+                       a checksum over each transaction in every mode: a commit needs one
+                       barrier less, but after a crash okeanos alone can replay the journal,
+                       as always with wasteless and selective (default off)
+  transport=auto|uring|classic
+                       how requests come from the kernel; uring needs fuse.enable_uring=1
+  errors=continue|remount-ro
+                       what happens when damage is found; remount-ro writes nothing any more
+                       (default: as the superblock says, tune2fs -e)
+  [no]grpid            new files get their directory's group
+  noload, norecovery   with ro: the volume as it is at home, without replaying its journal
+  remount              change ro, rw, nosuid, noatime, errors and the like of what is mounted
+  noloop               mount the image file itself, as plain fuse: then sync(2) does not
+                       reach the volume, and umount(8) does not wait for it
+  [no]allow_other      whether others than the mounting user may look in, as far as the files'
+                       modes let them (default: they may not, not even where root mounts)
+  ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
+                       as for every file system
+  Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
+  change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
+  count where nothing else is said.
+
+Examples:
+  okeanos mount -o data=wasteless disk.img /mnt/a
+  mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
+  /dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,allow_other,nofail  0 0      (a line of /etc/fstab)";
+
+/// What is to be mounted where, checked as far as that goes without opening the volume.
+pub struct MountPlan {
+    /// The words behind `-o`.
+    pub words: Vec<String>,
+    /// The volume was not unmounted, as far as its superblock tells.
+    pub needs_replay: bool,
+    /// Absolute, without links.
+    pub source: PathBuf,
+    pub directory: PathBuf,
+    pub is_block_device: bool,
+    pub is_root: bool,
+    pub settings: MountSettings,
+}
+
+pub fn run(arguments: MountArguments) -> Result<(), CliError> {
+    let asked = MountSettings::parse(&arguments.options, arguments.sloppy)?;
+    if asked.remount {
+        return remount::run(&arguments.directory, &arguments.options, arguments.sloppy);
+    }
+    let superblock = look_at(&arguments.source);
+    let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
+    let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
+    settings
+        .warnings()
+        .iter()
+        .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
+    let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
+    let plan = MountPlan::check(&arguments, settings, has(feature::RECOVER))?;
+    let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
+    if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
+        let source = plan.source.display();
+        reporter::complain(&format!(
+            "okeanos: warning: {source} has no journal and no loop device: nothing keeps the kernel from mounting it, too"
+        ));
+    }
+    if arguments.foreground {
+        return serve::serve(plan, Herald::nobody());
+    }
+    match daemon::detach()? {
+        Side::Starter(starter) => starter.wait(),
+        Side::Daemon(herald) => serve::serve(plan, herald),
+    }
+}
+
+/// The superblock as it is now, before anything is claimed; whoever opens the volume reads it again. `None`: that tells
+/// what is wrong.
+fn look_at(source: &Path) -> Option<Superblock> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
+    Superblock::parse(&bytes).ok()
+}
+
+impl MountPlan {
+    /// A device of its own, or a loop device.
+    fn is_claimed_from_kernel(&self) -> bool {
+        self.is_block_device || self.is_root && self.settings.loop_device
+    }
+
+    fn check(
+        arguments: &MountArguments,
+        settings: MountSettings,
+        needs_replay: bool,
+    ) -> Result<MountPlan, CliError> {
+        let (source, directory) = (arguments.source.as_path(), arguments.directory.as_path());
+        let mounts =
+            mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+        let at =
+            mount_table::resolve(directory).map_err(|error| CliError::system(directory.display(), error))?;
+        refuse_dead(mounts.iter().rfind(|mount| mount.directory == at))?;
+        if !at.is_dir() {
+            return Err(CliError::new(format!("{} is not a directory", at.display())));
+        }
+        let from = source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
+        let metadata = from.metadata().map_err(|error| CliError::system(from.display(), error))?;
+        let is_block_device = metadata.file_type().is_block_device();
+        if is_block_device {
+            let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+            refuse_mounted(&mounts, device, &from)?;
+        } else {
+            refuse_attached(&mounts, &from)?;
+        }
+        // SAFETY: geteuid has no preconditions.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let words = arguments.options.clone();
+        Ok(MountPlan { words, needs_replay, source: from, directory: at, is_block_device, is_root, settings })
+    }
+}
+
+/// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
+fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
+    match mount {
+        Some(mount) if mount.is_okeanos() && mount.is_dead() => {
+            let at = mount.directory.display();
+            Err(CliError::new(format!("the daemon of {} on {at} has died", mount.source.display()))
+                .with_remedy(format!(
+                    "Take the dead mount away first: okeanos umount {at}, or umount -l {at}."
+                )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {
+    let Some(mount) = mounts.iter().find(|mount| mount.device == device) else { return Ok(()) };
+    refuse_dead(Some(mount))?;
+    let at = mount.directory.display();
+    Err(CliError::new(format!("{} is mounted on {at} already", source.display()))
+        .with_remedy(format!("Unmount it first: umount {at}.")))
+}
+
+/// A loop device that stands on the image: mounted, or left behind.
+fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
+    /// A loop device is let go a moment after its last user.
+    const PATIENCE: u32 = 20;
+    for attempt in 0.. {
+        let found = loop_device::device_on(image);
+        let Some(device) = found.map_err(|error| CliError::system(image.display(), error))? else {
+            return Ok(());
+        };
+        if let Some(mount) = mounts.iter().find(|mount| mount.source == device) {
+            refuse_mounted(mounts, mount.device, image)?;
+        }
+        if attempt == PATIENCE {
+            let device = device.display();
+            return Err(CliError::new(format!("{} is in use by {device}", image.display()))
+                .with_remedy(format!("Mount {device} instead, or detach it: losetup -d {device}.")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    unreachable!("patience ends")
+}

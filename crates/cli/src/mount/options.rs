@@ -1,0 +1,447 @@
+//! The words behind `-o`: ours, and those that mount(8) and fstab(5) know for every file system.
+
+use crate::error::CliError;
+use crate::mount::words::{self, Meaning};
+use crate::text::quantity::{parse_duration, parse_size};
+use engine::{BarrierKind, EngineOptions};
+use ext4::{Atime, OnError};
+use format::ext4::Superblock;
+use format::ext4::superblock::default_options;
+use fuse::Transport;
+use journal::{DataMode, WriteThreshold};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the order of writes is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barrier {
+    None,
+    Flush,
+    /// By coerced cache evictions, to the flush zone of each disk.
+    Coerce,
+}
+
+/// What a mount was asked for; `None` leaves the engine its own default.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountSettings {
+    pub data: Option<DataMode>,
+    /// Bytes.
+    pub threshold: Option<u64>,
+    pub barrier: Barrier,
+    pub commit: Option<Duration>,
+    pub writeback: Option<Duration>,
+    pub expire: Option<Duration>,
+    /// Bytes.
+    pub cache: Option<u64>,
+    pub journal_device: Option<PathBuf>,
+    pub journal_checksum: bool,
+    pub transaction_checksum: bool,
+    pub transport: Transport,
+    /// An image file gets a loop device.
+    pub loop_device: bool,
+    pub read_only: bool,
+    pub atime: Atime,
+    /// `MS_NOSUID` and so on.
+    pub flags: libc::c_ulong,
+    /// Whether others than the mounting user may look in.
+    pub allow_other: bool,
+    pub synchronous_directories: bool,
+    pub on_error: OnError,
+    /// New files get their directory's group.
+    pub group_of_directory: bool,
+    /// Read as it is at home, without replaying the journal.
+    pub without_journal: bool,
+    /// What is mounted already is to change.
+    pub remount: bool,
+    /// What was asked for and is not done, which nobody has to fail for.
+    pub not_done: Vec<&'static str>,
+}
+
+impl Default for MountSettings {
+    fn default() -> MountSettings {
+        MountSettings {
+            data: None,
+            threshold: None,
+            barrier: Barrier::Flush,
+            commit: None,
+            writeback: None,
+            expire: None,
+            cache: None,
+            journal_device: None,
+            journal_checksum: true,
+            transaction_checksum: false,
+            transport: Transport::Auto,
+            loop_device: true,
+            read_only: false,
+            atime: Atime::Relative,
+            flags: 0,
+            allow_other: false,
+            synchronous_directories: false,
+            on_error: OnError::Continue,
+            group_of_directory: false,
+            without_journal: false,
+            remount: false,
+            not_done: Vec::new(),
+        }
+    }
+}
+
+/// `linux/mount.h`; the C library's headers lack it.
+const MS_NOSYMFOLLOW: libc::c_ulong = 256;
+
+/// Of the VFS, for every file system.
+const FLAGS: [(&str, libc::c_ulong, bool); 15] = [
+    ("nosuid", libc::MS_NOSUID, true),
+    ("suid", libc::MS_NOSUID, false),
+    ("nodev", libc::MS_NODEV, true),
+    ("dev", libc::MS_NODEV, false),
+    ("noexec", libc::MS_NOEXEC, true),
+    ("exec", libc::MS_NOEXEC, false),
+    ("noatime", libc::MS_NOATIME, true),
+    ("atime", libc::MS_NOATIME, false),
+    ("nodiratime", libc::MS_NODIRATIME, true),
+    ("diratime", libc::MS_NODIRATIME, false),
+    ("relatime", libc::MS_RELATIME, true),
+    ("nosymfollow", MS_NOSYMFOLLOW, true),
+    ("symfollow", MS_NOSYMFOLLOW, false),
+    ("lazytime", libc::MS_LAZYTIME, true),
+    ("nolazytime", libc::MS_LAZYTIME, false),
+];
+
+impl MountSettings {
+    /// From the words in order: a later one wins. `sloppy` passes over unknown ones (mount -s).
+    pub fn parse(words: &[String], sloppy: bool) -> Result<MountSettings, CliError> {
+        MountSettings::parse_onto(MountSettings::default(), words, sloppy)
+    }
+
+    /// The same; what no word speaks of stays as it is.
+    pub fn parse_onto(
+        mut settings: MountSettings,
+        words: &[String],
+        sloppy: bool,
+    ) -> Result<MountSettings, CliError> {
+        for word in words {
+            match settings.take(word) {
+                Ok(()) => {}
+                Err(Refusal::Unknown) if sloppy => {}
+                Err(Refusal::Unknown) => {
+                    return Err(CliError::new(format!("mount option {word:?} is not known"))
+                        .with_remedy("See okeanos mount --help for all options."));
+                }
+                Err(Refusal::Wrong(why)) => {
+                    return Err(CliError::new(format!("mount option {word:?}: {why}")));
+                }
+            }
+        }
+        if settings.without_journal && !settings.read_only {
+            return Err(CliError::new("noload: without its journal a volume can only be read")
+                .with_remedy("Mount with -o ro,noload, or leave noload out."));
+        }
+        Ok(settings)
+    }
+
+    /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E mount_opts. Words
+    /// that are not known are passed over, as the kernel does.
+    pub fn of_superblock(superblock: &Superblock) -> MountSettings {
+        let mut settings = MountSettings::default();
+        let bits = superblock.default_mount_options;
+        settings.data = match bits & default_options::DATA_MODE {
+            default_options::DATA_JOURNAL => Some(DataMode::Journal),
+            default_options::DATA_ORDERED => Some(DataMode::Ordered),
+            default_options::DATA_WRITEBACK => Some(DataMode::Writeback),
+            _ => None,
+        };
+        if bits & default_options::NO_BARRIER != 0 {
+            settings.barrier = Barrier::None;
+        }
+        settings.group_of_directory = bits & default_options::BSD_GROUPS != 0;
+        if superblock.errors > 1 {
+            settings.on_error = OnError::Stop;
+        }
+        let text = superblock.mount_options.split(|&byte| byte == 0).next().unwrap_or_default();
+        // Only words that say how the volume is kept; who may do what is for the command to say.
+        const TAKEN: [&str; 10] = [
+            "data",
+            "barrier",
+            "nobarrier",
+            "commit",
+            "errors",
+            "journal_checksum",
+            "nojournal_checksum",
+            "grpid",
+            "nogrpid",
+            "threshold",
+        ];
+        for word in String::from_utf8_lossy(text).split(',') {
+            let name = word.split('=').next().unwrap_or(word);
+            if TAKEN.contains(&name) {
+                let _ = settings.take(word);
+            }
+        }
+        settings
+    }
+
+    /// What concerns the engine, over its own defaults.
+    pub fn engine(&self) -> EngineOptions {
+        let own = EngineOptions::default();
+        EngineOptions {
+            data: self.data.unwrap_or(own.data),
+            threshold: self.threshold.map_or(own.threshold, WriteThreshold),
+            barrier: match self.barrier {
+                Barrier::None => BarrierKind::None,
+                // A coerced disk's flush is an eviction.
+                Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
+            },
+            commit: self.commit.unwrap_or(own.commit),
+            tick: own.tick,
+            writeback: self.writeback.unwrap_or(own.writeback),
+            expire: self.expire.unwrap_or(own.expire),
+            cache_bytes: self.cache.unwrap_or(own.cache_bytes),
+            journal_checksum: self.journal_checksum,
+            transaction_checksum: self.transaction_checksum,
+            read_only: self.read_only,
+            keep_others_out: false,
+            until_damage: false,
+            find_log: false,
+        }
+    }
+
+    /// What whoever asks for these settings should know.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = self.not_done.clone();
+        if self.barrier == Barrier::None && !self.read_only {
+            warnings.push(
+                "barrier=none: a power cut may damage the volume and lose synced data, \
+                 unless the disk keeps its write cache over it",
+            );
+        }
+        warnings
+    }
+
+    fn take(&mut self, word: &str) -> Result<(), Refusal> {
+        match words::meaning(word) {
+            Some(Meaning::Nothing(_)) => return Ok(()),
+            Some(Meaning::NotDone(why)) => {
+                self.not_done.push(why);
+                return Ok(());
+            }
+            Some(Meaning::Refused(why)) => return Err(Refusal::Wrong(why.into())),
+            None => {}
+        }
+        if let Some((_, flag, set)) = FLAGS.iter().find(|(name, ..)| *name == word) {
+            self.flags = if *set { self.flags | flag } else { self.flags & !flag };
+        }
+        match word.split_once('=') {
+            Some((name, value)) => self.take_value(name, value),
+            None => self.take_word(word),
+        }
+    }
+
+    fn take_value(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        match name {
+            "data" => {
+                self.data = Some(
+                    value
+                        .parse()
+                        .map_err(|_| known("writeback, ordered, journal, wasteless or selective"))?,
+                )
+            }
+            "threshold" => self.threshold = Some(parse_size(value)?),
+            "barrier" => {
+                self.barrier = match value {
+                    "none" | "0" => Barrier::None,
+                    "flush" | "1" => Barrier::Flush,
+                    "coerce" => Barrier::Coerce,
+                    _ => return Err(known("none, flush or coerce")),
+                }
+            }
+            "commit" => self.commit = interval(value)?,
+            "writeback" => self.writeback = interval(value)?,
+            "expire" => self.expire = interval(value)?,
+            "cache" => self.cache = Some(parse_size(value)?),
+            "journal_dev" | "journal_path" => self.journal_device = Some(value.into()),
+            "errors" => {
+                self.on_error = match value {
+                    "continue" => OnError::Continue,
+                    "remount-ro" => OnError::Stop,
+                    "panic" => {
+                        self.not_done.push(
+                            "errors=panic: a daemon does not stop the machine; the volume stops, as with remount-ro",
+                        );
+                        OnError::Stop
+                    }
+                    _ => return Err(known("continue, remount-ro or panic")),
+                }
+            }
+            "log" => return Err(known("circular")),
+            "transport" => {
+                self.transport = match value {
+                    "auto" => Transport::Auto,
+                    "uring" => Transport::Uring,
+                    "classic" => Transport::Classic,
+                    _ => return Err(known("auto, uring or classic")),
+                }
+            }
+            _ => return Err(Refusal::Unknown),
+        }
+        Ok(())
+    }
+
+    fn take_word(&mut self, word: &str) -> Result<(), Refusal> {
+        match word {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "noload" | "norecovery" => self.without_journal = true,
+            "grpid" | "bsdgroups" => self.group_of_directory = true,
+            "nogrpid" | "sysvgroups" => self.group_of_directory = false,
+            "remount" => self.remount = true,
+            "noloop" => self.loop_device = false,
+            "loop" => self.loop_device = true,
+            "barrier" => self.barrier = Barrier::Flush,
+            "nobarrier" => self.barrier = Barrier::None,
+            "noatime" => self.atime = Atime::Never,
+            "relatime" | "atime" | "norelatime" => self.atime = Atime::Relative,
+            "strictatime" => self.atime = Atime::Always,
+            "nostrictatime" => self.atime = Atime::Relative,
+            "allow_other" => self.allow_other = true,
+            "noallow_other" => self.allow_other = false,
+            "journal_checksum" => self.journal_checksum = true,
+            "nojournal_checksum" => (self.journal_checksum, self.transaction_checksum) = (false, false),
+            "transaction_checksum" => (self.journal_checksum, self.transaction_checksum) = (true, true),
+            "notransaction_checksum" => self.transaction_checksum = false,
+            "sync" => {
+                self.flags |= libc::MS_SYNCHRONOUS;
+                self.synchronous_directories = true;
+            }
+            "dirsync" => self.synchronous_directories = true,
+            _ if FLAGS.iter().any(|(name, ..)| *name == word) => {}
+            _ => return Err(Refusal::Unknown),
+        }
+        Ok(())
+    }
+}
+
+enum Refusal {
+    Unknown,
+    Wrong(String),
+}
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal::Wrong(why)
+    }
+}
+
+fn known(values: &str) -> Refusal {
+    Refusal::Wrong(format!("the value must be {values}"))
+}
+
+/// As in ext4, zero means the default.
+fn interval(value: &str) -> Result<Option<Duration>, Refusal> {
+    let time = parse_duration(value)?;
+    Ok((!time.is_zero()).then_some(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<MountSettings, String> {
+        let words: Vec<String> = text.split(',').map(String::from).collect();
+        MountSettings::parse(&words, false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_fstab_line_of_ext4_is_understood() {
+        let settings =
+            parse("defaults,noatime,nodev,nosuid,data=journal,commit=30,barrier=1,x-systemd.automount");
+        let flags = libc::MS_NOATIME | libc::MS_NODEV | libc::MS_NOSUID;
+        let commit = Some(Duration::from_secs(30));
+        let (data, atime) = (Some(DataMode::Journal), Atime::Never);
+        assert_eq!(settings, Ok(MountSettings { data, commit, atime, flags, ..Default::default() }));
+        assert_eq!(parse("defaults"), Ok(MountSettings::default()));
+    }
+
+    /// Option fields as installers and administrators write them into /etc/fstab.
+    #[test]
+    fn fstab_lines_of_ext4_are_understood_or_refused_by_name() {
+        let noatime = || MountSettings { atime: Atime::Never, flags: libc::MS_NOATIME, ..Default::default() };
+        let with = |change: fn(&mut MountSettings)| {
+            let mut settings = MountSettings::default();
+            change(&mut settings);
+            settings
+        };
+        for (line, expected) in [
+            ("defaults", MountSettings::default()),
+            ("errors=remount-ro", with(|it| it.on_error = OnError::Stop)),
+            ("noatime,errors=continue", noatime()),
+            ("noatime,errors=remount-ro,errors=continue", noatime()),
+            ("defaults,acl,user_xattr,barrier=1,nodelalloc", MountSettings::default()),
+            ("rw,user,noauto,exec,comment=stick,x-gvfs-show", MountSettings::default()),
+            ("auto_da_alloc,stripe=256,journal_async_commit,i_version", MountSettings::default()),
+            ("barrier=0", with(|it| it.barrier = Barrier::None)),
+            ("nodiratime,lazytime", with(|it| it.flags = libc::MS_NODIRATIME | libc::MS_LAZYTIME)),
+            ("ro,norecovery", with(|it| (it.read_only, it.without_journal) = (true, true))),
+            ("remount,ro", with(|it| (it.read_only, it.remount) = (true, true))),
+            ("bsdgroups", with(|it| it.group_of_directory = true)),
+            ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
+            ("dirsync,mand", with(|it| it.synchronous_directories = true)),
+        ] {
+            assert_eq!(parse(line), Ok(expected), "{line}");
+        }
+        for line in
+            ["usrquota", "grpjquota=aquota.group,jqfmt=vfsv0", "errors=ignore", "noload", "sb=32768", "dax"]
+        {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(line.split(',').next().unwrap()), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn of_two_that_contradict_the_later_wins() {
+        let settings = parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
+        assert_eq!(settings, MountSettings { data: Some(DataMode::Wasteless), ..Default::default() });
+    }
+
+    #[test]
+    fn a_checksum_of_the_whole_needs_those_of_the_parts() {
+        for (text, expected) in [
+            ("defaults", (true, false)),
+            ("transaction_checksum", (true, true)),
+            ("nojournal_checksum,transaction_checksum", (true, true)),
+            ("transaction_checksum,nojournal_checksum", (false, false)),
+            ("transaction_checksum,notransaction_checksum", (true, false)),
+        ] {
+            let settings = parse(text).unwrap();
+            assert_eq!((settings.journal_checksum, settings.transaction_checksum), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_endangers_data_or_is_not_done_is_warned_of() {
+        for (text, count) in [
+            ("barrier=none", 1),
+            ("nobarrier", 1),
+            ("nobarrier,ro", 0),
+            ("barrier=flush", 0),
+            ("errors=panic,discard", 2),
+        ] {
+            assert_eq!(parse(text).unwrap().warnings().len(), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, said) in [
+            ("data=all", "selective"),
+            ("threshold=big", "threshold"),
+            ("log=scattered", "circular"),
+            ("barrier=force", "flush or coerce"),
+            ("frobnicate", "not known"),
+            ("cache=", "cache"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert!(MountSettings::parse(&["frobnicate".into()], true).is_ok(), "mount -s");
+    }
+}

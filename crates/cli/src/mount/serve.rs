@@ -1,0 +1,442 @@
+//! The daemon of one mount: brings the volume up, serves it, and sees it home.
+//!
+//! Order: porter forked; disk opened exclusively; volume opened and recovered; claim handed to the kernel (fuseblk);
+//! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
+//! root it has none left.
+
+use crate::daemon::control::{About, AccessTimes, Ask, End, socket_directory};
+use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::reporter::Reporter;
+use crate::daemon::{self, Herald};
+use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::open_disk::{open_disk, open_disk_over};
+use crate::error::CliError;
+use crate::mount::MountPlan;
+use crate::mount::loop_device::{self, LoopDevice};
+use crate::mount::options::Barrier;
+use device::Disk;
+use disks::{Access, FileDisk};
+use eviction::CoercedDisk;
+use ext4::{Atime, LiveOptions, OnError, OpenParts, Volume, VolumeOptions};
+use format::ext4::superblock::SUPERBLOCK_OFFSET;
+use format::ext4::{Features, Superblock};
+use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
+use journal::{DataMode, WriteThreshold};
+use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::rc::Rc;
+
+/// The superblock, and as much before it, in whole sectors of any disk.
+const SUPERBLOCK_END: usize = 4096;
+
+const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the \
+                         volume is durable. fsync(2), O_SYNC and umount(2) are not concerned, and a change is durable \
+                         after commit=TIME all the same";
+
+/// Serves until the volume is unmounted, or a signal says so. The exit code tells whether everything is home.
+pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
+    let reporter = Reporter::open(herald.is_background());
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    // What it lies on is busy where the caller is, too, not only where the daemon will be.
+    let image = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
+    let started = image
+        .map_err(|error| CliError::system(plan.source.display(), error))
+        .and_then(|image| Ok((image, Porter::start(&plan.directory, &|text| reporter.tell(text))?)));
+    let (_image, porter) = match started {
+        Ok(started) => started,
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
+        Ok(world) => world,
+        Err(error) => return herald.failed(CliError::no_ring(error)),
+    };
+    let result = world.run(run(world.clone(), plan, porter, reporter, herald));
+    world.end();
+    result
+}
+
+async fn run(
+    world: RealWorld,
+    plan: MountPlan,
+    porter: Porter,
+    reporter: Reporter,
+    herald: Herald,
+) -> Result<(), CliError> {
+    match Mounted::bring_up(&world, &plan, porter, reporter).await {
+        Ok(mounted) => mounted.serve(&world, &plan, herald).await,
+        Err(error) => herald.failed(error),
+    }
+}
+
+struct Mounted {
+    volume: Rc<Volume>,
+    door: Rc<VolumeDoor>,
+    session: Rc<Session<VolumeDoor>>,
+    porter: Porter,
+    reporter: Reporter,
+    signals: Signals,
+    control: ControlSocket,
+    device: (u32, u32),
+    /// With `barrier=coerce`: home, then the journal's disk.
+    coerced: Vec<CoercedDisk>,
+    /// Lives as long as the mount.
+    _loop_device: Option<LoopDevice>,
+    data: DataMode,
+}
+
+impl Mounted {
+    async fn bring_up(
+        world: &RealWorld,
+        plan: &MountPlan,
+        porter: Porter,
+        reporter: Reporter,
+    ) -> Result<Mounted, CliError> {
+        let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+        let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+        let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
+        // A loop device on it would be what is called empty.
+        if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
+            let source = plan.source.display();
+            return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
+        }
+        let access = access_to(plan)?;
+        let for_loop = || LoopDevice::attach(&plan.source, access == Access::ReadOnly);
+        let loop_device = wants_loop.then(for_loop).transpose()?;
+        let path = loop_device.as_ref().map_or(&plan.source, |device| &device.path);
+        let behind = loop_device.as_ref().map(|device| &device.image);
+        let disk = open_disk_over(world, path, access, behind)?;
+        let journal = match &plan.settings.journal_device {
+            Some(path) => Some(Rc::new(open_disk(world, path, access)?) as Rc<dyn Disk>),
+            None => None,
+        };
+        let (volume, coerced) = open_volume(world, plan, path, &disk, journal).await?;
+        if !disk.is_block_device() {
+            refuse_kernel(plan, &volume).await?;
+        }
+        for warning in volume.open_report().warnings {
+            reporter.tell(&format!("{}: {warning}", plan.source.display()));
+        }
+        let told = reporter.clone();
+        let door_options = DoorOptions {
+            synchronous_directories: plan.settings.synchronous_directories,
+            report: Box::new(move |text| told.tell(text)),
+        };
+        let door = VolumeDoor::new(volume.clone(), door_options);
+        daemon::settle_in();
+        match mount(plan, &porter, path, &disk, &volume).await {
+            Ok(Standing { connection, device }) => {
+                let transport = plan.settings.transport;
+                let session = Session::new(world.clone(), connection, door.clone(), transport);
+                let data = volume.options().engine.data;
+                Ok(Mounted {
+                    volume,
+                    door,
+                    session,
+                    porter,
+                    reporter,
+                    signals,
+                    control,
+                    device,
+                    coerced,
+                    _loop_device: loop_device,
+                    data,
+                })
+            }
+            Err(NotMounted { error, is_ours }) => {
+                // The volume was marked as mounted; leave it as we found it.
+                if is_ours {
+                    let _ = door.close().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
+        let answers = self.answers(world, plan);
+        let Mounted { door, session, porter, reporter, signals, control, device, .. } = self;
+        let serving = session.clone();
+        let mut served = spawn_with_result(world, async move { serving.serve().await });
+        let begun = race(&mut served, session.until_begun()).await;
+        let refused = match &begun {
+            Either::Right(agreed) if plan.settings.transport == Transport::Uring && !agreed.uring => {
+                Some(no_ring(session.why_no_ring()))
+            }
+            Either::Left(Some(Err(error))) => Some(CliError::new(error.to_string())),
+            _ => None,
+        };
+        let control = match refused {
+            None => ControlServer::start(world, control, device, answers).map_err(no_control),
+            Some(error) => Err(error),
+        };
+        let control = match control {
+            Ok(control) => control,
+            Err(error) => {
+                match begun {
+                    Either::Left(_) => porter.unmount(),
+                    Either::Right(_) => drop(porter.end(world, &session, served, signals).await),
+                }
+                // Reported already.
+                let _ = door.close().await;
+                return herald.failed(error);
+            }
+        };
+        let warning = match &begun {
+            Either::Right(agreed) if !agreed.passes_syncs() && !plan.settings.read_only => Some(SYNCS_END),
+            _ => None,
+        };
+        if let Some(warning) = warning.filter(|_| !herald.is_background()) {
+            reporter.tell(warning);
+        }
+        if let Some(why) = session.why_no_ring() {
+            reporter.tell(&format!("requests come by the classic channel, not over io_uring: {why}"));
+        }
+        herald.up(warning);
+        let result = match begun {
+            Either::Left(result) => result,
+            Either::Right(_) => porter.until_over(world, &session, served, signals).await,
+        };
+        let clean = door.close().await.is_ok();
+        control.end(End { clean });
+        match result {
+            Some(Ok(())) if clean => Ok(()),
+            Some(Err(error)) => {
+                reporter.tell(&error.to_string());
+                Err(CliError::new(error.to_string()))
+            }
+            _ => Err(CliError::new(format!("{}: not everything came home", plan.source.display()))),
+        }
+    }
+
+    fn answers(&self, world: &RealWorld, plan: &MountPlan) -> Box<Answers> {
+        let about = About {
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            source: plan.source.display().to_string(),
+            directory: plan.directory.display().to_string(),
+            data: self.data.to_string(),
+            options: plan.words.clone(),
+        };
+        let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
+        let coerced = self.coerced.clone();
+        Box::new(move |ask| match ask {
+            Ask::About | Ask::End => serde_json::json!(about),
+            Ask::Change { atime, stop_on_error } => {
+                volume.set_live_options(LiveOptions {
+                    atime: match atime {
+                        AccessTimes::Never => Atime::Never,
+                        AccessTimes::Relative => Atime::Relative,
+                        AccessTimes::Always => Atime::Always,
+                    },
+                    on_error: if stop_on_error { OnError::Stop } else { OnError::Continue },
+                });
+                serde_json::json!(about)
+            }
+            Ask::Stats => {
+                let (door, ring) = (session.statistics(), ring.statistics());
+                serde_json::json!({
+                    "about": about,
+                    "transport": match session.negotiated() {
+                        Some(agreed) if agreed.uring => "io_uring",
+                        _ => "classic",
+                    },
+                    "engine": volume.engine().statistics(),
+                    "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
+                    "door": {
+                        "requests": door.requests,
+                        "ring_requests": door.ring_requests,
+                        "malformed": door.malformed,
+                        "interrupts": door.interrupts,
+                    },
+                    "ring": {
+                        "operations": ring.operations,
+                        "enters": ring.enters,
+                        "failed_sends": ring.failed_sends,
+                        "full_queues": ring.full_queues,
+                    },
+                })
+            }
+        })
+    }
+}
+
+/// `transport=uring` cannot be had.
+fn no_ring(why: Option<String>) -> CliError {
+    match why {
+        Some(why) => CliError::new(format!("transport=uring: {why}"))
+            .with_remedy("Mount with transport=classic, or allow the daemon more memory."),
+        None => CliError::new("transport=uring: the kernel does not offer FUSE over io_uring").with_remedy(
+            "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
+        ),
+    }
+}
+
+/// A read-only mount replays the journal, too, and for that the disk must be one that can be written.
+fn access_to(plan: &MountPlan) -> Result<Access, CliError> {
+    let settings = &plan.settings;
+    if !settings.read_only {
+        return Ok(Access::ReadWrite);
+    }
+    if settings.without_journal || !plan.needs_replay {
+        return Ok(Access::ReadOnly);
+    }
+    let is_refused = |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) => matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS)),
+        // A block device that is read-only is opened for writing all the same.
+        Ok(file) => {
+            file.metadata().is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev()))
+        }
+    };
+    let disks = std::iter::once(plan.source.as_path()).chain(settings.journal_device.as_deref());
+    match disks.into_iter().find(|path| is_refused(path)) {
+        None => Ok(Access::ReadWrite),
+        Some(path) => Err(CliError::new(format!(
+            "{} was not unmounted: its journal must be replayed, and {} is write-protected",
+            plan.source.display(),
+            path.display()
+        ))
+        .with_remedy(
+            "Make it writable, or mount with -o ro,noload: that shows the volume without what only its journal holds.",
+        )),
+    }
+}
+
+fn is_read_only(device: u64) -> bool {
+    let path = format!("/sys/dev/block/{}:{}/ro", libc::major(device), libc::minor(device));
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+}
+
+/// No claim on an image file keeps the kernel off. What the journal says from now on does, but for a loop device that
+/// came before it.
+async fn refuse_kernel(plan: &MountPlan, volume: &Rc<Volume>) -> Result<(), CliError> {
+    let Ok(Some(device)) = loop_device::device_on(&plan.source) else { return Ok(()) };
+    let _ = volume.close().await;
+    let (source, device) = (plan.source.display(), device.display());
+    Err(CliError::new(format!("{source} was attached to {device} while it was being mounted"))
+        .with_remedy(format!("Mount {device} instead, or detach it: losetup -d {device}.")))
+}
+
+async fn open_volume(
+    world: &RealWorld,
+    plan: &MountPlan,
+    path: &Path,
+    disk: &FileDisk,
+    journal: Option<Rc<dyn Disk>>,
+) -> Result<(Rc<Volume>, Vec<CoercedDisk>), CliError> {
+    let mut engine = plan.settings.engine();
+    engine.keep_others_out = !disk.is_block_device();
+    if plan.settings.threshold.is_none()
+        && let Ok(start) = disk.read(0, SUPERBLOCK_END).await
+        && let Ok(superblock) = Superblock::parse(&start[SUPERBLOCK_OFFSET as usize..])
+    {
+        engine.threshold = WriteThreshold(superblock.block_size.bytes() as u64);
+    }
+    let parts = OpenParts {
+        world: Rc::new(world.clone()),
+        home: Rc::new(disk.clone()),
+        journal,
+        options: VolumeOptions {
+            access: if plan.settings.read_only { ext4::Access::ReadOnly } else { ext4::Access::ReadWrite },
+            atime: plan.settings.atime,
+            engine,
+            mount_point: plan.directory.display().to_string(),
+            on_error: plan.settings.on_error,
+            group_of_directory: plan.settings.group_of_directory,
+            without_journal: plan.settings.without_journal,
+        },
+    };
+    let (parts, coerced) = match plan.settings.barrier {
+        Barrier::Coerce => {
+            coerce(parts, path, plan.settings.journal_device.as_deref(), Wanted::Required).await?
+        }
+        Barrier::None | Barrier::Flush => (parts, Vec::new()),
+    };
+    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
+    if plan.settings.read_only && plan.needs_replay && !plan.settings.without_journal {
+        recover_first(&parts).await.map_err(failed)?;
+    }
+    let volume = Volume::open(parts).await.map_err(failed)?;
+    Ok((volume, coerced))
+}
+
+/// As a mount for writing would begin, and its unmount end: journal replayed, orphans gone, marked clean.
+async fn recover_first(parts: &OpenParts) -> Result<(), ext4::Error> {
+    let mut writing = parts.clone();
+    writing.options.access = ext4::Access::ReadWrite;
+    writing.options.engine.read_only = false;
+    writing.options.mount_point.clear();
+    match Volume::open(writing).await {
+        Ok(volume) => volume.close().await,
+        // What may not be changed can still be replayed.
+        Err(ext4::Error::OnlyReadable { .. }) => ext4::recover(parts, false).await.map(|_| ()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Why there is no mount, and whether the disk is still ours to write to.
+struct NotMounted {
+    error: CliError,
+    is_ours: bool,
+}
+
+/// Nobody holds the exclusive claim between our giving it up and the kernel's taking it. Programs of ours keep off
+/// by a lock; whether others did, the superblock tells.
+async fn mount(
+    plan: &MountPlan,
+    porter: &Porter,
+    path: &Path,
+    disk: &FileDisk,
+    volume: &Volume,
+) -> Result<Standing, NotMounted> {
+    let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
+    let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
+    let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
+    if !disk.is_block_device() || !plan.is_root {
+        let kind = Kind::Plain { name: plan.source.display().to_string() };
+        let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
+        return mounted.map_err(|error| NotMounted { error, is_ours: true });
+    }
+    let marks = marks_of_use(disk).await;
+    let handover = disk.release_claim();
+    let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
+    let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
+    let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
+    let claimed = mounted.is_ok() || disk.reclaim().is_ok();
+    let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
+    drop(handover);
+    match mounted {
+        Ok(standing) if is_ours => Ok(standing),
+        Ok(standing) => {
+            drop(standing);
+            porter.unmount();
+            let why = format!("another program wrote to {} while it was being mounted", path.display());
+            let error = CliError::new(why).with_remedy("Check it with e2fsck, and mount it again.");
+            Err(NotMounted { error, is_ours })
+        }
+        Err(error) => Err(NotMounted { error, is_ours }),
+    }
+}
+
+/// What changes in the superblock when anybody else makes, checks or mounts the volume, and never while it is ours.
+#[derive(PartialEq, Eq)]
+struct MarksOfUse {
+    uuid: [u8; 16],
+    features: Features,
+    mounts: (u16, u32),
+    last_check: u32,
+}
+
+async fn marks_of_use(disk: &FileDisk) -> Option<MarksOfUse> {
+    let start = disk.read(0, SUPERBLOCK_END).await.ok()?;
+    let superblock = Superblock::parse(&start[SUPERBLOCK_OFFSET as usize..]).ok()?;
+    Some(MarksOfUse {
+        uuid: superblock.uuid,
+        features: superblock.features,
+        mounts: (superblock.mount_count, superblock.mount_time),
+        last_check: superblock.last_check,
+    })
+}

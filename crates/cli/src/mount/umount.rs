@@ -1,0 +1,132 @@
+//! `okeanos umount`: away with a mount, and back only when its daemon is gone.
+
+use crate::daemon::control::{About, Ask, Client, End};
+use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::reporter;
+use crate::error::CliError;
+use crate::mount::users;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Unmount a volume; returns when everything is home and the daemon is gone
+///
+/// A volume that was unmounted this way needs no recovery, and any Linux mounts it.
+#[derive(clap::Args)]
+pub struct UmountArguments {
+    /// Take the directory away now, though files are open; the volume closes when the last of them does
+    #[arg(short, long)]
+    pub lazy: bool,
+    /// Cut the connection to a daemon that does not answer: what was not synced is lost, and the next mount
+    /// recovers the rest
+    #[arg(short, long)]
+    pub force: bool,
+    /// Where the volume is mounted
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
+    let directory = &arguments.directory;
+    let subject = directory.display();
+    let found =
+        mount_table::mount_on(directory).map_err(|error| CliError::system(directory.display(), error))?;
+    let mount = match found {
+        Some(mount) if mount.is_okeanos() => mount,
+        Some(mount) => {
+            return Err(CliError::new(format!("{subject}: a {} file system is mounted there", mount.kind))
+                .with_remedy("Use umount(8)."));
+        }
+        None => return Err(CliError::new(format!("{subject}: nothing is mounted there"))),
+    };
+    if arguments.force {
+        return cut(&mount);
+    }
+    if mount.is_dead() {
+        let died = format!("okeanos: the daemon of {subject} had died; the next mount recovers the volume");
+        reporter::complain(&died);
+        return take_away(&mount, libc::MNT_DETACH);
+    }
+    let daemon = Daemon::of(&mount)?;
+    take_away(&mount, if arguments.lazy { libc::MNT_DETACH } else { 0 })?;
+    if arguments.lazy { Ok(()) } else { daemon.wait(&mount) }
+}
+
+/// The process behind a mount, and the line on which it says farewell.
+struct Daemon {
+    process: OwnedFd,
+    client: Client,
+}
+
+impl Daemon {
+    fn of(mount: &Mount) -> Result<Daemon, CliError> {
+        let system = |error| CliError::system(format!("daemon of {}", mount.directory.display()), error);
+        let mut client = Client::connect(mount)?;
+        let about: About = client.ask(Ask::End).map_err(system)?;
+        // SAFETY: the call takes two integers and makes a new descriptor, which nobody else owns.
+        let process = unsafe {
+            let number = libc::syscall(libc::SYS_pidfd_open, about.process as libc::pid_t, 0);
+            if number < 0 {
+                return Err(system(io::Error::last_os_error()));
+            }
+            OwnedFd::from_raw_fd(number as libc::c_int)
+        };
+        Ok(Daemon { process, client })
+    }
+
+    fn wait(mut self, mount: &Mount) -> Result<(), CliError> {
+        let end = self.client.hear::<End>();
+        let mut poll = libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live structure. Interrupted or not, the process ends after its farewell.
+        while unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {}
+        match end {
+            Ok(Some(End { clean: true })) => Ok(()),
+            _ => Err(CliError::new(format!("{}: not everything came home", mount.source.display()))
+                .with_remedy("See the system log for the cause; the next mount recovers what was synced.")),
+        }
+    }
+}
+
+fn cut(mount: &Mount) -> Result<(), CliError> {
+    // MNT_FORCE aborts the connection: whoever waits gets an error. It may still leave the directory busy.
+    match take_away(mount, libc::MNT_FORCE) {
+        Ok(()) => Ok(()),
+        Err(_) => take_away(mount, libc::MNT_DETACH),
+    }
+}
+
+fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
+    unmount(&mount.directory, flags).map_err(|error| {
+        let text = CliError::system(format!("unmount {}", mount.directory.display()), error);
+        let users = match users::users_of(&mount.directory) {
+            users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
+            users => format!("It is used by {}.", users.join(", ")),
+        };
+        text.with_remedy(format!("{users} Or take it away for new users only: --lazy."))
+    })
+}
+
+/// umount2(2) as root, else through fusermount3.
+pub fn unmount(directory: &Path, flags: libc::c_int) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero byte.
+    if unsafe { libc::umount2(path.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return Err(error);
+    }
+    let mut helper = Command::new("fusermount3");
+    if flags != 0 {
+        helper.arg("-z");
+    }
+    match helper.arg("-u").arg("--").arg(directory).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(io::Error::other("fusermount3 refused")),
+        Err(_) => Err(error),
+    }
+}

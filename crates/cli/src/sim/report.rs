@@ -1,0 +1,98 @@
+//! What the crash explorer has found, as a table or JSON.
+
+use crate::error::CliError;
+use crate::text::table::Table;
+use eviction::Profile;
+use sim::Report;
+use sim::liar::Liar;
+use std::collections::BTreeMap;
+
+/// What was found so far, by mode.
+pub type Reports = BTreeMap<&'static str, Report>;
+
+/// What stood in for flushes, and how good it is for single sectors.
+#[derive(serde::Serialize)]
+pub struct Evictions {
+    profile: Profile,
+    /// With 95 % confidence an eviction fails at most this often.
+    loss_bound: f64,
+    /// Sectors written, evicted and cut off at once, and how many of them were lost.
+    targets: u64,
+    targets_lost: u64,
+}
+
+/// Enough to see one loss in a thousand.
+const TARGETS: u64 = 10_000;
+
+impl Evictions {
+    pub fn of(liar: Liar) -> Option<Evictions> {
+        let profile = liar.profile?;
+        let targets_lost = sim::liar::lost_targets(liar.replacement, &profile, TARGETS);
+        Some(Evictions { loss_bound: profile.loss_bound(), profile, targets: TARGETS, targets_lost })
+    }
+}
+
+impl std::fmt::Display for Evictions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Evictions { profile, loss_bound, targets, targets_lost } = self;
+        writeln!(
+            f,
+            "evictions: {}; tried {} times, so with 95 % confidence a sector is lost at most once in {:.0}; of {targets} \
+             sectors it lost {targets_lost}",
+            profile.workload,
+            profile.trials,
+            1.0 / loss_bound
+        )
+    }
+}
+
+pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Result<(), CliError> {
+    let mut total = Report::default();
+    reports.values().for_each(|report| total.add(*report));
+    if json {
+        return crate::text::output::print_json(
+            &serde_json::json!({ "modes": reports, "total": total, "evictions": evictions }),
+        );
+    }
+    let mut table = Table::new([
+        "mode",
+        "scripts",
+        "places to cut",
+        "images",
+        "cut again",
+        "seen by e2fsck",
+        "faults",
+        "no room",
+        "writes judged",
+        "torn",
+        "split",
+        "cuts that lost",
+    ]);
+    let all = [("all", &total)];
+    for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
+        let Report {
+            scripts,
+            cuts,
+            images,
+            recoveries_cut,
+            checked,
+            faults,
+            refused,
+            writes,
+            torn,
+            split,
+            lost,
+        } = *report;
+        let counts =
+            [scripts, cuts, images, recoveries_cut, checked, faults, refused, writes, torn, split, lost];
+        let cells: Vec<String> =
+            [name.to_owned()].into_iter().chain(counts.map(|count| count.to_string())).collect();
+        table.row(cells);
+    }
+    let evictions = evictions.map(ToString::to_string).unwrap_or_default();
+    let verdict = match total.lost {
+        0 => "nothing lost".to_owned(),
+        lost => format!("{:.2} % of the cuts lost something", lost as f64 * 100.0 / total.cuts as f64),
+    };
+    crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
+}

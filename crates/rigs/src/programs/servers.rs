@@ -1,0 +1,224 @@
+//! Works of servers that keep their data on the volume: PostgreSQL, Redis, etcd.
+
+use super::{Kept, Measured, Scale, Volume};
+use crate::rig::{self, RigError};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server of ours, killed when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(command: &mut Command) -> Result<Server, RigError> {
+        let name = format!("{command:?}");
+        // What it has to say is of no interest unless it ends, and then whoever waits for it says so.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Server).map_err(RigError::at(name))
+    }
+    /// Asks it to end, and waits until it has.
+    fn stop(mut self, signal: i32) -> Result<(), RigError> {
+        // SAFETY: kill takes no pointers; the child has not been waited for, so the number is still its own.
+        unsafe { libc::kill(self.0.id() as i32, signal) };
+        self.0.wait().map(drop).map_err(RigError::at("a server"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill().and_then(|()| self.0.wait().map(drop));
+    }
+}
+
+/// Tries until it works, for half a minute at most.
+fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(value) = attempt() {
+            return Ok(value);
+        }
+        if Instant::now() > deadline {
+            return Err(RigError::new(format!("{what} did not answer within half a minute")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A port of the loopback that nobody has.
+fn free_port() -> Result<u16, RigError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(RigError::at("a free port"))
+}
+
+/// Where Debian keeps the programs of the newest PostgreSQL.
+fn postgresql_programs() -> Result<PathBuf, RigError> {
+    let all = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let newest = all.map(|entry| entry.path()).max_by_key(version);
+    newest.map(|path| path.join("bin")).ok_or_else(|| RigError::new("PostgreSQL is not installed"))
+}
+
+/// `pgbench`, its own default transactions, each durable before it is answered.
+pub(super) fn postgresql(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+    const USER: &str = "postgres";
+    let programs = postgresql_programs()?;
+    let as_postgres = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", USER, "--regid", USER, "--init-groups"]).arg(programs.join(program));
+        command.current_dir("/");
+        command
+    };
+    let data = volume.directory_of("postgresql", USER)?;
+    rig::run(as_postgres("initdb").arg("-D").arg(&data).args(["--auth", "trust"]))?;
+    let port = free_port()?.to_string();
+    let listening = ["-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-p", &port];
+    let server = Server::start(as_postgres("postgres").arg("-D").arg(&data).args(listening))?;
+    let client = ["-h", "127.0.0.1", "-p", &port];
+    let ready = || rig::run(as_postgres("pg_isready").args(client)).ok();
+    patiently("PostgreSQL", ready)?;
+    rig::run(as_postgres("pgbench").args(client).args(["-i", "-q", "-s", "10", USER]))?;
+    rig::run(as_postgres("psql").args(client).args(["-c", "checkpoint", USER]))?;
+    let mut measured = Vec::new();
+    for clients in ["8", "1"] {
+        let seconds = format!("{:.0}", scale.seconds(10.0));
+        let text = rig::run(
+            as_postgres("pgbench").args(client).args(["-n", "-c", clients, "-j", "2", "-T", &seconds, USER]),
+        )?;
+        let rate = number_after(&text, "tps = ").ok_or_else(|| RigError::new(text.clone()))?;
+        measured.push(Measured::rate(format!("pgbench, {clients}"), rate));
+    }
+    server.stop(libc::SIGINT)?;
+    Ok(measured)
+}
+
+/// The number that follows the last `label` in `text`.
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let (_, after) = text.rsplit_once(label)?;
+    after.split(|c: char| !(c.is_ascii_digit() || c == '.')).next()?.parse().ok()
+}
+
+/// `SET`s with `appendfsync always`.
+pub(super) fn redis(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+    let data = volume.path("redis");
+    std::fs::create_dir(&data).map_err(RigError::at(data.display()))?;
+    let port = free_port()?.to_string();
+    let server =
+        Server::start(Command::new("redis-server").args(["--port", &port, "--bind", "127.0.0.1"]).args([
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--dir",
+            text(&data)?,
+        ]))?;
+    patiently("Redis", || rig::run(Command::new("redis-cli").args(["-p", &port, "ping"])).ok())?;
+    let mut measured = Vec::new();
+    for (clients, requests) in [(50, 100_000), (1, 6_000)] {
+        let (count, requests) = (clients.to_string(), scale.of(requests).to_string());
+        let out = rig::run(
+            Command::new("redis-benchmark")
+                .args(["-p", &port, "-t", "set", "-c", &count, "-n", &requests, "-q", "-r", "100000"]),
+        )?;
+        let rate = number_after(&out, "SET: ").ok_or_else(|| RigError::new(out.clone()))?;
+        measured.push(Measured::rate(format!("Redis appendfsync always, {clients}"), rate));
+    }
+    server.stop(libc::SIGTERM)?;
+    Ok(measured)
+}
+
+fn text(path: &Path) -> Result<&str, RigError> {
+    path.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))
+}
+
+/// Puts of 8 clients, each over a connection of its own, through etcd's JSON gateway.
+pub(super) fn etcd(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+    const PUTTERS: u64 = 8;
+    let (data, port, peers) = (volume.path("etcd"), free_port()?, free_port()?);
+    let [here, peer] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
+    let server = Server::start(
+        Command::new("etcd")
+            .arg("--data-dir")
+            .arg(&data)
+            .args(["--listen-client-urls", &here, "--advertise-client-urls", &here])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")]),
+    )?;
+    patiently("etcd", || Putter::connect(port).ok()?.put("first").ok())?;
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs_f64(scale.seconds(4.0));
+    let put_until_end = |number: u64| -> std::io::Result<u64> {
+        let mut putter = Putter::connect(port)?;
+        let mut done = 0;
+        while Instant::now() < end {
+            putter.put(&format!("{number}-{done}"))?;
+            done += 1;
+        }
+        Ok(done)
+    };
+    let puts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..PUTTERS).map(|number| scope.spawn(move || put_until_end(number))).collect();
+        let all = threads.into_iter().map(|thread| thread.join().expect("a putter does not panic"));
+        all.sum::<std::io::Result<u64>>()
+    });
+    let rate = puts.map_err(RigError::at("etcd"))? as f64 / begun.elapsed().as_secs_f64();
+    server.stop(libc::SIGTERM)?;
+    Ok(vec![Measured::rate(format!("etcd, {PUTTERS} putters"), rate)])
+}
+
+/// A connection to etcd that is kept: HTTP/1.1, one request after the other.
+struct Putter(BufReader<TcpStream>);
+
+impl Putter {
+    fn connect(port: u16) -> std::io::Result<Putter> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(Putter(BufReader::new(stream)))
+    }
+    /// The key is what its letters stand for in base64; the gateway wants four at a time.
+    fn put(&mut self, key: &str) -> std::io::Result<()> {
+        let key: String = key.bytes().map(|byte| format!("{byte:04}")).collect();
+        let body = format!("{{\"key\":\"{key}\",\"value\":\"{}\"}}", "dmFs".repeat(25));
+        let head =
+            format!("POST /v3/kv/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        self.0.get_mut().write_all((head + &body).as_bytes())?;
+        let bad = |why: &str| std::io::Error::other(format!("etcd's gateway answered {why:?}"));
+        let (mut line, mut length, mut status) = (String::new(), 0, String::new());
+        loop {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(bad("nothing"));
+            }
+            let text = line.trim_end().to_ascii_lowercase();
+            if status.is_empty() {
+                status = text;
+            } else if let Some(value) = text.strip_prefix("content-length: ") {
+                length = value.parse().map_err(|_| bad(value))?;
+            } else if text.is_empty() {
+                break;
+            }
+        }
+        // It is a few hundred bytes; more than that is no answer to a put.
+        let mut answer = vec![0; std::cmp::min(length, 1 << 16)];
+        self.0.read_exact(&mut answer)?;
+        if status.contains(" 200 ") { Ok(()) } else { Err(bad(&status)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_after_their_labels() {
+        assert_eq!(number_after("tps = 1\ntps = 1234.5 (without)", "tps = "), Some(1234.5));
+        assert_eq!(number_after("SET: 77.25 requests", "SET: "), Some(77.25));
+        assert_eq!(number_after("nothing", "tps = "), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! A fresh volume that works run on, and can be mounted again.
+
+use crate::contender::Contender;
+use crate::rig::{self, LoopDevice, Mounted, RigError};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Fields in the order in which they are taken down.
+pub(crate) struct Volume<'a> {
+    mounted: Option<Mounted>,
+    device: LoopDevice,
+    contender: &'a Contender,
+    program: &'a Path,
+    mount_point: PathBuf,
+}
+
+impl<'a> Volume<'a> {
+    pub fn new(
+        contender: &'a Contender,
+        program: &'a Path,
+        image: &Path,
+        mount_point: PathBuf,
+    ) -> Result<Volume<'a>, RigError> {
+        let device = LoopDevice::attach(image)?;
+        contender.make(&device.path)?;
+        let mounted = Some(contender.mount(program, &device.path, &mount_point)?);
+        Ok(Volume { mounted, device, contender, program, mount_point })
+    }
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mount_point.join(name)
+    }
+    /// A directory of the volume that belongs to `user`, and to nobody else.
+    pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
+        let path = self.path(name);
+        let make = || {
+            std::fs::create_dir(&path)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
+        };
+        make().map_err(RigError::at(path.display()))?;
+        let id = rig::run(Command::new("id").args(["-u", user]))?;
+        let id = id.trim().parse().map_err(|_| RigError::new(format!("{user} has no number")))?;
+        chown(&path, Some(id), Some(id)).map_err(RigError::at(path.display()))?;
+        Ok(path)
+    }
+    /// Nothing of the volume is in memory afterwards.
+    pub fn forget_content(&mut self) -> Result<(), RigError> {
+        if let Some(mounted) = self.mounted.take() {
+            mounted.unmount()?;
+        }
+        self.mounted = Some(self.contender.mount(self.program, &self.device.path, &self.mount_point)?);
+        Ok(())
+    }
+    /// Unmounts; as dropping it does, but failures are told.
+    pub fn take_down(mut self) -> Result<(), RigError> {
+        self.mounted.take().map_or(Ok(()), Mounted::unmount)
+    }
+}

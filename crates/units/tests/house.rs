@@ -1,0 +1,94 @@
+//! What ARCHITECTURE.md and docs/HACKING.md say of the house, read from the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that talk to the kernel or to programs of others, and may.
+const UNSAFE: [&str; 6] = ["cli", "disks", "fuse", "rigs", "runtime", "workloads"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// Rust sources below `folder`, and what is in them.
+fn sources(folder: PathBuf) -> Vec<(PathBuf, String)> {
+    let (mut folders, mut found) = (vec![folder], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found
+}
+
+fn crates() -> Vec<String> {
+    let entries = fs::read_dir(root().join("crates")).unwrap();
+    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.len() > 10, "the crates are not where they are looked for");
+    names
+}
+
+#[test]
+fn only_crates_that_talk_to_the_kernel_may_be_unsafe() {
+    for name in crates() {
+        let library = root().join("crates").join(&name).join("src/lib.rs");
+        let forbids = fs::read_to_string(library).is_ok_and(|text| text.contains("forbid(unsafe_code)"));
+        assert_eq!(forbids, !UNSAFE.contains(&name.as_str()), "crate {name}");
+    }
+}
+
+/// `crate::name_of_a_test`, in backticks.
+fn tests_named_in(document: &str) -> Vec<(&str, &str)> {
+    let quoted = document.split('`').skip(1).step_by(2);
+    quoted
+        .filter_map(|word| word.split_once("::"))
+        .filter(|(name, _)| name.chars().all(is_of_crate))
+        .collect()
+}
+
+fn is_of_crate(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    for name in ["ARCHITECTURE.md", "docs/HACKING.md", "docs/CRASH_MODEL.md"] {
+        let document = fs::read_to_string(root().join(name)).unwrap();
+        for (owner, test) in tests_named_in(&document) {
+            if !crates().iter().any(|name| name == owner) {
+                continue;
+            }
+            let declaration = format!("fn {test}(");
+            let found = sources(root().join("crates").join(owner))
+                .iter()
+                .any(|(_, text)| text.match_indices(&declaration).any(|(at, _)| is_test(&text[..at])));
+            assert!(found, "{name} speaks of the test `{owner}::{test}`");
+        }
+    }
+}
+
+/// Whether the function that begins behind `before` has the attribute of a test.
+fn is_test(before: &str) -> bool {
+    let line_of = |line: &&str| !line.trim_start().starts_with("//") && !line.trim().is_empty();
+    before
+        .lines()
+        .rev()
+        .filter(line_of)
+        .find(|line| !line.trim_end().ends_with("async"))
+        .is_some_and(|line| line.contains("#[test]"))
+}
+
+#[test]
+fn the_journal_waits_for_nothing_and_touches_no_disk() {
+    for (path, text) in sources(root().join("crates/journal/src")) {
+        for word in ["async ", ".await", "dyn Disk", "dyn World"] {
+            assert!(!text.contains(word), "{}: {word:?}", path.display());
+        }
+    }
+}
