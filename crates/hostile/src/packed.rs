@@ -2,9 +2,7 @@
 
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog};
-use journal::{
-    HomeBounds, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, Ring, ScanPass, records,
-};
+use journal::{HomeBounds, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, Ring, ScanPass, records};
 use std::rc::Rc;
 use units::{BlockSize, LogBlock, TransactionId};
 
