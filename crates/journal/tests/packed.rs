@@ -57,13 +57,23 @@ fn recover(
     first: u32,
     home: &mut Home,
 ) -> Result<Recovered, RecoverError> {
+    recover_with(records, log, first, home, false)
+}
+
+fn recover_with(
+    records: &Rc<dyn Records>,
+    log: &[u8],
+    first: u32,
+    home: &mut Home,
+    until_damage: bool,
+) -> Result<Recovered, RecoverError> {
     let unit = records.block_bytes();
     let mut log = log.to_vec();
     log.resize(log.len().max(LOG_BLOCKS as usize * unit), 0x5a);
     let ring = Rc::new(Ring::new(LogBlock(0), LogBlock((log.len() / unit) as u32)));
     let block = |at: LogBlock| &log[at.get() as usize * unit..][..unit];
     let start = LogStart { transaction: TransactionId(first), at: LogBlock(0) };
-    let mut scan = ScanPass::over(records.clone(), ring, start);
+    let mut scan = ScanPass::over(records.clone(), ring, start).until_damage(until_damage);
     while let Some(at) = scan.wants() {
         scan.give(block(at))?;
     }
@@ -172,11 +182,16 @@ fn a_later_transaction_proves_an_earlier_one_only_by_its_durable_floor() {
     let second = torn(one_change(&*records, 2, 1, 700));
     let in_flight = [one_change(&*records, 3, 1, 100), one_change(&*records, 4, 1, 100)].concat();
     let log = [first.clone(), second.clone(), in_flight].concat();
-    let recovered = recover(&records, &log, 1, &mut fresh_home()).unwrap();
-    assert_eq!(recovered.scanned.end, TransactionId(2));
+    for until_damage in [false, true] {
+        let recovered = recover_with(&records, &log, 1, &mut fresh_home(), until_damage).unwrap();
+        assert_eq!((recovered.scanned.end, recovered.scanned.gave_up), (TransactionId(2), false));
+    }
     // 4 was issued when 2 was durable: what is left of it is damage.
     let after = [one_change(&*records, 3, 1, 100), one_change(&*records, 4, 2, 100)].concat();
-    let error = recover(&records, &[first, second, after].concat(), 1, &mut fresh_home()).err();
+    let log = [first, second, after].concat();
+    let recovered = recover_with(&records, &log, 1, &mut fresh_home(), true).unwrap();
+    assert_eq!((recovered.scanned.end, recovered.scanned.gave_up), (TransactionId(2), true));
+    let error = recover(&records, &log, 1, &mut fresh_home()).err();
     assert!(matches!(error, Some(RecoverError::Damaged { transaction: TransactionId(2), .. })), "{error:?}");
 }
 
