@@ -8,7 +8,8 @@ use crate::completion::Completion;
 use crate::engine::{Engine, Running};
 use crate::error::EngineError;
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, LogSpace, Moment, begin_log, plan_commit,
+    plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -276,7 +277,10 @@ impl Engine {
         })
     }
 
-    fn plan(&self, locked: LockedTransaction) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
+    fn plan(
+        &self,
+        mut locked: LockedTransaction,
+    ) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
         let cache = self.cache.borrow();
         let image = |at: HomeBlock| {
             let block = cache.peek(at).expect("a block in a transaction stays in the cache");
@@ -287,6 +291,7 @@ impl Engine {
         };
         let log = &mut *log.borrow_mut();
         let moment = Moment { time: self.world.wall_clock(), durable: self.committed.get() };
+        locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
         let planned = plan_commit(&locked, &image, &mut log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();

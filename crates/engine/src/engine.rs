@@ -152,9 +152,11 @@ impl Engine {
 
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
         let EngineParts { world, home, block_size, log: area, options } = parts;
+        let runner = Runner::new(home.clone(), area, options.barrier, block_size);
+        log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
         let engine = Rc::new(Engine {
             policy: options.data.policy(options.threshold),
-            runner: Runner::new(home.clone(), area, options.barrier, block_size),
+            runner,
             cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
             log: log.map(RefCell::new),
             running: RefCell::new(Running::new(next, world.now(), block_size)),

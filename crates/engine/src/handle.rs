@@ -107,7 +107,8 @@ impl Engine {
     }
 
     fn transaction_limit(&self) -> Option<u32> {
-        Some(self.log.as_ref()?.borrow().transaction_limit())
+        let log = self.log.as_ref()?.borrow();
+        Some(log.home_blocks(log.transaction_limit()))
     }
 
     /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
@@ -141,7 +142,7 @@ impl Engine {
         let (used, id) = (transaction.handles() > 0, transaction.id());
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
-            if transaction.credits() <= bound / 2 {
+            if transaction.credits() <= log.home_blocks(bound) / 2 {
                 self.request_commit(id);
             }
             return false;
@@ -169,8 +170,10 @@ impl Engine {
     pub(crate) fn made_for_log(&self, transaction: &RunningTransaction) -> usize {
         let Some(log) = &self.log else { return 0 };
         let holdings = transaction.holdings();
-        let all = log.borrow().records.log_blocks_bound(&holdings);
-        (u64::from(all)).saturating_sub(holdings.blocks) as usize
+        let log = log.borrow();
+        let all = log.home_blocks(log.records.log_blocks_bound(&holdings));
+        let shared = if log.records.logs_images() { holdings.blocks } else { 0 };
+        u64::from(all).saturating_sub(shared) as usize
     }
 
     /// Beyond half of the cache pinned images go home early, beyond three quarters nobody may make more of them: with

@@ -195,6 +195,6 @@ mod tests {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
             assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 36 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 45 * 1024);
     }
 }

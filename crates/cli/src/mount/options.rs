@@ -199,6 +199,8 @@ impl MountSettings {
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
+            records: own.records,
+            log_unit: own.log_unit,
             read_only: self.read_only,
             keep_others_out: false,
             until_damage: false,

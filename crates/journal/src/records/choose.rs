@@ -6,6 +6,34 @@ use super::packed::PackedRecords;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use std::rc::Rc;
+use std::str::FromStr;
+
+/// The `records=` option of a mount: how transactions are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RecordFormat {
+    #[default]
+    Blocks,
+    Packed,
+}
+
+impl RecordFormat {
+    pub const ALL: [RecordFormat; 2] = [RecordFormat::Blocks, RecordFormat::Packed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RecordFormat::Blocks => "blocks",
+            RecordFormat::Packed => "packed",
+        }
+    }
+}
+
+impl FromStr for RecordFormat {
+    type Err = String;
+    fn from_str(name: &str) -> Result<RecordFormat, String> {
+        let found = RecordFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| format!("records={name}: unknown format; known are blocks, packed"))
+    }
+}
 
 /// What a mount wants of the records of its log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
