@@ -29,6 +29,7 @@ mod whose;
 pub use engine::{Block, Engine};
 pub use error::EngineError;
 pub use handle::Handle;
+pub use journal::records::RecordFormat;
 pub use journal::{DataMode, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use recovery::{PassReport, RecoveryReport, recover};
