@@ -296,7 +296,7 @@ golden_damaged-journal-superblock() {
 golden_damaged-unknown-incompat() { from_golden ext4; debug 'set_super_value feature_incompat 0x400002c2'; }
 golden_damaged-journal-missing() { from_golden external-journal; }
 golden_refused-quota() { make_volume 8M -t ext4 -b 1024 -O quota; }
-golden_refused-inline-data() { make_volume 8M -t ext4 -b 1024 -O inline_data; }
+golden_inline-data-unused() { make_volume 8M -t ext4 -b 1024 -O inline_data; }
 golden_refused-encrypt() { make_volume 8M -t ext4 -b 4096 -O encrypt; }
 golden_refused-bigalloc() { make_volume 8M -t ext4 -b 1024 -O bigalloc -C 4096; }
 

@@ -1,15 +1,18 @@
 //! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
 use crate::disk::coerce::ZonePlan;
-use crate::disk::open_disk::claim;
+use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
 use crate::text::quantity::{format_size, parse_size};
-use disks::Claim;
+use device::{Disk, World};
+use disks::{Access, Claim};
+use runtime::RealWorld;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +71,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
+    check_unused(target)?;
     let (made, claim) = prepare(target, *size)?;
     let result = match journal {
         None => make(target, internal_journal(*journal_size), extra),
@@ -88,6 +92,26 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
     println!("Mount it with: okeanos mount{options} {} DIR", target.display());
     Ok(())
+}
+
+/// A volume that another computer has mounted tells of it, if it has the feature mmp.
+fn check_unused(target: &Path) -> Result<(), CliError> {
+    if !target.exists() {
+        return Ok(());
+    }
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let (for_run, path) = (world.clone(), target.to_path_buf());
+    let checked = world.run(async move {
+        let disk: Rc<dyn Disk> = Rc::new(open_disk(&for_run, &path, Access::ReadOnly)?);
+        let world: Rc<dyn World> = Rc::new(for_run.clone());
+        match ext4::check_unused(&world, &disk).await {
+            Err(error @ ext4::Error::InUse(_)) => Err(CliError::new(format!("{}: {error}", path.display()))),
+            // Whatever else is wrong with what was there, it goes.
+            _ => Ok(()),
+        }
+    });
+    world.end();
+    checked
 }
 
 fn internal_journal(size: Option<u64>) -> Vec<OsString> {

@@ -13,7 +13,7 @@ use runtime::RealWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, BlockSize, HomeBlock, InodeNumber, LogBlock};
+use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner};
 
 const LOG_BLOCKS: u32 = 32768;
 const HOME_BLOCKS: u64 = 65536;
@@ -76,6 +76,7 @@ fn main() {
             superblock: LogBlock(0),
         }),
         options: EngineOptions { data: mode, ..EngineOptions::default() },
+        pace: Rc::new(engine::NoPace),
     };
     world.clone().run(async move {
         let at = HOME_BLOCKS * u64::from(BLOCK);
@@ -131,7 +132,7 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
     });
     drop(table);
     let update = FileUpdate {
-        inode: InodeNumber(writer as u32 + 1),
+        owner: Owner(writer as u64 + 1),
         home,
         range: BlockRange::new(start, start + APPEND),
         bytes: &[number as u8; APPEND as usize],

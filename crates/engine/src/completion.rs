@@ -17,6 +17,11 @@ impl Completion {
         self.waiters.set(self.waiters.get() + 1);
         self.event.until(|| self.result.borrow().clone()).await
     }
+    /// `None` as long as it goes on.
+    #[cfg(test)]
+    pub fn result(&self) -> Option<Result<(), EngineError>> {
+        self.result.borrow().clone()
+    }
     /// How many have asked for it so far.
     pub fn waiters(&self) -> usize {
         self.waiters.get()

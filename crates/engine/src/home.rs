@@ -4,36 +4,25 @@
 //! the image of the latest committed transaction goes home, and always whole; and data that the running transaction sends
 //! home in any case before it commits: so memory that runs short asks for no commit.
 
-use crate::cache::{CachedBlock, Image};
+use crate::block::{AsOf, CachedBlock};
+use crate::durability::HomeWrites;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::home_runs::{Neighbours, Run, runs_of};
+use crate::tail::Occasion;
 use crate::update::Contents;
 use device::Buffer;
 use journal::{BlockKind, LogSpace};
 use runtime::{join_window, race};
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{HomeBlock, TransactionId};
+use units::{HomeBlock, Instant};
 
-/// Most blocks of one home write.
-const RUN_BLOCKS_MAX: usize = 256;
 /// Most home writes under way at once.
 const RUNS_IN_FLIGHT_MAX: usize = 16;
 /// Most blocks taken on at once: bounds the memory for bases and images.
 pub(crate) const BATCH_BLOCKS_MAX: usize = 2048;
 
-/// Whether dirty neighbours that are not due go along.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Neighbours {
-    /// Room is needed: a disk spends far less on them now than on coming back.
-    GoAlong,
-    /// There is time, and they may grow or change again before it is theirs.
-    Stay,
-}
-
-/// Blocks to go home, one beside the other.
-type Run = Vec<Rc<CachedBlock>>;
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
 
 /// What was written of a block.
@@ -41,15 +30,6 @@ struct Sent {
     block: Rc<CachedBlock>,
     bytes: Rc<Buffer>,
     as_of: AsOf,
-}
-
-/// Whose image it was.
-enum AsOf {
-    Committed(TransactionId),
-    /// Data that must be home before the running transaction commits.
-    Running,
-    /// Data of no transaction.
-    None,
 }
 
 /// What became of blocks that were to go home.
@@ -75,12 +55,6 @@ impl Outcome {
 }
 
 impl Engine {
-    /// Someone waits for blocks to go home, or there are dirty blocks now.
-    pub(crate) fn kick_home(&self) {
-        self.home_kicks.set(self.home_kicks.get() + 1);
-        self.home_work.notify();
-    }
-
     pub(crate) fn log_is_short(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.borrow().is_short())
     }
@@ -90,14 +64,14 @@ impl Engine {
         let mut seen = 0;
         let mut round_at = self.world.now().plus(self.options.writeback);
         loop {
-            let kicked = || (self.is_over() || self.home_kicks.get() != seen).then_some(());
-            if self.dirty_count.get() == 0 {
-                self.home_work.until(kicked).await;
+            let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
+            if self.queue.dirty() == 0 {
+                self.queue.work.until(kicked).await;
             } else {
-                let _ = race(self.home_work.until(kicked), self.world.sleep_until(round_at)).await;
+                let _ = race(self.queue.work.until(kicked), self.world.sleep_until(round_at)).await;
             }
-            seen = self.home_kicks.get();
-            if self.is_over() {
+            seen = self.queue.kicks();
+            if self.pipeline.is_over() {
                 return;
             }
             if let Err(error) = self.home_round(&mut round_at).await {
@@ -107,9 +81,9 @@ impl Engine {
         }
     }
 
-    async fn home_round(&self, round_at: &mut units::Instant) -> Result<(), EngineError> {
-        let _turn = self.home_turn.write().await;
-        if self.is_over() {
+    async fn home_round(&self, round_at: &mut Instant) -> Result<(), EngineError> {
+        let _turn = self.queue.turn().await;
+        if self.pipeline.is_over() {
             return Ok(());
         }
         self.relieve_log().await?;
@@ -118,7 +92,7 @@ impl Engine {
         if *round_at <= now {
             *round_at = now.plus(self.options.writeback);
             self.write_expired().await?;
-            self.advance_tail_of_round().await?;
+            self.advance_tail(Occasion::Round).await?;
         }
         Ok(())
     }
@@ -129,15 +103,15 @@ impl Engine {
             return Ok(());
         }
         let mut batch = self.checkpoint_batch();
-        self.runner.counters.borrow_mut().checkpoints += u64::from(batch.is_some());
+        self.counters.borrow_mut().checkpoints += u64::from(batch.is_some());
         while let Some(blocks) = batch {
             if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
-            self.advance_tail_soon().await?;
+            self.advance_tail(Occasion::Space).await?;
             batch = self.checkpoint_batch();
         }
-        self.advance_tail_soon().await
+        self.advance_tail(Occasion::Space).await
     }
 
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
@@ -161,7 +135,7 @@ impl Engine {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
-                self.request_commit(self.running_id());
+                self.pipeline.request(self.pipeline.running_id());
                 break;
             }
             self.relieve_log().await?;
@@ -183,39 +157,13 @@ impl Engine {
         }
     }
 
-    /// The oldest blocks that may go home, as long as `is_due` says so of the time when they became dirty. Those
-    /// that may not, because the log has to have them first, count as dirty from now on.
-    fn dirty_blocks(&self, is_due: impl Fn(units::Instant) -> bool) -> Vec<HomeBlock> {
-        let now = self.world.now();
-        let cache = self.cache.borrow();
-        let mut dirty = self.dirty.borrow_mut();
-        let mut found = Vec::new();
-        for _ in 0..dirty.len() {
-            let Some((since, number)) = dirty.front().copied().filter(|(since, _)| is_due(*since)) else {
-                break;
-            };
-            dirty.pop_front();
-            let Some(block) = cache.peek(number).filter(|block| block.dirty_since.get() == Some(since))
-            else {
-                continue;
-            };
-            block.dirty_since.set(Some(now));
-            dirty.push_back((now, number));
-            if block.may_go_home() {
-                found.push(number);
-                if found.len() == BATCH_BLOCKS_MAX {
-                    break;
-                }
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        found
+    fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
+        self.queue.due(&self.cache.borrow(), self.world.now(), BATCH_BLOCKS_MAX, is_due)
     }
 
     /// Everything that is committed and not home; no transaction is running.
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
-        while self.dirty_count.get() > 0 {
+        while self.queue.dirty() > 0 {
             let blocks = self.dirty_blocks(|_| true);
             if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
@@ -231,51 +179,15 @@ impl Engine {
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
     ) -> Result<Outcome, EngineError> {
-        let runs = self.runs_of(&numbers, neighbours).into_iter();
+        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours).into_iter();
         let writes = runs.map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
         let outcomes = join_window(writes, RUNS_IN_FLIGHT_MAX).await?;
         self.cache.borrow_mut().shrink();
-        self.gate.wake_first();
+        self.pipeline.wake_joiners();
         Ok(outcomes.into_iter().fold(Outcome::default(), |sum, one| Outcome {
             written: sum.written + one.written,
             unreadable: sum.unreadable.or(one.unreadable),
         }))
-    }
-
-    /// The blocks of `numbers` (sorted) in runs of neighbours. Those that go along need no read and are not being changed.
-    fn runs_of(&self, numbers: &[HomeBlock], neighbours: Neighbours) -> Vec<Run> {
-        let cache = self.cache.borrow();
-        let along = neighbours == Neighbours::GoAlong;
-        let goes = |at: HomeBlock| {
-            let block = cache.peek(at)?;
-            let is_due = || numbers.binary_search(&at).is_ok();
-            let rests = || !block.running.get() && block.committing.borrow().is_none() && block.is_whole();
-            (block.may_go_home() && (is_due() || along && rests())).then(|| block.clone())
-        };
-        let mut runs: Vec<Run> = Vec::new();
-        // Behind the last run.
-        let mut end = HomeBlock(0);
-        for block in numbers.iter().filter_map(|number| goes(*number)) {
-            if block.number < end {
-                continue;
-            }
-            let mut run = VecDeque::from([block]);
-            while run.len() < RUN_BLOCKS_MAX
-                && run[0].number > end
-                && let Some(block) = goes(HomeBlock(run[0].number.get() - 1))
-            {
-                run.push_front(block);
-            }
-            end = run[run.len() - 1].number.plus(1);
-            while run.len() < RUN_BLOCKS_MAX
-                && let Some(block) = goes(end)
-            {
-                run.push_back(block);
-                end = end.plus(1);
-            }
-            runs.push(run.into());
-        }
-        runs
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
@@ -297,69 +209,51 @@ impl Engine {
         for sent in sent.chunk_by(|left, right| left.block.number.plus(1) == right.block.number) {
             let kinds: Vec<_> = sent.iter().map(Sent::kind).collect();
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
-            self.runner.write_home(sent[0].block.number, &kinds, parts).await?;
-            sent.iter().for_each(|sent| self.arrived(sent));
+            let writes = self.runner.write_home(sent[0].block.number, &kinds, parts).await?;
+            sent.iter().for_each(|sent| self.arrived(sent, writes));
             written += sent.len();
         }
-        self.runner.counters.borrow_mut().home_writes += 1;
+        self.counters.borrow_mut().home_writes += 1;
         Ok(Outcome { written, unreadable })
     }
 
-    /// What was sent is home, though perhaps in the disk's cache only.
-    fn arrived(&self, sent: &Sent) {
-        let block = &sent.block;
-        match sent.as_of {
+    /// What was sent is home, though perhaps in the disk's cache only: `writes` is the last write of it.
+    fn arrived(&self, sent: &Sent, writes: HomeWrites) {
+        let Sent { block, bytes, as_of } = sent;
+        match as_of {
             AsOf::Committed(as_of) => {
                 if let Some(log) = &self.log {
-                    log.borrow_mut().checkpoint.home_written(block.number, as_of);
+                    log.borrow_mut().checkpoint.home_written(block.number, *as_of);
                 }
-                let mut committed = block.committed.borrow_mut();
-                // A newer image may have been committed meanwhile.
-                if committed.as_ref().is_some_and(|(image, _)| Rc::ptr_eq(&image.bytes, &sent.bytes)) {
-                    *committed = None;
-                }
+                block.committed_arrived(bytes);
             }
             AsOf::Running => {
-                let mut running = self.running.borrow_mut();
-                // Unless it was changed, or the transaction locked, meanwhile: then it goes home once more.
-                if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
-                    && let Some(inode) = block.ordered.take()
-                {
-                    self.runner.note_early();
-                    running.transaction.home_data_written(inode, block.number);
-                    block.running.set(running.transaction.logs(block.number));
+                if let Some(owner) = block.ordered_arrived(bytes) {
+                    self.runner.durability.note_early(writes);
+                    let mut transaction = self.pipeline.transaction();
+                    transaction.home_data_written(owner, block.number);
+                    block.leave_order(transaction.logs(block.number));
                 }
             }
-            AsOf::None => {
-                self.runner.note_loose();
-                if Rc::ptr_eq(&block.current.borrow().bytes, &sent.bytes)
-                    && let Some(inode) = block.lazy.take()
-                {
-                    self.lazy.borrow_mut().remove(&(inode, block.number));
+            AsOf::Loose => {
+                self.runner.durability.note_loose(writes);
+                if let Some(owner) = block.loose_arrived(bytes) {
+                    self.loose.remove(owner, block.number);
                 }
             }
         }
-        block.recount();
-        self.wash(block);
+        self.queue.wash(block);
     }
 }
 
 impl Sent {
     /// The image that may go home; `None` if home has it already.
     fn of(block: Rc<CachedBlock>) -> Option<Sent> {
-        let (bytes, as_of) = match &*block.committed.borrow() {
-            Some((Image { bytes, valid: None }, as_of)) => (bytes.clone(), AsOf::Committed(*as_of)),
-            Some(_) => unreachable!("the base was read before"),
-            None if !block.current_may_go_home() => return None,
-            None => {
-                let as_of = if block.lazy.get().is_some() { AsOf::None } else { AsOf::Running };
-                (block.current.borrow().bytes.clone(), as_of)
-            }
-        };
+        let (bytes, as_of) = block.to_send()?;
         Some(Sent { block, bytes, as_of })
     }
     fn kind(&self) -> BlockKind {
-        match self.block.contents.get() {
+        match self.block.contents() {
             Contents::Metadata => BlockKind::HomeMetadata,
             Contents::Data => BlockKind::HomeData,
         }

@@ -1,6 +1,7 @@
 //! Questions about what the cache holds, for whoever has another opinion of the disk to compare with.
 
-use crate::engine::{Block, Engine};
+use crate::block::Block;
+use crate::engine::Engine;
 use units::HomeBlock;
 
 impl Engine {

@@ -4,34 +4,49 @@
 //! [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
+mod admit;
+mod block;
 mod bring_home;
 mod cache;
 mod commit;
 mod completion;
+mod durability;
 mod engine;
 mod error;
 mod gate;
 mod handle;
 mod home;
 mod home_claims;
+mod home_queue;
+mod home_runs;
+mod image;
 mod in_memory;
+mod limits;
 mod log;
+mod loose;
+mod move_tail;
+mod open;
 mod options;
+mod pace;
+mod pipeline;
 mod read;
 mod recovery;
 mod run_plan;
+mod sequences;
 mod stats;
+mod sync;
 mod tail;
-mod ticks;
 mod update;
 mod whose;
 
-pub use engine::{Block, Engine};
+pub use block::Block;
+pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
+pub use pace::{CommitPace, NoPace};
 pub use recovery::{PassReport, RecoveryReport, recover};
 pub use stats::{CacheUse, LogUse, Statistics, SyncLatency, Written};
 pub use update::{Base, Contents, Credits, FileUpdate};

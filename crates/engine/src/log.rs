@@ -2,12 +2,12 @@
 
 use crate::error::EngineError;
 use crate::options::{EngineParts, LogArea};
-use crate::tail::TailState;
+use crate::tail::Tail;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
-use journal::{Checkpoint, CircularLog, LogSpace, SuperblockImage};
+use journal::{Checkpoint, CircularLog, Holdings, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
@@ -23,9 +23,7 @@ pub(crate) struct LogState {
     pub space: CircularLog,
     pub checkpoint: Checkpoint,
     pub records: Rc<dyn Records>,
-    /// The first transaction of the log as the superblock **on disk** has it.
-    pub disk_tail: TransactionId,
-    pub tail: TailState,
+    pub tail: Tail,
     /// The superblock on disk says where the log begins. Before the first commit it says that the log is empty.
     pub started: bool,
     pub live: LiveRecords,
@@ -58,8 +56,7 @@ impl LogState {
             records,
             superblock,
             space,
-            disk_tail: next,
-            tail: TailState::default(),
+            tail: Tail::new(next),
             started: false,
             live: LiveRecords::default(),
         }
@@ -89,6 +86,19 @@ impl LogState {
     /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
     pub fn revoke_reserve(&self) -> u32 {
         self.records.revoke_blocks_bound(self.live.len() as u64) + 1
+    }
+    /// Most log blocks that a transaction takes which holds so much.
+    pub fn bound(&self, holdings: &Holdings) -> u32 {
+        self.records.log_blocks_bound(holdings)
+    }
+    /// Blocks that are made for the log in the `bound` log blocks of a transaction that holds so much.
+    pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
+        let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
+        u64::from(self.home_blocks(bound)).saturating_sub(shared) as usize
+    }
+    /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
+    pub fn has_room(&self, bound: u32) -> bool {
+        bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.free()
     }
     /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
     /// largest transaction takes with its revokes. Whoever waits for space then gets it: a record takes 13 bytes of the
@@ -150,4 +160,55 @@ pub(crate) async fn read_superblock(
     let blocks = area.extents.last().map_or(0, |last| u64::from(last.first.get()) + u64::from(last.count));
     JournalSuperblock::parse(&bytes, parts.block_size, blocks)
         .map_err(|error| EngineError::BadJournal { why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_live_records_until_its_last_transaction_leaves_the_log() {
+        let mut live = LiveRecords::default();
+        let [first, second] = [TransactionId(u32::MAX), TransactionId(0)];
+        live.add(first, vec![HomeBlock(1), HomeBlock(2)]);
+        live.add(second, vec![HomeBlock(2)]);
+        live.release_before(second);
+        assert_eq!((live.contains(HomeBlock(1)), live.contains(HomeBlock(2)), live.len()), (false, true, 1));
+        live.release_before(second.next());
+        assert_eq!(live.len(), 0);
+    }
+
+    /// What `docs/MOUNT_OPTIONS.md` says that a record takes of memory.
+    const BYTES_A_RECORD: usize = 64;
+
+    impl LiveRecords {
+        /// Of the table: a pair and a byte for each place, of which an eighth stays empty.
+        fn bytes(&self) -> usize {
+            let places = self.latest.capacity().div_ceil(7) * 8;
+            let lists =
+                self.transactions.iter().map(|(_, blocks)| blocks.capacity() * size_of::<HomeBlock>());
+            let entries = self.transactions.capacity() * size_of::<(TransactionId, Vec<HomeBlock>)>();
+            places * (size_of::<(HomeBlock, TransactionId)>() + 1) + lists.sum::<usize>() + entries
+        }
+    }
+
+    #[test]
+    fn a_record_in_the_log_takes_no_more_memory_than_the_manual_says() {
+        let mut live = LiveRecords::default();
+        let mut records = 0;
+        // Tables have just grown where they are dearest.
+        for (transaction, count) in
+            (1..).zip([7, 1, 57, 1000, 15_000, 40_000, 58_000].into_iter().cycle().take(40))
+        {
+            live.add(TransactionId(transaction), (records..records + count).map(HomeBlock).collect());
+            records += count;
+            if records > 100 {
+                let (bytes, most) = (live.bytes(), records as usize * BYTES_A_RECORD);
+                assert!(bytes <= most, "{records} records: {bytes} bytes");
+            }
+        }
+        assert!(live.bytes() > records as usize * BYTES_A_RECORD / 4, "the count misses most of it");
+        live.release_before(TransactionId(41));
+        assert_eq!(live.len(), 0);
+    }
 }

@@ -1,6 +1,7 @@
 //! What an engine is made of, and how it was asked to behave.
 
 use crate::error::EngineError;
+use crate::pace::CommitPace;
 use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
@@ -129,10 +130,6 @@ pub struct EngineOptions {
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
-    /// As jbd of Linux 2.6.18 did: a commit that a synchronous writer asked for waits for the next tick of the host's
-    /// clock, and on as long as others join from tick to tick, unless that writer was the last to ask, too. Zero: no ticks,
-    /// and a commit begins as soon as the one before is done.
-    pub tick: Duration,
     /// How often write-back looks for old dirty blocks, and the age that makes them due.
     pub writeback: Duration,
     pub expire: Duration,
@@ -162,7 +159,6 @@ impl Default for EngineOptions {
             threshold: WriteThreshold(4096),
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
-            tick: Duration::ZERO,
             writeback: Duration::from_secs(5),
             expire: Duration::from_secs(30),
             cache_bytes: 256 << 20,
@@ -187,6 +183,8 @@ pub struct EngineParts {
     /// `None`: a volume without a journal; each commit then writes everything home.
     pub log: Option<LogArea>,
     pub options: EngineOptions,
+    /// [`crate::NoPace`], but for experiments.
+    pub pace: Rc<dyn CommitPace>,
 }
 
 impl EngineParts {

@@ -1,7 +1,8 @@
 //! Reads from home, into the cache. At most one read of a block is under way; others wait for it.
 
-use crate::cache::{CachedBlock, Temperature};
-use crate::engine::{Block, Engine};
+use crate::block::{Block, CachedBlock};
+use crate::cache::Temperature;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use device::Buffer;
 use runtime::sync::Event;
@@ -32,7 +33,7 @@ impl Engine {
         let numbers = (0..u64::from(count)).map(|index| at.plus(index));
         let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
         self.load_all(&blocks, CachedBlock::is_whole).await?;
-        Ok(blocks.iter().map(|block| block.current.borrow().bytes.clone()).collect())
+        Ok(blocks.iter().map(|block| block.bytes()).collect())
     }
 
     pub(crate) fn check_range(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
@@ -44,7 +45,7 @@ impl Engine {
 
     pub(crate) fn look_up(&self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
         let block = self.cache.borrow_mut().get_or_insert(at, temperature);
-        let mut counters = self.runner.counters.borrow_mut();
+        let mut counters = self.counters.borrow_mut();
         if block.is_whole() {
             counters.cache_hits += 1;
         } else {
@@ -97,7 +98,7 @@ impl Engine {
     async fn read_run(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
         let size = self.block_size.bytes();
         let _reading = Reading::start(blocks);
-        self.runner.counters.borrow_mut().home_reads += 1;
+        self.counters.borrow_mut().home_reads += 1;
         let content = self.home.read(blocks[0].number, blocks.len()).await?;
         if let [block] = blocks {
             block.fill(Rc::new(content), self.block_size);

@@ -4,13 +4,14 @@
 
 use crate::error::EngineError;
 use crate::log::{image_of, read_superblock};
-use crate::options::{BarrierKind, EngineParts, LogArea};
-use device::{Buffer, Durability};
+use crate::options::{EngineParts, LogArea};
+use crate::run_plan::Runner;
+use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records;
 use journal::{
-    Address, Barrier, HomeBounds, LogWalk, Pass, PassCounts, Plan, ReplayImage, ReplayImages, ReplayPass,
-    RevokePass, Ring, ScanPass, Step, SuperblockImage, Write, plan_empty_log,
+    BlockKind, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass,
+    Ring, ScanPass, SuperblockImage, plan_empty_log,
 };
 use serde::Serialize;
 use std::rc::Rc;
@@ -103,7 +104,10 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         }
         superblock = copy;
     }
-    let mut recovery = Recovery { parts, area, report, reader: LogReader::new(parts, area, &superblock) };
+    let reader = LogReader::new(parts, area, &superblock);
+    // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
+    let runner = Runner::after_unknown_writes(parts);
+    let mut recovery = Recovery { parts, area, report, reader, runner };
     let next = recovery.replay_log(&superblock, dry_run).await?;
     if !dry_run {
         recovery.empty_log(&mut superblock, next).await?;
@@ -118,6 +122,7 @@ struct Recovery<'a> {
     area: &'a LogArea,
     report: RecoveryReport,
     reader: LogReader<'a>,
+    runner: Runner,
 }
 
 impl Recovery<'_> {
@@ -213,7 +218,8 @@ impl Recovery<'_> {
         }
         let contents = run.iter_mut().map(|image| std::mem::replace(&mut image.content, Buffer::zeroed(0)));
         let contents = contents.map(Rc::new).collect();
-        Ok(self.parts.home.write(begun, contents, Durability::Cached).await?)
+        let kinds = vec![BlockKind::HomeData; run.len()];
+        self.runner.write_home(begun, &kinds, contents).await.map(drop)
     }
 
     /// Everything is home: says in the superblock that nothing is left to do.
@@ -225,30 +231,7 @@ impl Recovery<'_> {
         superblock.set_clean(next.previous());
         records::clear(superblock, self.parts.options.journal_checksum);
         let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
-        self.carry_out(plan_empty_log(Some(image))).await
-    }
-
-    /// What earlier runs left in the disk's cache is unknown, so home is flushed in any case. A write of the log is
-    /// durable by itself, so the barrier behind it needs no flush.
-    async fn carry_out(&self, plan: Plan) -> Result<(), EngineError> {
-        let ordered = self.parts.options.barrier == BarrierKind::Flush;
-        let durability = if ordered { Durability::Durable } else { Durability::Cached };
-        for step in plan.steps {
-            match step {
-                Step::Barrier(Barrier::HomeBeforeLogTail) if ordered => {
-                    self.parts.home.make_durable().await?
-                }
-                Step::Barrier(_) => {}
-                Step::Write(Write { at, blocks }) => {
-                    let Address::Log(at) = at else { unreachable!("recovery plans no {at:?}") };
-                    let (place, _) = self.area.locate(at)?;
-                    let blocks = blocks.into_iter().map(|(_, block)| block).collect();
-                    let place = place << self.parts.block_size.shift();
-                    self.area.write(&*self.parts.home, place, blocks, durability).await?
-                }
-            }
-        }
-        Ok(())
+        self.runner.run(plan_empty_log(Some(image))).await
     }
 }
 

@@ -3,12 +3,13 @@
 //! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
 //! flushed; where that was a single write, the write is made durable by itself if that saves the flush.
 
+use crate::durability::{Disks, Durability, HomeWrites, Place};
 use crate::error::EngineError;
 use crate::home_claims::HomeClaims;
-use crate::options::{BarrierKind, LogArea, LogPlace};
+use crate::options::{BarrierKind, EngineParts, LogArea, LogPlace};
 use crate::stats::Counters;
 use crate::whose::Home;
-use device::{Buffer, DeviceError, Durability, LocalFuture};
+use device::{Buffer, DeviceError, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
@@ -20,12 +21,6 @@ use units::{BlockSize, HomeBlock, LogBlock};
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
 /// Most writes under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 32;
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
-    Home,
-    Log,
-}
 
 /// One write to one disk.
 struct DiskWrite {
@@ -41,57 +36,33 @@ struct DiskWrite {
 pub(crate) struct Runner {
     home: Rc<dyn Home>,
     log: Option<LogArea>,
-    /// Whether the log has a disk of its own.
-    separate: bool,
-    /// Of the disk of each place.
-    forced_unit_access: [bool; 2],
-    barrier: BarrierKind,
     block_size: BlockSize,
     /// Bytes of a log block.
     log_unit: Cell<usize>,
     pub claims: HomeClaims,
-    pub counters: Rc<RefCell<Counters>>,
-    /// How many home writes of write-back have completed; how many of those a later flush has made durable; and
-    /// up to which one some held data that is in no transaction, or that must be durable before a commit. Counts and not
-    /// flags, because a flush that has begun has not yet made anything durable.
-    home_written: Cell<u64>,
-    home_durable: Cell<u64>,
-    loose_written: Cell<u64>,
-    early_written: Cell<u64>,
-    /// Why nothing is written any more. After a failed write or flush a later flush proves nothing, so a tail
-    /// update that is under way must not go on.
-    failure: RefCell<Option<String>>,
+    pub durability: Durability,
+    counters: Rc<RefCell<Counters>>,
 }
 
 impl Runner {
-    pub fn new(
-        home: Rc<dyn Home>,
-        log: Option<LogArea>,
-        barrier: BarrierKind,
-        block_size: BlockSize,
-    ) -> Runner {
-        let separate = log.as_ref().is_some_and(LogArea::is_separate);
-        let of_home = home.has_durable_writes();
-        let of_log = match log.as_ref().map(|log| &log.place) {
-            Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
-            _ => of_home,
-        };
-        let forced_unit_access = [of_home, of_log];
+    pub fn new(parts: &EngineParts, counters: Rc<RefCell<Counters>>) -> Runner {
+        Runner::with(parts, counters, Durability::new(disks_of(parts)))
+    }
+
+    /// On disks of which is not known what earlier runs left in their caches.
+    pub fn after_unknown_writes(parts: &EngineParts) -> Runner {
+        Runner::with(parts, Rc::default(), Durability::after_unknown_writes(disks_of(parts)))
+    }
+
+    fn with(parts: &EngineParts, counters: Rc<RefCell<Counters>>, durability: Durability) -> Runner {
         Runner {
-            home,
-            log,
-            separate,
-            forced_unit_access,
-            barrier,
-            block_size,
-            log_unit: Cell::new(block_size.bytes()),
+            home: parts.home.clone(),
+            log: parts.log.clone(),
+            block_size: parts.block_size,
+            log_unit: Cell::new(parts.block_size.bytes()),
             claims: HomeClaims::default(),
-            counters: Rc::default(),
-            home_written: Cell::new(0),
-            home_durable: Cell::new(0),
-            loose_written: Cell::new(0),
-            early_written: Cell::new(0),
-            failure: RefCell::default(),
+            durability,
+            counters,
         }
     }
 
@@ -118,76 +89,34 @@ impl Runner {
         at: HomeBlock,
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<HomeWrites, EngineError> {
         self.check_home(at, parts.len() as u64)?;
         let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
-        self.check()?;
-        let written = self.home.write(at, parts, Durability::Cached).await;
-        self.note(written.map_err(EngineError::from))?;
-        self.home_written.set(self.home_written.get() + 1);
-        Ok(())
-    }
-
-    /// The last [`Runner::write_home`] held data that is in no transaction.
-    pub fn note_loose(&self) {
-        self.loose_written.set(self.home_written.get());
-    }
-
-    /// The last [`Runner::write_home`] held data that must be durable before the running transaction commits.
-    pub fn note_early(&self) {
-        self.early_written.set(self.home_written.get());
+        self.durability.check()?;
+        let written = self.home.write(at, parts, device::Durability::Cached).await;
+        self.durability.note(written.map_err(EngineError::from))?;
+        Ok(self.durability.home_write_completed())
     }
 
     /// Makes all data durable that write-back sent home and no log holds.
     pub async fn flush_loose(&self) -> Result<(), EngineError> {
-        if self.barrier == BarrierKind::Flush && self.home_durable.get() < self.loose_written.get() {
+        if self.durability.wants_flush_of_loose() {
             self.flush(Place::Home).await?;
         }
         Ok(())
     }
 
-    /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
-    pub fn commits_cover_home(&self) -> bool {
-        let at_no_cost = self.barrier == BarrierKind::None || !self.forced_unit_access[Place::Home as usize];
-        !self.separate && at_no_cost
-    }
-
-    /// How many writes of [`Runner::write_home`] have completed.
-    pub fn home_written(&self) -> u64 {
-        self.home_written.get()
-    }
-
-    /// Whether the first `count` of them are durable, as far as barriers are wanted.
-    pub fn is_home_durable(&self, count: u64) -> bool {
-        self.barrier == BarrierKind::None || self.home_durable.get() >= count
-    }
-
-    fn check(&self) -> Result<(), EngineError> {
-        match &*self.failure.borrow() {
-            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
-            None => Ok(()),
-        }
-    }
-    fn note(&self, result: Result<(), EngineError>) -> Result<(), EngineError> {
-        if let Err(error) = &result {
-            self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
-        }
-        result
-    }
-
     async fn flush(&self, place: Place) -> Result<(), EngineError> {
-        self.check()?;
-        let written = self.home_written.get();
+        self.durability.check()?;
+        let begun = self.durability.flush_begins(place);
         self.counters.borrow_mut().flushes += 1;
         let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
             (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
             _ => self.home.make_durable(),
         };
-        self.note(flush.await.map_err(EngineError::from))?;
-        if place == Place::Home {
-            self.home_durable.set(self.home_durable.get().max(written));
-        }
+        self.durability.note(flush.await.map_err(EngineError::from))?;
+        self.durability.flush_completed(begun);
         Ok(())
     }
 
@@ -198,7 +127,7 @@ impl Runner {
         image: Rc<Buffer>,
     ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
         let (at, _) = self.locate(self.byte_of(at))?;
-        Ok(self.log()?.write(&*self.home, at, vec![image], Durability::Durable))
+        Ok(self.log()?.write(&*self.home, at, vec![image], device::Durability::Durable))
     }
 
     fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
@@ -268,29 +197,20 @@ impl Runner {
     }
 
     async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
-        self.check()?;
-        let ordered = barrier.is_some() && self.barrier == BarrierKind::Flush;
-        // The disk of a place; both places are one disk unless the log has its own.
-        let disk_of = |place: Place| if self.separate { place } else { Place::Home };
-        let mut writes = [0usize; 2];
-        phase.iter().for_each(|write| writes[disk_of(write.place) as usize] += 1);
-        let mut flush = [false; 2];
-        if ordered {
-            flush = std::array::from_fn(|disk| writes[disk] > usize::from(self.forced_unit_access[disk]));
-            let written = match barrier {
-                Some(Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply) => self.home_written.get(),
-                Some(Barrier::DataBeforeCommit) => self.early_written.get(),
-                _ => 0,
-            };
-            flush[Place::Home as usize] |= self.home_durable.get() < written;
-        }
+        self.durability.check()?;
+        let mut writes = [0; 2];
+        phase.iter().for_each(|write| writes[write.place as usize] += 1);
+        let end = self.durability.end_phase(writes, barrier);
         let mut pending = Vec::with_capacity(phase.len());
         for write in phase {
-            let single = ordered && !flush[disk_of(write.place) as usize];
-            pending.push(self.write(write, if single { Durability::Durable } else { Durability::Cached }));
+            let durability = match end.durable[write.place as usize] {
+                true => device::Durability::Durable,
+                false => device::Durability::Cached,
+            };
+            pending.push(self.write(write, durability));
         }
-        self.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await.map(drop))?;
-        match flush {
+        self.durability.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await)?;
+        match end.flush {
             [false, false] => Ok(()),
             [true, false] => self.flush(Place::Home).await,
             [false, true] => self.flush(Place::Log).await,
@@ -302,8 +222,12 @@ impl Runner {
         }
     }
 
-    fn write(&self, write: DiskWrite, durability: Durability) -> LocalFuture<Result<(), EngineError>> {
-        if durability == Durability::Durable {
+    fn write(
+        &self,
+        write: DiskWrite,
+        durability: device::Durability,
+    ) -> LocalFuture<Result<(), EngineError>> {
+        if durability == device::Durability::Durable {
             self.counters.borrow_mut().durable_writes += 1;
         }
         let DiskWrite { at, home: claimed, parts, .. } = write;
@@ -318,5 +242,18 @@ impl Runner {
             let _claim = claims.claim(claimed, parts.len() as u64).await;
             Ok(home.write(claimed, parts, durability).await?)
         })
+    }
+}
+
+fn disks_of(parts: &EngineParts) -> Disks {
+    let of_home = parts.home.has_durable_writes();
+    let of_log = match parts.log.as_ref().map(|log| &log.place) {
+        Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
+        _ => of_home,
+    };
+    Disks {
+        ordered: parts.options.barrier == BarrierKind::Flush,
+        separate: parts.log.as_ref().is_some_and(LogArea::is_separate),
+        forced_unit_access: [of_home, of_log],
     }
 }

@@ -1,154 +1,228 @@
-//! How the log's tail moves past transactions that replay needs no longer.
+//! When the log's tail moves past transactions that replay needs no longer: yes/no facts -> decision, in one table.
 //!
 //! What they brought home must be durable before the journal superblock says so, and that must be durable before their log
-//! blocks are written again: two barriers. Or none: where a commit's flush makes all durable anyway
-//! ([`crate::run_plan::Runner::commits_cover_home`]), blocks that were home before one flush are durable after it, and the superblock goes
-//! out in front of the next. Only if someone waits for log space, or no commit comes, the tail moves by itself.
+//! blocks are written again: two barriers. Or none: where a commit's flush makes home durable, too ("covered"), blocks
+//! that were home before one flush are durable after it, and the superblock goes out in front of the next.
+//!
+//! | who asks | fact that decides (first that applies) | decision | why |
+//! |---|---|---|---|
+//! | a commit | nobody has wished for it | stay | the superblock is one block more to write |
+//! | a commit | the superblock is on its way | stay | an older tail could overtake a newer one |
+//! | a commit | nothing further back is durable at home | stay | replay would miss it |
+//! | a commit | none of these | along | its own barrier is enough |
+//! | write-back | covered, nobody waits, no round without a commit | leave it to a commit | it costs nothing there |
+//! | write-back | the superblock is on its way | stay | whoever moves it wakes those who wait |
+//! | write-back | replay still needs all that the superblock names | stay | |
+//! | write-back | none of these | move | |
 
-use crate::engine::Engine;
-use crate::error::EngineError;
-use crate::log::LogState;
-use format::jbd2::JournalSuperblock;
-use journal::{LogSpace, Plan, UpdateSequence, plan_tail_update, take_tail_along};
+use crate::durability::HomeWrites;
 use units::TransactionId;
 
-#[derive(Default)]
-pub(crate) struct TailState {
-    pub wish: Wish,
-    /// A round of write-back has ended since the tail moved.
-    after_round: bool,
-    /// The superblock is being written: nobody else may, or an older tail could overtake a newer one.
-    is_moving: bool,
-    /// Where the tail could be when the last commit began, and where it may be already.
-    noted: Option<Noted>,
-    durable: Option<Noted>,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Facts {
+    /// A commit asks, before it writes what comes before its last barrier. Else write-back asks.
+    by_commit: bool,
+    /// The log is short, or a round of write-back is over, since the tail moved.
+    wished: bool,
+    /// Someone waits for log space.
+    waited_for: bool,
+    /// A commit's flush makes home durable, too.
+    covered: bool,
+    /// A round of write-back is over, and so was one before since the tail moved: no commit has come.
+    second_round: bool,
+    /// The superblock is being written.
+    moving: bool,
+    /// The tail would be a later one than on disk: for a commit, that of which home is known to be durable.
+    ahead: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    Stay,
+    /// The next commit is to take it along.
+    LeaveToCommit,
+    /// With a plan of its own.
+    Move,
+    /// With the commit that asks.
+    Along,
+}
+
+fn decide(facts: Facts) -> Decision {
+    let may = facts.ahead && !facts.moving;
+    if facts.by_commit {
+        if facts.wished && may { Decision::Along } else { Decision::Stay }
+    } else if facts.covered && !facts.waited_for && !facts.second_round {
+        Decision::LeaveToCommit
+    } else if may {
+        Decision::Move
+    } else {
+        Decision::Stay
+    }
+}
+
+/// Why write-back asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Blocks have gone home for want of log space.
+    Space,
+    /// A round of write-back is over.
+    Round,
 }
 
 /// How soon the tail is to move.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wish {
+enum Wish {
     #[default]
     None,
-    /// The log is short, or a round of write-back is over: with a commit, if that costs nothing.
     Soon,
     /// Someone waits for log space.
     Now,
 }
 
+/// A tail, and the home writes that must be durable before the superblock says so.
 #[derive(Clone, Copy)]
 struct Noted {
     tail: TransactionId,
-    /// So many home writes must be durable.
-    home_written: u64,
+    needs: HomeWrites,
 }
 
-/// A new tail on its way to the disk.
-pub(crate) struct TailMove {
-    tail: TransactionId,
-    superblock: JournalSuperblock,
+/// What is known of the tail. `on_disk`, the first transaction of the log, is as the superblock **on disk** has it.
+pub(crate) struct Tail {
+    on_disk: TransactionId,
+    wish: Wish,
+    round_over: bool,
+    moving: bool,
+    /// Where the tail could be when the last commit began, and where it may be already.
+    noted: Option<Noted>,
+    durable: Option<Noted>,
 }
 
-impl TailMove {
-    fn begin(log: &mut LogState, tail: TransactionId) -> TailMove {
-        log.tail.is_moving = true;
-        let mut superblock = log.superblock.clone();
-        let at = log.space.start_of(tail).expect("the tail is in the log, or the next transaction");
-        superblock.set_tail(tail, at);
-        TailMove { tail, superblock }
+impl Tail {
+    pub fn new(on_disk: TransactionId) -> Tail {
+        Tail { on_disk, wish: Wish::None, round_over: false, moving: false, noted: None, durable: None }
     }
-}
-
-impl Engine {
-    /// Moves the tail, or leaves it to a commit.
-    pub(crate) async fn advance_tail_soon(&self) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
-        if self.runner.commits_cover_home() {
-            let tail = &mut log.borrow_mut().tail;
-            tail.wish = tail.wish.max(Wish::Soon);
-            if tail.wish == Wish::Soon {
-                return Ok(());
-            }
-        }
-        self.advance_tail().await
+    pub fn on_disk(&self) -> TransactionId {
+        self.on_disk
+    }
+    /// Someone waits for log space.
+    pub fn is_waited_for(&mut self) {
+        self.wish = Wish::Now;
     }
 
-    /// The same after a round of write-back: by then a commit may have come.
-    pub(crate) async fn advance_tail_of_round(&self) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let seen = std::mem::replace(&mut log.borrow_mut().tail.after_round, true);
-        if seen { self.advance_tail().await } else { self.advance_tail_soon().await }
-    }
-
-    /// Moves the tail as far as it may, now. Whoever does so holds `home_turn`.
-    async fn advance_tail(&self) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let (moved, plan) = {
-            let mut log = log.borrow_mut();
-            let tail = log.checkpoint.tail();
-            // A commit that takes it along wakes whoever waits.
-            if !log.started || tail == log.disk_tail || log.tail.is_moving {
-                return Ok(());
-            }
-            let moved = TailMove::begin(&mut log, tail);
-            let plan = plan_tail_update(log.image_of(&moved.superblock));
-            (moved, plan)
-        };
-        self.runner.run(plan).await?;
-        self.tail_moved(moved);
-        Ok(())
-    }
-
-    /// A commit begins, which will flush: what is home now is durable afterwards.
-    pub(crate) fn note_tail(&self) {
-        let Some(log) = self.log.as_ref().filter(|_| self.runner.commits_cover_home()) else { return };
-        let mut log = log.borrow_mut();
-        self.promote(&mut log);
-        let tail = log.checkpoint.tail();
-        log.tail.noted = Some(Noted { tail, home_written: self.runner.home_written() });
-    }
-
-    fn promote(&self, log: &mut LogState) {
-        let is_durable = |noted: &mut Noted| self.runner.is_home_durable(noted.home_written);
-        if let Some(noted) = log.tail.noted.take_if(is_durable) {
-            log.tail.durable = Some(noted);
+    fn facts(&self) -> Facts {
+        Facts {
+            by_commit: false,
+            wished: self.wish >= Wish::Soon,
+            waited_for: self.wish == Wish::Now,
+            covered: false,
+            second_round: false,
+            moving: self.moving,
+            ahead: false,
         }
     }
 
-    /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the tail is to move and may.
-    pub(crate) fn take_tail_along(&self, last: &mut Plan) -> Option<TailMove> {
-        let mut log = self.log.as_ref()?.borrow_mut();
-        self.promote(&mut log);
-        if log.tail.wish == Wish::None || log.tail.is_moving {
-            return None;
+    /// Write-back asks. `tail`: where it could be; `None` if the superblock says nothing of a beginning yet.
+    pub fn ask(&mut self, occasion: Occasion, covered: bool, tail: Option<TransactionId>) -> Decision {
+        let is_round = occasion == Occasion::Round;
+        let second_round = is_round && std::mem::replace(&mut self.round_over, true);
+        let ahead = tail.is_some_and(|tail| tail != self.on_disk);
+        let decision = decide(Facts { covered, second_round, ahead, ..self.facts() });
+        if decision == Decision::LeaveToCommit {
+            self.wish = Wish::Soon;
         }
-        let durable = log.tail.durable.take().filter(|durable| durable.tail.is_after(log.disk_tail))?;
-        let moved = TailMove::begin(&mut log, durable.tail);
-        take_tail_along(last, log.image_of(&moved.superblock));
-        Some(moved)
+        decision
     }
 
-    /// The superblock on disk has the new tail: what lies before it in the log is free.
-    pub(crate) fn tail_moved(&self, moved: TailMove) {
-        let Some(log) = &self.log else { return };
-        let mut log = log.borrow_mut();
-        log.superblock = moved.superblock;
-        log.disk_tail = moved.tail;
-        log.tail.is_moving = false;
-        (log.tail.wish, log.tail.after_round) = (Wish::None, false);
-        log.space.release_before(moved.tail);
-        log.live.release_before(moved.tail);
-        drop(log);
-        self.runner.counters.borrow_mut().tail_updates += 1;
-        self.end_sequences();
-        self.gate.wake_first();
+    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable.
+    pub fn commit_begins(&mut self, tail: TransactionId, needs: HomeWrites) {
+        self.noted = Some(Noted { tail, needs });
+    }
+    /// A flush may have made durable what the last commit noted.
+    pub fn promote(&mut self, is_durable: impl Fn(HomeWrites) -> bool) {
+        if let Some(noted) = self.noted.take_if(|noted| is_durable(noted.needs)) {
+            self.durable = Some(noted);
+        }
+    }
+    /// A commit asks, before its last phase: the tail that may go along.
+    pub fn ask_by_commit(&mut self) -> Option<TransactionId> {
+        let tail = self.durable?.tail;
+        let ahead = tail.is_after(self.on_disk);
+        let decision = decide(Facts { by_commit: true, ahead, ..self.facts() });
+        (decision == Decision::Along).then_some(tail)
     }
 
-    /// Selective mode: forgets where blocks stood whose update sequence has ended.
-    fn end_sequences(&self) {
-        let Some(log) = &self.log else { return };
-        let (tail, cache) = (log.borrow().disk_tail, self.cache.borrow());
-        let is_clean = |at| cache.peek(at).is_none_or(|block| block.dirty_since.get().is_none());
-        let ended = UpdateSequence::None;
-        self.sequences.borrow_mut().retain(|at, state| state.current(is_clean(*at), tail) != ended);
+    pub fn move_begins(&mut self) {
+        self.moving = true;
+    }
+    /// The superblock on disk says `tail`.
+    pub fn moved(&mut self, tail: TransactionId) {
+        (self.on_disk, self.moving) = (tail, false);
+        (self.wish, self.round_over) = (Wish::None, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ON_DISK: TransactionId = TransactionId(5);
+    const LATER: TransactionId = TransactionId(7);
+
+    /// The same rules once more, as sets of combinations.
+    #[test]
+    fn every_combination_of_facts_has_the_decision_of_the_table() {
+        for bits in 0..=127u8 {
+            let bit = |at: u8| bits >> at & 1 == 1;
+            let facts = Facts {
+                by_commit: bit(0),
+                wished: bit(1),
+                waited_for: bit(2),
+                covered: bit(3),
+                second_round: bit(4),
+                moving: bit(5),
+                ahead: bit(6),
+            };
+            let expected = match bits {
+                // A commit: wished, not moving, ahead.
+                _ if bits & 0b110_0011 == 0b100_0011 => Decision::Along,
+                _ if bits & 0b000_0001 == 0b000_0001 => Decision::Stay,
+                // Covered, not waited for, no second round.
+                _ if bits & 0b001_1100 == 0b000_1000 => Decision::LeaveToCommit,
+                _ if bits & 0b110_0000 == 0b100_0000 => Decision::Move,
+                _ => Decision::Stay,
+            };
+            assert_eq!(decide(facts), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn the_tail_goes_along_only_past_what_was_home_before_an_earlier_flush() {
+        let mut tail = Tail::new(ON_DISK);
+        tail.ask(Occasion::Space, true, Some(LATER));
+        tail.commit_begins(LATER, HomeWrites::default());
+        tail.promote(|_| false);
+        assert_eq!(tail.ask_by_commit(), None);
+        tail.promote(|_| true);
+        assert_eq!(tail.ask_by_commit(), Some(LATER));
+    }
+
+    #[test]
+    fn a_second_round_without_a_commit_moves_the_tail_by_itself() {
+        let mut tail = Tail::new(ON_DISK);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), Decision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Move);
+        tail.move_begins();
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Stay);
+        tail.moved(LATER);
+        assert_eq!(tail.ask(Occasion::Round, true, None), Decision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Stay);
+    }
+
+    #[test]
+    fn whoever_waits_for_space_waits_for_no_commit() {
+        let mut tail = Tail::new(ON_DISK);
+        tail.is_waited_for();
+        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), Decision::Move);
     }
 }

@@ -1,4 +1,6 @@
-use units::{BlockRange, HomeBlock, InodeNumber};
+//! What changes of blocks are made of.
+
+use units::{BlockRange, HomeBlock, Owner};
 
 /// An upper bound of the metadata blocks that a handle may change: what it reserves in the log.
 /// Whoever writes a number writes the sum that led to it beside it.
@@ -37,7 +39,8 @@ pub enum Contents {
 /// A write of file data within one block.
 #[derive(Clone, Copy, Debug)]
 pub struct FileUpdate<'a> {
-    pub inode: InodeNumber,
+    /// Whose block it is: [`crate::Engine::sync_owner`] syncs those of one.
+    pub owner: Owner,
     pub home: HomeBlock,
     pub range: BlockRange,
     /// `range.len()` bytes.

@@ -7,12 +7,12 @@ use engine::{Base, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 async fn write(engine: &Rc<Engine>, home: u64, start: u32, bytes: &[u8], base: Base) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
-        inode: InodeNumber(12),
+        owner: Owner(12),
         home: HomeBlock(home),
         range: BlockRange::new(start, start + bytes.len() as u32),
         bytes,

@@ -99,7 +99,7 @@ fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
         let mut handle = engine.start(Credits(0)).await.unwrap();
         for home in [4, 5, 6] {
             let update = engine::FileUpdate {
-                inode: units::InodeNumber(1),
+                owner: units::Owner(1),
                 home: HomeBlock(home),
                 range: BlockRange::new(8, 12),
                 bytes: b"late",

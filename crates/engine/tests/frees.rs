@@ -8,7 +8,7 @@ use engine::{Base, Contents, Credits, FileUpdate};
 use journal::DataMode;
 use runtime::{Either, race};
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber};
+use units::{BlockRange, HomeBlock, Owner};
 
 /// Small updates leave many times more blocks in the log than it has blocks itself. To free them all takes more revokes than
 /// any fixed share of the log holds.
@@ -39,7 +39,7 @@ fn one_handle_may_free_every_block_that_a_full_log_has_records_of() {
                     let mut handle = handle.unwrap();
                     for _ in 0..UPDATES_A_HANDLE {
                         let update = FileUpdate {
-                            inode: InodeNumber(1),
+                            owner: Owner(1),
                             home: HomeBlock(next),
                             range: BlockRange::new(5, 6),
                             bytes: &[7],

@@ -9,12 +9,12 @@ use journal::DataMode;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
-async fn write(engine: &Rc<Engine>, inode: u32, home: u64, byte: u8) -> TransactionId {
+async fn write(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
-        inode: InodeNumber(inode),
+        owner: Owner(owner),
         home: HomeBlock(home),
         range: BlockRange::new(0, 1),
         bytes: &[byte],
@@ -44,7 +44,7 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
             write(&engine, 1, 2 * number, 1).await;
         }
         let first = write(&engine, 1, LAST, 1).await;
-        let sync = engine.sync_file(InodeNumber(1), first);
+        let sync = engine.sync_owner(Owner(1), first);
         let rest = async {
             // Behind the lock.
             engine.world().sleep_until(engine.world().now().plus(Duration::from_nanos(1))).await;
@@ -62,7 +62,7 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
             Either::Right(second) => second,
         };
         sync.await.unwrap();
-        engine.sync_file(InodeNumber(1), second).await.unwrap();
+        engine.sync_owner(Owner(1), second).await.unwrap();
     })
     .unwrap();
     let mut byte = [0];
@@ -73,7 +73,7 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
 /// A sync whose data needs a commit waits for log space like everybody.
 #[test]
 fn syncing_data_while_the_log_is_full_waits_for_room() {
-    const FILES: u32 = 4;
+    const FILES: u64 = 4;
     // A descriptor, the block, the commit block.
     const TRANSACTION: u64 = 3;
     let mut setup = Setup::new(DataMode::Writeback, Layout::Separate, 1024);
@@ -88,8 +88,8 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
     rig.run(async move {
         let engine = Rig::open(parts).await;
         let mut lazy = Vec::new();
-        for inode in 0..FILES {
-            lazy.push((InodeNumber(12 + inode), write(&engine, 12 + inode, 100 + u64::from(inode), 7).await));
+        for owner in 0..FILES {
+            lazy.push((Owner(12 + owner), write(&engine, 12 + owner, 100 + owner, 7).await));
         }
         let now = || engine.world().now();
         // Not one block is to be left.
@@ -108,12 +108,12 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
                 Either::Right(()) => break,
             }
         }
-        for (inode, transaction) in lazy {
-            engine.sync_file(inode, transaction).await.unwrap();
+        for (owner, transaction) in lazy {
+            engine.sync_owner(owner, transaction).await.unwrap();
         }
     })
     .unwrap();
-    for inode in 0..FILES {
-        assert_eq!(rig.home_block(100 + u64::from(inode))[0], 7);
+    for owner in 0..FILES {
+        assert_eq!(rig.home_block(100 + owner)[0], 7);
     }
 }

@@ -10,12 +10,12 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// All of a fresh block.
 fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
     FileUpdate {
-        inode: InodeNumber(1),
+        owner: Owner(1),
         home: HomeBlock(home),
         range: BlockRange::new(0, 4096),
         bytes,
@@ -136,6 +136,34 @@ fn a_burst_of_large_handles_stays_within_the_bound() {
         })
         .unwrap();
     }
+}
+
+/// Truncate of a large file, or fallocate: one handle for as many steps as there is room for.
+#[test]
+fn a_handle_that_is_extended_again_and_again_stays_within_the_bound() {
+    const BLOCKS: u64 = 4000;
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    setup.log_blocks = 32768;
+    setup.home_blocks = BLOCKS;
+    setup.options.cache_bytes = 3 << 20;
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        for number in 0..BLOCKS {
+            if number > 0 && !handle.extend(Credits(1)) {
+                handle.stop();
+                handle = engine.start(Credits(1)).await.unwrap();
+            }
+            handle.create(HomeBlock(number));
+            let cache = engine.statistics().cache;
+            assert!(cache.bytes <= cache.limit_bytes, "after {number} blocks: {cache:?}");
+        }
+        handle.stop();
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
 }
 
 /// Wasteless copies parts of blocks together, for a log that is slow to take them.

@@ -7,7 +7,7 @@ use engine::{Base, Contents, Credits, EngineError, EngineOptions, EngineParts, F
 use journal::DataMode;
 use runtime::{Either, race};
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber};
+use units::{BlockRange, HomeBlock, Owner};
 
 /// So many transactions that a log of 1024 blocks is written several times over.
 const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
@@ -68,7 +68,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
                 let mut handle = engine.start(Credits(2)).await.unwrap();
                 handle.create(HomeBlock(number % 1000));
                 let update = FileUpdate {
-                    inode: InodeNumber(1),
+                    owner: Owner(1),
                     home: HomeBlock(1000 + number),
                     range: BlockRange::new(5, 9),
                     bytes: &[1, 2, 3, 4],
@@ -108,7 +108,7 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
                 for number in 0..BLOCKS {
                     let mut handle = engine.start(Credits(1)).await.unwrap();
                     let update = FileUpdate {
-                        inode: InodeNumber(1),
+                        owner: Owner(1),
                         home: HomeBlock(1000 + number),
                         range: BlockRange::new(0, 4),
                         bytes: &(number as u32).to_le_bytes(),
@@ -149,7 +149,7 @@ fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
                 for number in 0..2000 {
                     let mut handle = engine.start(Credits(1)).await.unwrap();
                     let update = FileUpdate {
-                        inode: InodeNumber(1),
+                        owner: Owner(1),
                         home: HomeBlock(number % 100),
                         range: BlockRange::new(0, 4),
                         bytes: &(number as u32).to_le_bytes(),
@@ -186,7 +186,7 @@ fn data_does_not_go_home_past_an_older_image_of_itself() {
             async move {
                 let mut handle = engine.start(Credits(0)).await.unwrap();
                 let update = FileUpdate {
-                    inode: InodeNumber(1),
+                    owner: Owner(1),
                     home: HomeBlock(home),
                     range: BlockRange::new(0, 1),
                     bytes: &[byte],
@@ -267,7 +267,7 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
         for number in 0..OLD {
             let mut handle = engine.start(Credits(0)).await.unwrap();
             let update = FileUpdate {
-                inode: InodeNumber(1),
+                owner: Owner(1),
                 // No two are neighbours.
                 home: HomeBlock(100 + 2 * number),
                 range: BlockRange::new(0, 1024),
@@ -345,7 +345,7 @@ async fn use_free_and_use_again(parts: EngineParts) {
 
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let update = FileUpdate {
-        inode: InodeNumber(1),
+        owner: Owner(1),
         home: at,
         range: BlockRange::new(0, 4),
         bytes: &[0xbb; 4],

@@ -8,7 +8,7 @@ use journal::DataMode;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// Looks at home so often.
 const LOOK: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ async fn sleep(engine: &Rc<Engine>, time: Duration) {
 async fn write_data(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
-        inode: InodeNumber(12),
+        owner: Owner(12),
         home: HomeBlock(home),
         range: BlockRange::new(0, bytes.len() as u32),
         bytes,

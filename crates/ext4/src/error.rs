@@ -22,6 +22,9 @@ pub enum Error {
     /// The flush zone is damaged, or finds no room; only `barrier=coerce` needs it.
     #[error("{0}")]
     FlushZone(String),
+    /// Another computer or program uses the volume.
+    #[error("{0}")]
+    InUse(String),
     /// An operation that POSIX forbids; the errno says which rule.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Refused(i32),
@@ -42,6 +45,7 @@ impl Error {
             Error::Superblock(_) | Error::Truncated { .. } | Error::Journal(_) => errno::EINVAL,
             Error::FlushZone(_) => errno::EINVAL,
             Error::OnlyReadable { .. } => errno::EROFS,
+            Error::InUse(_) => errno::EBUSY,
             Error::Refused(code) => *code,
         }
     }

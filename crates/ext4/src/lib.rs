@@ -20,8 +20,8 @@ pub use allocate::{Purpose, Request, Run};
 pub use caller::Caller;
 pub use error::{Error, errno};
 pub use file::{
-    Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, WriteFlags,
-    WriteOrigin, Written,
+    Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat,
+    WriteFlags, WriteOrigin, Written,
 };
 pub use format::ext4::inode::flags;
 pub use inode::Inode;
@@ -31,7 +31,7 @@ pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{
     Access, FLUSH_ZONE_NAME, FoundFlushZone, LiveOptions, OnError, OpenParts, OpenReport, Statfs, Volume,
-    VolumeOptions, find_flush_zones, make_journal_flush_zone, recover, was_closed,
+    VolumeOptions, check_unused, find_flush_zones, make_journal_flush_zone, recover, was_closed,
 };
 pub use xattr::{Existence, SetXattr};
 

@@ -5,9 +5,10 @@ use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::ExtentNode;
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::Table;
+use format::ext4::mmp::MmpBlock;
 use format::ext4::superblock::JournalDevice;
 use format::ext4::{GroupDescriptor, Inode, InodeLayout, Superblock};
-use format::ext4::{bitmap, orphan, xattr};
+use format::ext4::{bitmap, inline, orphan, xattr};
 use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout, Packing,
     RevokeBlock, TagFormat, live_fast_commit,
@@ -27,6 +28,7 @@ fn block(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn superblock(bytes: &[u8]) {
+    mmp(bytes);
     let mut bytes = block(bytes);
     for sealed in [false, true] {
         if sealed {
@@ -81,15 +83,35 @@ pub fn inode(bytes: &[u8]) {
             inode_size: size,
             block_size: BlockSize::new(BLOCK as u32).expect("a power of two"),
             huge_file: choice & 4 != 0,
+            large_dir: choice & 8 != 0,
             checksum_seed: seed,
         };
         crate::seal::inode(&mut raw, number, seed);
         if let Ok(parsed) = Inode::parse(&raw, number, &layout) {
             let _ = xattr::parse_area(&parsed.xattr_area);
+            inline_content(&parsed);
             let _ = ExtentNode::parse(&parsed.block).map(ask_extents);
             parsed.serialize(&mut raw, number, &layout);
         }
     }
+}
+
+/// Content within the inode, as a directory's and as that of a file that leaves it.
+fn inline_content(inode: &Inode) {
+    let Ok(mut content) = inline::content(inode) else { return };
+    for seed in [None, Some(7)] {
+        let format = DirectoryFormat { file_types: true, seed, inodes: 1000 };
+        let Ok(block) = inline::directory_block(&format, InodeNumber(12), &content, BLOCK) else { continue };
+        for entry in format.entries(&block).skip(2) {
+            let entry = entry.expect("what was checked is a chain");
+            inline::retarget(&format, &mut content, entry.at, InodeNumber(13), 1);
+            inline::erase(&mut content.clone(), entry.at, None);
+        }
+    }
+    let mut changed = inode.clone();
+    inline::set_content(&mut changed, &content).expect("it was read before");
+    assert_eq!(inline::content(&changed).as_ref(), Ok(&content), "what was put is found");
+    inline::leave(&mut changed, true).expect("it was read before");
 }
 
 /// The root in an inode, or a block.
@@ -109,6 +131,22 @@ fn ask_extents(node: ExtentNode<'_>) {
     black_box((node.depth(), node.capacity(), node.entries()));
     for at in [0, 1, 1000, u32::MAX].map(FileBlock) {
         black_box(node.find(at).map(|index| node.entry(index)));
+    }
+}
+
+/// The block of multiple mount protection.
+fn mmp(bytes: &[u8]) {
+    let mut block = block(bytes);
+    block[..4].copy_from_slice(&[0x50, 0x4d, 0x4d, 0]);
+    for seed in [None, Some(7)] {
+        if let Some(seed) = seed {
+            let sum = format::ext4::checksum::crc32c(seed, &block[..0x3fc]);
+            block[0x3fc..0x400].copy_from_slice(&sum.to_le_bytes());
+        }
+        if let Ok(parsed) = MmpBlock::parse(&block, seed) {
+            parsed.serialize(&mut block, seed);
+            assert_eq!(MmpBlock::parse(&block, seed), Ok(parsed), "what was put is found");
+        }
     }
 }
 

@@ -76,6 +76,7 @@ pub fn layout_of(superblock: &format::ext4::Superblock) -> InodeLayout {
         inode_size: superblock.inode_size,
         block_size: superblock.block_size,
         huge_file: superblock.features.has(feature::HUGE_FILE),
+        large_dir: superblock.features.has(feature::LARGEDIR),
         checksum_seed: checksums.then_some(superblock.checksum_seed),
     }
 }

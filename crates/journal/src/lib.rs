@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod commit;
+mod home_data;
 pub mod log_space;
 mod plan;
 pub mod policy;

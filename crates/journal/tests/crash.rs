@@ -45,7 +45,7 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
     if turn.is_multiple_of(3) {
         let first = 50 + turn % 2;
         for home in [first, first + 1] {
-            running.add_home_data(InodeNumber(12), volume.change(home, BlockRange::new(0, 700), byte), 700);
+            running.add_home_data(Owner(12), volume.change(home, BlockRange::new(0, 700), byte), 700);
             home_data.insert(home);
         }
     }

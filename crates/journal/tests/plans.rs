@@ -29,7 +29,7 @@ fn plan(volume: &mut Volume, home_data: bool) -> CommitPlan {
     let range = BlockRange::new(0, 8);
     running.add_metadata(volume.change(9, range, 1), range);
     for home in [53, 50, 51].into_iter().filter(|_| home_data) {
-        running.add_home_data(InodeNumber(12), volume.change(home, range, 2), 8);
+        running.add_home_data(Owner(12), volume.change(home, range, 2), 8);
     }
     let (mut plan, locked) = volume.plan(running);
     volume.finish(&mut plan, locked);
@@ -132,7 +132,7 @@ fn without_a_journal_a_commit_is_home_writes_and_a_barrier() {
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
     running.add_metadata(volume.change(9, range, 1), range);
-    running.add_home_data(InodeNumber(12), volume.change(50, range, 2), 8);
+    running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
     let cache = &volume.cache;
     let plan = plan_commit_home(&running.lock(), &|home| cache[&home].clone());
     assert_eq!(words(&plan.plan), ["home 9+1", "home 50+1", "DataBeforeCommit"]);
@@ -145,8 +145,8 @@ fn data_that_write_back_sent_home_early_keeps_its_barrier() {
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
     running.add_metadata(volume.change(9, range, 1), range);
-    running.add_home_data(InodeNumber(12), volume.change(50, range, 2), 8);
-    running.home_data_written(InodeNumber(12), HomeBlock(50));
+    running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
+    running.home_data_written(Owner(12), HomeBlock(50));
     let (plan, _) = volume.plan(running);
     let expected = ["log 1+2", "DataBeforeCommit", "LogBeforeCommit", "log 3+1", "CommitBeforeReply"];
     assert_eq!(words(&plan.plan), expected);
@@ -157,7 +157,7 @@ fn data_alone_still_writes_a_commit_block_because_sequence_numbers_have_no_gaps(
     for extended in [false, true] {
         let mut volume = Volume::new(Format { extended, ..FORMAT }, 64, TransactionId(1));
         let mut running = volume.running();
-        running.add_home_data(InodeNumber(12), volume.change(50, BlockRange::new(0, 8), 2), 8);
+        running.add_home_data(Owner(12), volume.change(50, BlockRange::new(0, 8), 2), 8);
         let (mut plan, locked) = volume.plan(running);
         assert_eq!(words(&plan.plan), ["home 50+1", "DataBeforeCommit", "log 1+1", "CommitBeforeReply"]);
         volume.finish(&mut plan, locked);
@@ -192,7 +192,7 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
 fn home_data_goes_in_runs_of_at_most_a_mebibyte() {
     let block_size = BlockSize::new(4096).unwrap();
     let mut running = RunningTransaction::new(TransactionId(1), Instant(0), block_size);
-    (0..600).rev().for_each(|at| running.add_home_data(InodeNumber(12), HomeBlock(1000 + at), 4096));
+    (0..600).rev().for_each(|at| running.add_home_data(Owner(12), HomeBlock(1000 + at), 4096));
     let mut volume = Volume::new(Format { block_size: 4096, ..FORMAT }, 64, TransactionId(1));
     let image = std::rc::Rc::new(device::Buffer::zeroed(4096));
     let (images, moment) = (|_| image.clone(), volume.moment());
@@ -238,7 +238,7 @@ fn no_transaction_takes_more_log_than_its_bound() {
                     }
                     2 => running.add_data_block(block, 1),
                     _ if format.extended => running.add_data_bytes(block, range, dice.roll(30) == 0),
-                    _ => running.add_home_data(InodeNumber(12), block, 1),
+                    _ => running.add_home_data(Owner(12), block, 1),
                 }
             }
             volume.plan(running);

@@ -172,7 +172,7 @@ impl Volume {
             Decision::LogBytes => group.running.add_data_bytes(home, range, false),
             Decision::LogBlock => group.running.add_data_block(home, request),
             Decision::HomeBeforeCommit => {
-                group.running.add_home_data(InodeNumber(12), home, request);
+                group.running.add_home_data(Owner(12), home, request);
                 group.home_data.insert(index);
             }
             Decision::HomeWhenever => {

@@ -7,6 +7,7 @@ mod log_structured;
 mod mounted;
 mod options;
 mod stage;
+mod ticks;
 mod virtual_files;
 mod volumes;
 

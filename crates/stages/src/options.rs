@@ -49,6 +49,9 @@ pub struct StageOptions {
     pub journal_size: u64,
     /// Data mode, barrier, and the times of commit and write-back.
     pub engine: EngineOptions,
+    /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux 2.6.18 did (`ticks`). Zero: no
+    /// ticks, and a commit begins as soon as the one before is done.
+    pub tick: Duration,
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
     pub eviction: Option<EvictionWorkload>,
@@ -93,12 +96,12 @@ impl StageOptions {
                 data,
                 barrier: BarrierKind::None,
                 commit: Duration::from_secs(5),
-                tick: TICK,
                 writeback: Duration::from_secs(5),
                 expire: Duration::from_secs(30),
                 cache_bytes: 2 << 30,
                 ..EngineOptions::default()
             },
+            tick: TICK,
             eviction: None,
             directory: false,
             seed: 1,
@@ -133,12 +136,8 @@ impl StageOptions {
                 ..of_paper.home
             },
             journal: None,
-            engine: EngineOptions {
-                barrier,
-                cache_bytes: (1 << 30) / 3 * 2,
-                tick: Duration::ZERO,
-                ..of_paper.engine
-            },
+            engine: EngineOptions { barrier, cache_bytes: (1 << 30) / 3 * 2, ..of_paper.engine },
+            tick: Duration::ZERO,
             eviction,
             directory: true,
             ..of_paper

@@ -2,6 +2,7 @@
 
 use crate::drives::{Drives, Traffic};
 use crate::options::{DiskChoice, StageOptions};
+use crate::ticks::Ticks;
 use crate::virtual_files::VirtualFiles;
 use crate::volumes;
 use eviction::{CoercedDisk, CoercionStatistics, FlushZone};
@@ -102,7 +103,8 @@ impl Stage {
             parts.home = Rc::new(coerced.clone());
             self.coerced = Some(coerced);
         }
-        let volume = self.world.run(Volume::open(parts))?;
+        let pace = Ticks::new(self.options.tick, parts.options.engine.commit);
+        let volume = self.world.run(Volume::open_at_pace(parts, Rc::new(pace)))?;
         self.volume = Some(volume.clone());
         if self.options.directory {
             let find = async move {

@@ -102,10 +102,7 @@ impl VirtualFiles {
         match file.sync {
             SyncKind::None => Ok(()),
             SyncKind::Fsync => self.sync(file).await,
-            SyncKind::OSync => {
-                let synced = self.volume.engine().sync_file(inode.number, written.transaction).await;
-                synced.map_err(|error| system(error.into()))
-            }
+            SyncKind::OSync => self.volume.settle_write(inode, &written, true).await.map_err(system),
         }
     }
 }

@@ -210,7 +210,7 @@ fn a_trace_tells_every_request_of_both_disks_and_changes_none() {
 #[test]
 fn who_changes_part_of_a_block_that_must_be_read_first_keeps_nobody_waiting() {
     let mut options = options(DataMode::Journal);
-    options.engine.tick = Duration::ZERO;
+    options.tick = Duration::ZERO;
     let mut stage = Stage::build(&options).unwrap();
     let make = |files: stages::VirtualFiles| async move {
         for name in ["cold", "warm"] {

@@ -10,6 +10,6 @@ mod transaction;
 
 pub use block::{BlockRange, BlockSize};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
-pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock};
+pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;

@@ -34,5 +34,14 @@ number!(
     /// An inode, counted from 1.
     InodeNumber(u32), "inode");
 number!(
+    /// Whoever a block of data belongs to, for those who need not know what that is: a file of a volume, say.
+    Owner(u64), "owner");
+number!(
     /// A block group, counted from 0.
     GroupNumber(u32), "group");
+
+impl From<InodeNumber> for Owner {
+    fn from(inode: InodeNumber) -> Owner {
+        Owner(inode.0.into())
+    }
+}

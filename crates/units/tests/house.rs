@@ -43,32 +43,29 @@ fn only_crates_that_talk_to_the_kernel_may_be_unsafe() {
     }
 }
 
-/// `crate::name_of_a_test`, in backticks.
-fn tests_named_in(document: &str) -> Vec<(&str, &str)> {
+/// `crate::room` and `crate::name_of_a_test`, in backticks.
+fn names_in(document: &str) -> Vec<(&str, &str)> {
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     let quoted = document.split('`').skip(1).step_by(2);
-    quoted
-        .filter_map(|word| word.split_once("::"))
-        .filter(|(name, _)| name.chars().all(is_of_crate))
-        .collect()
-}
-
-fn is_of_crate(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'
+    let pairs = quoted.filter_map(|word| word.split_once("::"));
+    pairs.filter(|(owner, test)| is_name(owner) && is_name(test)).collect()
 }
 
 #[test]
-fn tests_that_documents_name_exist() {
+fn rooms_and_tests_that_documents_name_exist() {
     for name in ["ARCHITECTURE.md", "docs/HACKING.md", "docs/CRASH_MODEL.md"] {
         let document = fs::read_to_string(root().join(name)).unwrap();
-        for (owner, test) in tests_named_in(&document) {
+        for (owner, test) in names_in(&document) {
             if !crates().iter().any(|name| name == owner) {
                 continue;
             }
             let declaration = format!("fn {test}(");
-            let found = sources(root().join("crates").join(owner))
-                .iter()
-                .any(|(_, text)| text.match_indices(&declaration).any(|(at, _)| is_test(&text[..at])));
-            assert!(found, "{name} speaks of the test `{owner}::{test}`");
+            let found = sources(root().join("crates").join(owner)).iter().any(|(path, text)| {
+                let is_room = path.file_stem().is_some_and(|stem| stem == test)
+                    || path.parent().is_some_and(|room| room.ends_with(test));
+                is_room || text.match_indices(&declaration).any(|(at, _)| is_test(&text[..at]))
+            });
+            assert!(found, "{name} speaks of `{owner}::{test}`, which is neither a room nor a test");
         }
     }
 }

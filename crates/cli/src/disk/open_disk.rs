@@ -26,6 +26,12 @@ pub fn open_disk_over(
     patiently(|| FileDisk::open_over(world.ring(), path, access, behind))
 }
 
+/// The computer's name, which a volume with the feature mmp tells others.
+pub fn node_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| String::new(), |name| name.trim().into())
+}
+
 /// Claims a disk for another program, which opens it itself. No command of ours uses it as long as the claim lives.
 pub fn claim(path: &Path) -> Result<Claim, CliError> {
     patiently(|| Claim::take(path))

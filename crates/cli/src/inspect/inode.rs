@@ -94,7 +94,7 @@ fn xattrs(reader: &Reader, inode: &Inode) -> Result<Vec<XattrStory>, CliError> {
     }
     let story = |(index, attribute): (usize, xattr::Attribute)| XattrStory {
         name: format!("{}{}", prefix(attribute.index), String::from_utf8_lossy(&attribute.name)),
-        bytes: attribute.value.len(),
+        bytes: attribute.outside.map_or(attribute.value.len(), |outside| outside.length as usize),
         in_inode: index < in_inode,
     };
     Ok(all.into_iter().enumerate().map(story).collect())

@@ -88,6 +88,7 @@ impl Reader {
             inode_size: self.superblock.inode_size,
             block_size: self.superblock.block_size,
             huge_file: self.superblock.features.has(feature::HUGE_FILE),
+            large_dir: self.superblock.features.has(feature::LARGEDIR),
             checksum_seed: self.checksum_seed(),
         };
         let size = usize::from(layout.inode_size);
@@ -108,6 +109,9 @@ impl Reader {
         let mut layout = Layout::default();
         let kind = inode.mode & 0xf000;
         let is_fast_symlink = kind == 0xa000 && inode.size < 60 && inode.flags & flags::EXTENTS == 0;
+        if inode.flags & flags::INLINE_DATA != 0 {
+            return Ok(layout);
+        }
         if !matches!(kind, 0x8000 | 0x4000 | 0xa000) || is_fast_symlink {
             return Ok(layout);
         }

@@ -193,7 +193,6 @@ impl MountSettings {
                 Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
             },
             commit: self.commit.unwrap_or(own.commit),
-            tick: own.tick,
             writeback: self.writeback.unwrap_or(own.writeback),
             expire: self.expire.unwrap_or(own.expire),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),

@@ -155,6 +155,7 @@ impl Rig {
             block_size: setup.block_size,
             log: Some(LogArea { place, extents, superblock: LogBlock(0) }),
             options: setup.options.clone(),
+            pace: Rc::new(engine::NoPace),
         };
         Rig { world, disks, parts }
     }

@@ -4,7 +4,7 @@
 //! filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
 
 use super::path::{Level, Path};
-use super::{Directory, Kind, LEVELS_MAX};
+use super::{Directory, Kind};
 use crate::error::errno;
 use crate::{Caller, Error, Result};
 use engine::{Block, Credits, Handle};
@@ -26,8 +26,10 @@ const STEPS_MAX: u32 = 2;
 impl Directory<'_> {
     /// Finds or makes room for a name that is not there yet. Credits: [`Directory::insert_credits`].
     pub async fn make_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Spot> {
-        for _ in 0..=STEPS_MAX {
+        let steps = self.steps_max();
+        for _ in 0..=steps {
             let room = match self.is_indexed() {
+                _ if self.is_inline() => self.leave_inline(handle, caller).await.map(|()| None)?,
                 true => self.indexed_room(handle, caller, name).await?,
                 false => self.linear_room(handle, caller, name).await?,
             };
@@ -38,10 +40,15 @@ impl Directory<'_> {
         Err(self.corrupt("splitting its blocks makes no room"))
     }
 
-    /// [`Directory::make_room`] and [`Directory::put`]: root + node + leaf + per step a new block, its mapping and
+    /// [`Directory::make_room`] and [`Directory::put`]: root + nodes + leaf + per step a new block, its mapping and
     /// the inode.
     pub fn insert_credits(&self) -> Credits {
-        Credits(1 + 1 + 1) + self.append_credits() * STEPS_MAX
+        Credits(1 + u32::from(self.levels_max()) + 1) + self.append_credits() * self.steps_max()
+    }
+
+    /// One that is inline gets its first block besides; with large_dir there is one more level of nodes to split.
+    fn steps_max(&self) -> u32 {
+        STEPS_MAX + u32::from(self.is_inline()) + u32::from(self.is_large())
     }
 
     /// Writes the name where room was made. The caller stores the directory's inode.
@@ -108,20 +115,21 @@ impl Directory<'_> {
 
     /// `None` after a step that made room here or higher up.
     async fn indexed_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Option<Spot>> {
-        let path = self.probe(name).await?;
+        let mut path = self.probe(name).await?;
         let (_, leaf) = self.leaf(&path).await?;
         if let Some(spot) = self.room_in(leaf.clone(), name)? {
             return Ok(Some(spot));
         }
-        let lowest = path.levels.last().expect("a path has a root");
-        if !lowest.table.is_full() {
-            self.split_leaf(handle, caller, path, &leaf).await?;
-        } else if path.levels.len() <= usize::from(LEVELS_MAX) {
-            self.grow_root(handle, caller, path).await?;
-        } else if !path.levels[path.levels.len() - 2].table.is_full() {
-            self.split_node(handle, caller, path).await?;
-        } else {
-            return Err(Error::Refused(errno::ENOSPC));
+        let lowest = path.levels.len() - 1;
+        match path.levels.iter().rposition(|level| !level.table.is_full()) {
+            Some(roomy) if roomy == lowest => self.split_leaf(handle, caller, path, &leaf).await?,
+            Some(roomy) => {
+                // The highest of the full nodes first.
+                path.levels.truncate(roomy + 2);
+                self.split_node(handle, caller, path).await?;
+            }
+            None if lowest < usize::from(self.levels_max()) => self.grow_root(handle, caller, path).await?,
+            None => return Err(Error::Refused(errno::ENOSPC)),
         }
         Ok(None)
     }

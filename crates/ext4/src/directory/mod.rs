@@ -4,6 +4,7 @@
 //! read from the disk is trusted: checksums are verified, every walk is bounded by the directory's size, and a
 //! contradiction ends in [`Error::Corrupt`].
 
+mod inline;
 mod insert;
 mod path;
 mod read;
@@ -16,7 +17,7 @@ use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type};
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
-use format::ext4::htree::{LEVELS_MAX, Table};
+use format::ext4::htree::{BLOCKS_MAX, LEVELS_MAX, LEVELS_MAX_LARGE, Table};
 use format::ext4::inode::flags;
 use format::ext4::{Features, feature};
 use std::rc::Rc;
@@ -48,7 +49,13 @@ struct Settings {
 /// A name that is there.
 pub(crate) struct Found {
     pub inode: InodeNumber,
-    block: Block,
+    place: Place,
+}
+
+enum Place {
+    Block(Block),
+    /// In the directory's inode.
+    Inline,
 }
 
 /// What a block of a directory is for, which decides where its checksum is.
@@ -89,6 +96,9 @@ impl<'a> Directory<'a> {
 
     /// Where `name` (not `.` or `..`) leads.
     pub async fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+        if self.is_inline() {
+            return self.find_inline(name);
+        }
         if self.is_indexed() {
             return self.find_indexed(name).await;
         }
@@ -119,24 +129,32 @@ impl<'a> Directory<'a> {
     fn find_in(&self, block: &Block, name: &[u8]) -> Result<Option<Found>> {
         let bytes = block.bytes();
         let found = self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))?;
-        Ok(found.and_then(|(entry, _)| Some(Found { inode: entry.inode?, block: block.clone() })))
+        Ok(found
+            .and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: Place::Block(block.clone()) })))
     }
 
     /// Where `..` leads.
     pub async fn parent(&self) -> Result<InodeNumber> {
-        let first = self.first_block().await?;
+        let Some(first) = self.first_block().await? else {
+            return Ok(format::ext4::inline::parent(&self.inline_block()?.1));
+        };
         let bytes = first.bytes();
         let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(&first, error))?;
         dotdot.inode.ok_or_else(|| self.corrupt("it has no parent"))
     }
 
-    /// The block with `.` and `..`, for [`Directory::set_parent`].
-    pub async fn first_block(&self) -> Result<Block> {
-        self.block(FileBlock(0), if self.is_indexed() { Kind::Root } else { Kind::Leaf }).await
+    /// The block with `.` and `..`, for [`Directory::set_parent`]; `None` where the inode holds the names.
+    pub async fn first_block(&self) -> Result<Option<Block>> {
+        if self.is_inline() {
+            return Ok(None);
+        }
+        let kind = if self.is_indexed() { Kind::Root } else { Kind::Leaf };
+        self.block(FileBlock(0), kind).await.map(Some)
     }
 
-    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block.
-    pub fn set_parent(&self, handle: &mut Handle, first: &Block, parent: InodeNumber) -> Result<()> {
+    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block. The caller stores the directory's inode.
+    pub fn set_parent(&self, handle: &mut Handle, first: Option<&Block>, parent: InodeNumber) -> Result<()> {
+        let Some(first) = first else { return self.set_parent_inline(parent) };
         let bytes = first.bytes();
         let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(first, error))?;
         let at = dotdot.at;
@@ -149,9 +167,10 @@ impl<'a> Directory<'a> {
 
     /// Takes the name out. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
-        let (at, length, previous) = self.locate(found, name)?;
+        let Place::Block(block) = &found.place else { return self.remove_inline(name) };
+        let (at, length, previous) = self.locate(block, name)?;
         self.inode.listing.name_went();
-        self.change(handle, &found.block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
+        self.change(handle, block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
             directory::erase(bytes, at, length, previous)
         })
     }
@@ -165,17 +184,20 @@ impl<'a> Directory<'a> {
         inode: InodeNumber,
         file_type: u8,
     ) -> Result<()> {
-        let (at, ..) = self.locate(found, name)?;
-        self.change(handle, &found.block, Kind::Leaf, entry_header(at), |bytes| {
+        let Place::Block(block) = &found.place else {
+            return self.replace_inline(name, inode, file_type);
+        };
+        let (at, ..) = self.locate(block, name)?;
+        self.change(handle, block, Kind::Leaf, entry_header(at), |bytes| {
             directory::retarget(&self.format, bytes, at, inode, file_type)
         })
     }
 
     /// Offset and length of the entry, and the offset of the one before it. Others may have come into its block
     /// since it was found; it is still there.
-    fn locate(&self, found: &Found, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
-        let bytes = found.block.bytes();
-        match self.format.find(&bytes, name).map_err(|error| self.damaged(&found.block, error))? {
+    fn locate(&self, block: &Block, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
+        let bytes = block.bytes();
+        match self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))? {
             Some((entry, previous)) => Ok((entry.at, entry.record_length, previous)),
             None => Err(self.corrupt("a name has vanished from its block")),
         }
@@ -196,7 +218,7 @@ impl<'a> Directory<'a> {
     async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
         let size = self.inode.fields.borrow().size;
         let next = size + self.settings.block_size.bytes() as u64;
-        if next >= SIZE_MAX {
+        if next >= self.size_max() {
             return Err(Error::Refused(errno::ENOSPC));
         }
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
@@ -217,7 +239,9 @@ impl<'a> Directory<'a> {
 
     /// Whether names are found by hash.
     fn is_indexed(&self) -> bool {
-        self.settings.features.has(feature::DIR_INDEX) && self.inode.has_flag(flags::INDEX)
+        self.settings.features.has(feature::DIR_INDEX)
+            && self.inode.has_flag(flags::INDEX)
+            && !self.is_inline()
     }
 
     /// What names are ordered by in an index that is yet to be made.
@@ -229,14 +253,27 @@ impl<'a> Directory<'a> {
         NameHasher { version, bytes: self.settings.hash_bytes, seed: self.settings.hash_seed }
     }
 
-    /// Blocks of the directory, at least 1.
+    fn is_large(&self) -> bool {
+        self.settings.features.has(feature::LARGEDIR)
+    }
+    fn size_max(&self) -> u64 {
+        if self.is_large() { BLOCKS_MAX << self.settings.block_size.shift() } else { SIZE_MAX }
+    }
+    fn levels_max(&self) -> u8 {
+        if self.is_large() { LEVELS_MAX_LARGE } else { LEVELS_MAX }
+    }
+
+    /// Blocks of the directory, at least 1. (One that is inline is looked at as a block.)
     fn blocks(&self) -> Result<u32> {
+        if self.is_inline() {
+            return Ok(1);
+        }
         let size = self.inode.fields.borrow().size;
         let block_size = self.settings.block_size.bytes() as u64;
         let blocks = size / block_size;
         if blocks == 0
             || !size.is_multiple_of(block_size)
-            || size >= SIZE_MAX
+            || size >= self.size_max()
             || blocks > self.settings.blocks
         {
             return Err(self.corrupt(format!("a directory cannot have {size} bytes")));

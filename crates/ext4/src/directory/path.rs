@@ -41,6 +41,9 @@ impl Directory<'_> {
         let root = self.block(FileBlock(0), Kind::Root).await?;
         let parsed = Table::of_root(&self.format, &root.bytes());
         let (table, information) = parsed.map_err(|error| self.damaged(&root, error))?;
+        if information.levels > self.levels_max() {
+            return Err(self.corrupt("its index has too many levels"));
+        }
         let hasher = self.hasher(information.hash_version);
         let hash = hash(&hasher);
         let index = table.find(&root.bytes(), hash);

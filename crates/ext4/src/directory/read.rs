@@ -5,7 +5,7 @@
 //! so the order is that of their hashes, and the cookie is the hash of the last name: 31 bits major, 32 bits
 //! minor. (The legacy hash has no minor part; a checksum of the name stands in for it.)
 
-use super::{Directory, Kind};
+use super::Directory;
 use crate::{DirectoryEntry, FileType, Result};
 use format::ext4::checksum::crc32c;
 use format::ext4::directory::{Entry, entry_type};
@@ -84,10 +84,10 @@ impl Directory<'_> {
         let enough = self.inode.listing.enough(count);
         let mut listed = Vec::new();
         for at in u32::try_from(cookie >> shift).unwrap_or(u32::MAX)..self.blocks()? {
-            let block = self.block(FileBlock(at), Kind::Leaf).await?;
+            let leaf = self.leaf_bytes(FileBlock(at)).await?;
             let start = u64::from(at) << shift;
-            for entry in self.format.entries(&block.bytes()) {
-                let entry = entry.map_err(|error| self.damaged(&block, error))?;
+            for entry in self.format.entries(&leaf) {
+                let entry = entry.map_err(|error| self.damaged_leaf(FileBlock(at), error))?;
                 let Some(inode) = entry.inode else { continue };
                 // A cookie may point into an entry that has taken over the room of others.
                 if start + entry.at as u64 >= cookie {
@@ -178,9 +178,9 @@ impl Directory<'_> {
         from: u64,
         found: &mut Vec<(u64, DirectoryEntry)>,
     ) -> Result<()> {
-        let block = self.block(at, Kind::Leaf).await?;
-        for entry in self.format.entries(&block.bytes()) {
-            let entry = entry.map_err(|error| self.damaged(&block, error))?;
+        let leaf = self.leaf_bytes(at).await?;
+        for entry in self.format.entries(&leaf) {
+            let entry = entry.map_err(|error| self.damaged_leaf(at, error))?;
             let Some(inode) = entry.inode.filter(|_| !is_dots(entry.name)) else { continue };
             let position = position(hasher, entry.name);
             if position >= from {

@@ -19,6 +19,9 @@ impl Volume {
         at: FileBlock,
     ) -> Result<Option<HomeBlock>> {
         let _guard = inode.lock.read().await;
+        if self.is_inline(inode) {
+            return Ok(None);
+        }
         if !inode.kept_home.get() {
             self.bring_home(inode).await?;
             // No write has come between: they wait for the lock.

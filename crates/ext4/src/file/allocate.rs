@@ -3,7 +3,6 @@
 use super::{RangeMode, check_changeable, clear_set_id_bits};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Block, Handle};
-use format::ext4::inode::flags;
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
 
@@ -35,9 +34,10 @@ impl Volume {
         if length == 0 {
             return Err(Error::Refused(errno::EINVAL));
         }
-        if mode != RangeMode::PunchHole && !inode.has_flag(flags::EXTENTS) {
+        if mode != RangeMode::PunchHole && !self.maps_by_extents(inode) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
+        self.leave_inline(inode, caller).await?;
         let _table = self.hold(&[inode]).await?;
         if self.may_have_privileges(inode) {
             let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr()).await?;

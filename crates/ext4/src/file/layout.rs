@@ -12,7 +12,10 @@ impl Volume {
         let _guard = inode.lock.read().await;
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
         let mut at = offset;
-        while at < size {
+        if self.is_inline(inode) && at < size && what == SeekWhat::Data {
+            return Ok(at);
+        }
+        while at < size && !self.is_inline(inode) {
             let mapping = self.map(inode, self.block_of(at), u32::MAX).await?;
             let end = (u64::from(mapping.at.get()) + u64::from(mapping.count)) << self.block_size().shift();
             let (is_data, end) = match mapping.state {
@@ -45,6 +48,9 @@ impl Volume {
         let _guard = inode.lock.read().await;
         let mut extents: Vec<Mapping> = Vec::new();
         let mut at = u64::from(from.get());
+        if self.is_inline(inode) {
+            return Ok(extents);
+        }
         while at < u64::from(to.get()) && extents.len() < max {
             let mapping = self.map(inode, FileBlock(at as u32), to.get() - at as u32).await?;
             at += u64::from(mapping.count);

@@ -4,15 +4,18 @@
 mod address;
 mod allocate;
 mod attributes;
+mod inline;
 mod kernel_pages;
 mod layout;
 mod plan;
 mod read;
+mod sync;
 mod truncate;
 mod user_flags;
 mod write;
 
 pub use kernel_pages::KernelPages;
+pub use sync::SyncWhat;
 
 use crate::{Error, Inode, MappingState, Result, Volume, errno};
 use device::Buffer;
@@ -179,14 +182,6 @@ impl Volume {
         }
     }
 
-    /// Makes the file durable; `data_only` leaves out what reading it back does not need (`fdatasync`).
-    pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<()> {
-        // The kernel writes the file's pages back before it asks for this.
-        inode.pages.written_back();
-        let last = if data_only { &inode.last_data_change } else { &inode.last_change };
-        Ok(self.engine().sync_file(inode.number, last.get()).await?)
-    }
-
     /// First byte that a file of this kind cannot have.
     pub(crate) fn file_size_max(&self, inode: &Inode) -> u64 {
         let mapped = self.file_blocks_max(inode) << self.block_size().shift();
@@ -213,7 +208,7 @@ impl Volume {
         let range = BlockRange::new(start, start + (to - from) as u32);
         let zeros = Buffer::zeroed(self.block_size().bytes());
         let update = FileUpdate {
-            inode: inode.number,
+            owner: inode.number.into(),
             home,
             range,
             bytes: &zeros[..range.len()],

@@ -52,6 +52,9 @@ impl Volume {
         // A damaged size may go beyond what blocks can be counted.
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
         let end = size.min(offset.saturating_add(length as u64));
+        if self.is_inline(inode) {
+            return self.read_inline(inode, offset, end);
+        }
         let mut content = Content::default();
         let mut at = offset;
         while at < end {

@@ -27,6 +27,9 @@ impl Volume {
         if size > self.file_size_max(inode) {
             return Err(Error::Refused(errno::EFBIG));
         }
+        if self.is_inline(inode) {
+            self.truncate_inline(inode, size).await?;
+        }
         let _table = self.hold(&[inode]).await?;
         // The first step of freeing + an orphan's coming and going + the attributes.
         let orphan = self.credits_orphan() + self.credits_orphan();
@@ -46,7 +49,7 @@ impl Volume {
     /// Frees all blocks of an inode without links, which is an orphan. The caller holds the lock, or is the last
     /// that knows the inode; attributes and the inode itself are his to free.
     pub async fn truncate_all_locked(&self, inode: &Inode) -> Result<()> {
-        if !has_content_blocks(inode) {
+        if !self.has_content_blocks(inode) {
             return Ok(());
         }
         // Nothing has changed yet when its kind of mapping is not supported.
@@ -59,7 +62,7 @@ impl Volume {
     /// Goes on with a truncate that a crash interrupted: frees what lies behind the end of an orphan with
     /// links, and takes it off the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
-        if has_content_blocks(inode) {
+        if self.has_content_blocks(inode) {
             has_extents(inode)?;
             self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         }
@@ -148,11 +151,12 @@ impl Volume {
         let blocks = size.div_ceil(self.block_size().bytes() as u64);
         FileBlock(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
-}
 
-/// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there, devices their number.
-fn has_content_blocks(inode: &Inode) -> bool {
-    let fields = inode.fields.borrow();
-    let short_link = inode.is_symlink() && fields.size < fields.block.len() as u64;
-    inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link)
+    /// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there, devices their number.
+    fn has_content_blocks(&self, inode: &Inode) -> bool {
+        let fields = inode.fields.borrow();
+        let short_link = inode.is_symlink() && fields.size < fields.block.len() as u64;
+        let is_mapped = inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link);
+        is_mapped && !self.is_inline(inode)
+    }
 }

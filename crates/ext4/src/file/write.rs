@@ -103,6 +103,9 @@ impl Volume {
             return Err(Error::Refused(errno::EFBIG));
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if !bytes.is_empty() {
+            self.leave_inline(inode, caller).await?;
+        }
         let sequential = inode.mapping_cache.write_end.get() == offset;
         let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = Request {
@@ -250,7 +253,7 @@ impl Volume {
         let start = self.place_of(at) as usize;
         let length = bytes.len().min(self.block_size().bytes() - start);
         let update = FileUpdate {
-            inode: request.inode.number,
+            owner: request.inode.number.into(),
             home,
             range: BlockRange::new(start as u32, (start + length) as u32),
             bytes: &bytes[..length],

@@ -2,7 +2,7 @@
 //! No file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
 use super::Groups;
-use format::ext4::Superblock;
+use format::ext4::{Superblock, feature};
 use std::ops::Range;
 use units::{GroupNumber, HomeBlock};
 
@@ -26,6 +26,9 @@ impl SystemZone {
             let places =
                 [(descriptor.block_bitmap, 1), (descriptor.inode_bitmap, 1), (descriptor.inode_table, table)];
             ranges.extend(places.iter().map(|(start, count)| start.get()..start.get() + count));
+        }
+        if superblock.features.has(feature::MMP) {
+            ranges.push(superblock.mmp_block..superblock.mmp_block.saturating_add(1));
         }
         ranges.extend(journal.iter().map(|(start, count)| start.get()..start.get() + count));
         SystemZone { ranges: merge(ranges) }

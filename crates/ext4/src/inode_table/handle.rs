@@ -4,6 +4,7 @@ use crate::error::errno;
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
 use format::ext4::bitmap;
+use format::ext4::inode::flags;
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -16,7 +17,7 @@ impl Volume {
             return Err(Error::Refused(errno::ESTALE));
         }
         let inode = self.inode(number).await?;
-        if inode.fields.borrow().links == 0 {
+        if inode.fields.borrow().links == 0 || inode.has_flag(flags::EA_INODE) {
             return Err(Error::Refused(errno::ESTALE));
         }
         Ok(inode)

@@ -143,6 +143,7 @@ impl Volume {
     /// Frees content, attributes and the inode itself, which is among the orphans.
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.truncate_all_locked(inode).await?;
+        self.drop_values(inode).await?;
         let _table = self.hold(&[inode]).await?;
         let group = self.superblock.borrow().group_of_inode(inode.number).0;
         let _bits = self.inode_bitmap(group).await?;
@@ -152,7 +153,7 @@ impl Volume {
         self.orphan_remove(&mut handle, inode).await?;
         self.free_inode(&mut handle, inode).await?;
         handle.stop();
-        Ok(())
+        self.free_values().await
     }
 
     /// Whether it is still the one inode of its number.

@@ -15,7 +15,7 @@ pub use cache::MappingCache;
 
 use crate::{Caller, Error, Inode, Purpose, Request, Result, Run, Volume, errno};
 use engine::{Contents, Credits, Handle};
-use format::ext4::{extent, indirect as pointers, inode::flags};
+use format::ext4::{extent, feature, indirect as pointers, inode::flags};
 use units::{FileBlock, HomeBlock};
 
 /// Where `count` consecutive blocks of a file, from `at` on, are.
@@ -224,10 +224,15 @@ impl Volume {
 
     /// How many blocks the file's kind of mapping can address.
     pub(crate) fn file_blocks_max(&self, inode: &Inode) -> u64 {
-        match inode.has_flag(flags::EXTENTS) {
+        match self.maps_by_extents(inode) {
             true => (1 << 32) - 1,
             false => pointers::blocks_max(self.block_size().shift()),
         }
+    }
+
+    /// Whether the inode has an extent tree, or will have one when its content no longer fits into it.
+    pub(crate) fn maps_by_extents(&self, inode: &Inode) -> bool {
+        inode.has_flag(flags::EXTENTS) || self.is_inline(inode) && self.has(feature::EXTENTS)
     }
 
     /// Blocks for the tree itself: all `count` of them or none. They come out of the reserve if need be, since

@@ -77,6 +77,9 @@ impl Volume {
         if inode.fields.borrow().links == 0 {
             return Err(wrong("which has no links"));
         }
+        if inode.has_flag(flags::EA_INODE) {
+            return Err(wrong("which holds an attribute's value"));
+        }
         Ok(inode)
     }
 

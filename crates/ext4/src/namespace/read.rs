@@ -80,17 +80,21 @@ impl Volume {
             return refused(errno::EINVAL);
         }
         self.note_access(inode);
+        let is_inline = self.is_inline(inode);
         let (size, is_fast) = {
             let fields = inode.fields.borrow();
             let for_xattrs =
                 if fields.xattr_block.get() == 0 { 0 } else { self.block_size().bytes() as u64 / 512 };
             (fields.size, fields.sectors <= for_xattrs)
         };
-        let limit = if is_fast { inode.fields.borrow().block.len() } else { self.block_size().bytes() };
+        let limit =
+            if is_fast && !is_inline { inode.fields.borrow().block.len() } else { self.block_size().bytes() };
         if size == 0 || size >= limit as u64 {
             return Err(Error::corrupt_inode(inode.number, format!("a symbolic link of {size} bytes")));
         }
-        let mut target = if is_fast {
+        let mut target = if is_inline {
+            self.read_locked(inode, 0, size as usize).await?.to_vec()
+        } else if is_fast {
             inode.fields.borrow().block[..size as usize].to_vec()
         } else {
             let MappingState::Written(home) = self.map(inode, FileBlock(0), 1).await?.state else {

@@ -249,7 +249,7 @@ impl Volume {
         }
         for directory in [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory())
         {
-            held.push(Directory::of(self, directory)?.first_block().await?);
+            held.extend(Directory::of(self, directory)?.first_block().await?);
         }
         Ok(held)
     }
@@ -305,7 +305,7 @@ impl Volume {
     ) -> Result<()> {
         let names = Directory::of(self, directory)?;
         let first = names.first_block().await?;
-        names.set_parent(handle, &first, parent)
+        names.set_parent(handle, first.as_ref(), parent)
     }
 
     /// Times, link counts and orphans of all that took part.

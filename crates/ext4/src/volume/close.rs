@@ -17,6 +17,17 @@ impl Volume {
         if self.is_read_only() {
             return Ok(self.engine.shutdown().await?);
         }
+        let closed = self.close_writable().await;
+        let protection = self.protection.take();
+        if let Some(protection) = protection {
+            let ended = protection.end(closed.is_ok()).await;
+            closed.and(ended)
+        } else {
+            closed
+        }
+    }
+
+    async fn close_writable(self: &Rc<Self>) -> Result<()> {
         let finished = self.finish().await;
         // Whatever failed, the engine's tasks must end.
         let stopped = self.engine.shutdown().await;
@@ -44,6 +55,7 @@ impl Volume {
                 freed => freed?,
             }
         }
+        self.free_values().await?;
         self.store_access_times().await
     }
 }

@@ -1,11 +1,12 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
+use super::mmp::Protection;
 use super::{Access, OpenParts, Volume, superblock};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
 use engine::{
-    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace,
+    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, NoPace,
     RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -39,8 +40,20 @@ impl Found {
 /// tells what would be done. Orphans are left to the next opening (or e2fsck).
 pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
     let first = superblock::read(&*parts.home).await?;
-    let found = find(parts, &first).await?;
-    let report = replay(parts, &first, &found, dry_run).await?;
+    let protection = match dry_run {
+        true => None,
+        false => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
+    };
+    let report = recover_protected(parts, &first, dry_run).await;
+    if let Some(protection) = protection {
+        protection.end(true).await?;
+    }
+    report
+}
+
+async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool) -> Result<RecoveryReport> {
+    let found = find(parts, first).await?;
+    let report = replay(parts, first, &found, dry_run).await?;
     let mut fresh = superblock::read(&*parts.home).await?;
     if !dry_run && fresh.features.has(feature::RECOVER) {
         fresh.features.clear(feature::RECOVER);
@@ -82,6 +95,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<F
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only, ..parts.options.engine.clone() },
+        pace: Rc::new(NoPace),
     };
     let mut runs = Vec::new();
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
@@ -137,6 +151,7 @@ pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> R
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
+        pace: Rc::new(NoPace),
     };
     Ok(Engine::open(engine_parts).await?)
 }

@@ -4,6 +4,7 @@ mod close;
 mod flush_zone;
 mod journal;
 mod label;
+mod mmp;
 mod open;
 mod space;
 mod superblock;
@@ -11,6 +12,7 @@ mod whole;
 
 pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
 pub use journal::recover;
+pub use mmp::check_unused;
 pub use open::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;
 pub use superblock::was_closed;
@@ -43,6 +45,8 @@ pub struct Volume {
     pub(crate) inodes: RefCell<InodeCache>,
     pub(crate) access_times: AccessTimes,
     pub(crate) orphans: RefCell<Orphans>,
+    /// Attributes' values that lost their last reference, to be freed.
+    pub(crate) unreferenced: RefCell<Vec<Rc<crate::Inode>>>,
     /// Held for writing by every rename from one directory to another, before any inode's lock: so the tree of
     /// directories stands still while it looks who is above whom.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
@@ -50,6 +54,8 @@ pub struct Volume {
     journal_end: Option<HomeBlock>,
     pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
+    /// With mmp: what tells others that the volume is in use.
+    protection: RefCell<Option<Rc<mmp::Protection>>>,
     closed: Cell<bool>,
 }
 
@@ -173,6 +179,7 @@ impl Volume {
     /// Makes everything done before the call durable: `sync`, `syncfs`.
     pub async fn sync(self: &Rc<Self>) -> Result<()> {
         self.store_access_times().await?;
+        self.free_values().await?;
         Ok(self.engine.sync().await?)
     }
 }

@@ -1,11 +1,12 @@
 //! Opening a volume: superblock, features, journal, descriptors, orphans.
 
+use super::mmp::Protection;
 use super::{LiveOptions, OpenReport, Volume, journal, superblock};
 use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
 use device::{Disk, World};
-use engine::{Engine, EngineOptions};
+use engine::{CommitPace, Engine, EngineOptions, NoPace};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, Superblock, feature};
 use std::cell::{Cell, RefCell};
@@ -38,6 +39,8 @@ pub struct VolumeOptions {
     /// Kept in the superblock as the last place of mounting.
     pub mount_point: String,
     pub on_error: OnError,
+    /// The computer's name, for whoever finds the volume in use (mmp).
+    pub node: String,
     /// New files get their directory's group (`grpid`), whatever its mode.
     pub group_of_directory: bool,
     /// Read-only, as the volume is at home: what only the journal holds is not seen (`noload`).
@@ -58,13 +61,41 @@ impl Volume {
     /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks the volume as
     /// in use, and cleans up orphans. Read-only: nothing is written but what the journal's replay writes.
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
+        Volume::open_at_pace(parts, Rc::new(NoPace)).await
+    }
+
+    /// [`Volume::open`] where commits wait as `pace` says: for experiments.
+    pub async fn open_at_pace(parts: OpenParts, pace: Rc<dyn CommitPace>) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
         if parts.options.without_journal {
             return Volume::open_without_journal(&parts, first).await;
         }
-        let found = journal::find(&parts, &first).await?;
-        let recovery = journal::replay(&parts, &first, &found, false).await?;
+        let replays = first.features.has(feature::RECOVER);
+        let protection = match parts.options.access == Access::ReadWrite || replays {
+            true => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
+            false => None,
+        };
+        let opened = Volume::open_protected(&parts, pace, first, protection.as_deref()).await;
+        if let Some(protection) = protection {
+            match &opened {
+                Ok(volume) if !volume.is_read_only() => *volume.protection.borrow_mut() = Some(protection),
+                // Nobody writes any more. If that cannot be said, others wait a while.
+                _ => drop(protection.end(true).await),
+            }
+        }
+        opened
+    }
+
+    async fn open_protected(
+        parts: &OpenParts,
+        pace: Rc<dyn CommitPace>,
+        first: Superblock,
+        protection: Option<&Protection>,
+    ) -> Result<Rc<Volume>> {
+        let mut found = journal::find(parts, &first).await?;
+        found.parts.pace = pace;
+        let recovery = journal::replay(parts, &first, &found, false).await?;
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
         check_features(&fresh, parts.options.access)?;
@@ -75,7 +106,11 @@ impl Volume {
         warn_of_state(&fresh, &mut report);
         let runs = found.runs.clone();
         let engine = found.open().await?;
-        let started = Volume::start(&parts, &engine, fresh, &runs, &mut report).await;
+        let guarded = protection.map_or(Ok(()), |protection| protection.guard(&engine));
+        let started = match guarded {
+            Ok(()) => Volume::start(parts, &engine, fresh, &runs, &mut report).await,
+            Err(error) => Err(error),
+        };
         match started {
             Ok(volume) => {
                 *volume.opened.borrow_mut() = report;
@@ -164,6 +199,7 @@ impl Volume {
             inode_size: superblock.inode_size,
             block_size: superblock.block_size,
             huge_file: superblock.features.has(feature::HUGE_FILE),
+            large_dir: superblock.features.has(feature::LARGEDIR),
             checksum_seed: checksums.then_some(superblock.checksum_seed),
         };
         Ok(Rc::new(Volume {
@@ -179,6 +215,8 @@ impl Volume {
             inodes: RefCell::new(InodeCache::default()),
             access_times: Default::default(),
             orphans: RefCell::default(),
+            unreferenced: RefCell::default(),
+            protection: RefCell::default(),
             renames: Rc::default(),
             journal_end: journal.last().map(|(start, count)| start.plus(*count)),
             live: Cell::new(LiveOptions { atime: parts.options.atime, on_error: parts.options.on_error }),

@@ -4,11 +4,13 @@
 
 mod access_control;
 mod names;
+mod outside;
 mod stored;
 
 use crate::error::errno;
 use crate::{Caller, Error, Inode, Result, Volume};
 use format::ext4::inode::flags;
+use format::ext4::xattr::Attribute;
 use names::{ACL_ACCESS, ACL_DEFAULT, Name, TRUSTED, USER};
 use std::rc::Rc;
 use stored::Stored;
@@ -42,10 +44,10 @@ impl Volume {
         let name = Name::parse(name)?;
         let _lock = inode.lock.read().await;
         let stored = self.stored_xattrs(inode).await?;
-        let value = stored.get(name).ok_or(Error::Refused(errno::ENODATA))?;
+        let attribute = stored.find(name).ok_or(Error::Refused(errno::ENODATA))?;
         match name.index {
-            ACL_ACCESS | ACL_DEFAULT => Ok(self.acl_of(inode, value)?.to_call()),
-            _ => Ok(value.to_vec()),
+            ACL_ACCESS | ACL_DEFAULT => Ok(self.acl_of(inode, &attribute.value)?.to_call()),
+            _ => self.value_of(inode, attribute).await,
         }
     }
 
@@ -79,7 +81,8 @@ impl Volume {
             _ => {}
         }
         let is_acl = matches!(name.index, ACL_ACCESS | ACL_DEFAULT);
-        if !is_acl && before.get(name) == Some(set.value) {
+        let same = |attribute: &Attribute| attribute.outside.is_none() && attribute.value == set.value;
+        if !is_acl && before.find(name).is_some_and(same) {
             // As in the kernel, not even the time of change tells of it.
             return Ok(inode.last_change.get());
         }
@@ -89,7 +92,9 @@ impl Volume {
             ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
             _ => after.set(name, set.value, self.xattr_room(inode))?,
         }
-        self.change_xattrs(inode, &before, &after, mode).await
+        let transaction = self.change_xattrs(inode, &before, &after, mode).await?;
+        self.free_values().await?;
+        Ok(transaction)
     }
 
     /// ENODATA when there is none, unless it is an access control list.
@@ -111,7 +116,9 @@ impl Volume {
         }
         let mut after = before.clone();
         after.remove(name);
-        self.change_xattrs(inode, &before, &after, None).await
+        let transaction = self.change_xattrs(inode, &before, &after, None).await?;
+        self.free_values().await?;
+        Ok(transaction)
     }
 
     /// Removes the file capabilities, as every write must. The caller holds the

@@ -70,7 +70,7 @@ mod tests {
     fn names_are_taken_apart_and_put_together() {
         for full in ["user.a", "trusted.x.y", "security.capability", "system.posix_acl_access"] {
             let name = Name::parse(full.as_bytes()).unwrap();
-            let attribute = Attribute { index: name.index, name: name.rest.to_vec(), value: Vec::new() };
+            let attribute = Attribute::new(name.index, name.rest, b"");
             assert!(name.is_of(&attribute));
             assert_eq!(full_name(&attribute).unwrap(), full.as_bytes());
         }
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(errno_of(b"user."), errno::EINVAL);
         assert_eq!(errno_of(&[b"user.", [b'x'; 256].as_slice()].concat()), errno::ERANGE);
         assert!(Name::parse(&[b"user.", [b'x'; 255].as_slice()].concat()).is_ok());
-        assert_eq!(full_name(&Attribute { index: 7, name: b"data".into(), value: vec![] }), None);
+        assert_eq!(full_name(&Attribute::new(7, b"data", b"")), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Where an inode's attributes are stored: as many as fit in the inode, the others in one block.
 
 use crate::error::errno;
-use crate::xattr::names::Name;
+use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::{Error, Inode, Purpose, Request, Result, Volume};
 use engine::{Block, Contents, Credits, Handle};
 use format::ext4::feature;
@@ -11,8 +11,8 @@ use units::{FileBlock, HomeBlock};
 /// All attributes of an inode, by place.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stored {
-    area: Vec<Attribute>,
-    block: Vec<Attribute>,
+    pub(super) area: Vec<Attribute>,
+    pub(super) block: Vec<Attribute>,
 }
 
 /// The sizes that limit what can be stored, in bytes.
@@ -24,8 +24,21 @@ pub struct Room {
 }
 
 impl Stored {
+    /// The value, which is empty if it lies outside.
     pub fn get(&self, name: Name) -> Option<&[u8]> {
-        self.all().find(|attribute| name.is_of(attribute)).map(|attribute| attribute.value.as_slice())
+        self.find(name).map(|attribute| attribute.value.as_slice())
+    }
+    pub fn find(&self, name: Name) -> Option<&Attribute> {
+        self.all().find(|attribute| name.is_of(attribute))
+    }
+    /// Whether the very attribute is there, wherever.
+    pub fn has(&self, attribute: &Attribute) -> bool {
+        self.all().any(|other| other == attribute)
+    }
+    /// An attribute whose value lies outside; without those of the block if that is shared.
+    pub fn first_outside(&self, shared: bool) -> Option<Attribute> {
+        let block = self.block.iter().filter(|_| !shared);
+        self.area.iter().chain(block).find(|attribute| attribute.outside.is_some()).cloned()
     }
     pub fn all(&self) -> impl Iterator<Item = &Attribute> {
         self.area.iter().chain(&self.block)
@@ -37,7 +50,7 @@ impl Stored {
     /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in neither; nothing
     /// has changed then.
     pub fn set(&mut self, name: Name, value: &[u8], room: Room) -> Result<()> {
-        let attribute = Attribute { index: name.index, name: name.rest.to_vec(), value: value.to_vec() };
+        let attribute = Attribute::new(name.index, name.rest, value);
         let mut others = self.clone();
         others.remove(name);
         let mut changed = others.clone();
@@ -84,6 +97,11 @@ impl Volume {
         };
         let stored = Stored { area, block };
         let twice = |attribute: &Attribute| stored.block.iter().any(|other| same_name(attribute, other));
+        // A list that is so long is not looked at, rather than ignored.
+        let is_list = |attribute: &Attribute| matches!(attribute.index, ACL_ACCESS | ACL_DEFAULT);
+        if stored.all().any(|attribute| is_list(attribute) && attribute.outside.is_some()) {
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
         if stored.area.iter().any(twice) {
             return Err(Error::corrupt_inode(inode.number, "an extended attribute stands there twice"));
         }
@@ -101,6 +119,16 @@ impl Volume {
         after: &Stored,
     ) -> Result<()> {
         inode.has_no_capabilities.set(false);
+        // All that may fail comes before the first change.
+        let references = match before.all().any(|attribute| attribute.outside.is_some()) {
+            true => {
+                let shared = self.shares_block(inode).await?;
+                let references = self.references(inode, before, after, shared).await?;
+                self.reserve_references(handle, &references)?;
+                Some(references)
+            }
+            false => None,
+        };
         if before.block != after.block {
             self.store_block(handle, inode, &after.block).await?;
         }
@@ -109,8 +137,18 @@ impl Volume {
             let area = xattr::serialize_area(&after.area, length).expect("Stored::set made sure it fits");
             inode.fields.borrow_mut().xattr_area = area;
         }
+        if let Some(references) = references {
+            self.count_references(handle, references).await?;
+            self.uncharge_lost(inode, before, after);
+        }
         self.note_change(inode);
         self.store(handle, inode).await
+    }
+
+    /// Whether others have the inode's attribute block as well.
+    pub(super) async fn shares_block(&self, inode: &Inode) -> Result<bool> {
+        let at = inode.fields.borrow().xattr_block;
+        Ok(at != HomeBlock(0) && parse(&self.xattr_block(at).await?)?.references > 1)
     }
 
     /// Gives up the inode's attribute block, which other inodes may share: before the inode is freed. The
@@ -222,7 +260,7 @@ impl Volume {
         Ok(block)
     }
 
-    fn sectors_per_block(&self) -> u64 {
+    pub(super) fn sectors_per_block(&self) -> u64 {
         self.block_size().bytes() as u64 / 512
     }
 }

@@ -120,13 +120,9 @@ fn what_is_no_volume_is_refused_with_the_reason() {
 fn features_are_refused_by_name() {
     let made = |arguments| use_volume(&TestImage::make(Kind { arguments, size: "64M" }).bytes(), 1);
     for (arguments, name) in [
-        ("-t ext4 -O inline_data", "inline_data"),
         ("-t ext4 -O encrypt", "encrypt"),
         ("-t ext4 -O casefold", "casefold"),
-        ("-t ext4 -O ea_inode", "ea_inode"),
-        ("-t ext4 -O mmp", "mmp"),
         ("-t ext4 -O bigalloc", "bigalloc"),
-        ("-t ext4 -O large_dir", "large_dir"),
         ("-O journal_dev", "journal_dev"),
     ] {
         let error = made(arguments).unwrap_err();

@@ -77,13 +77,13 @@ features! {
     META_BG Incompatible 0x10 "meta_bg" Full "descriptors spread over the groups they describe";
     EXTENTS Incompatible 0x40 "extent" Full "files mapped by extents";
     SIXTY_FOUR_BIT Incompatible 0x80 "64bit" Full "48-bit block numbers";
-    MMP Incompatible 0x100 "mmp" Refused "guard against mounting twice, which needs a heartbeat on the disk";
+    MMP Incompatible 0x100 "mmp" Full "guard against mounting twice: a heartbeat on the disk";
     FLEX_BG Incompatible 0x200 "flex_bg" Full "bitmaps and inode tables anywhere";
-    EA_INODE Incompatible 0x400 "ea_inode" Refused "large attribute values in inodes of their own";
+    EA_INODE Incompatible 0x400 "ea_inode" Full "large attribute values in inodes of their own";
     DIRDATA Incompatible 0x1000 "dirdata" Refused "data in directory entries";
     CSUM_SEED Incompatible 0x2000 "metadata_csum_seed" Full "checksum seed kept in the superblock";
-    LARGEDIR Incompatible 0x4000 "large_dir" Refused "directories over 2 GiB and with trees of three levels";
-    INLINE_DATA Incompatible 0x8000 "inline_data" Refused "small files within their inode";
+    LARGEDIR Incompatible 0x4000 "large_dir" Full "directories over 2 GiB and with trees of three levels";
+    INLINE_DATA Incompatible 0x8000 "inline_data" Full "small files and directories within their inode";
     ENCRYPT Incompatible 0x1_0000 "encrypt" Refused "encrypted files";
     CASEFOLD Incompatible 0x2_0000 "casefold" Refused "directories that ignore case";
 

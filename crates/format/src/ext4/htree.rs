@@ -25,12 +25,15 @@ const BLOCK_MASK: u32 = 0x0fff_ffff;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootInformation {
     pub hash_version: HashVersion,
-    /// Nodes between the root and a leaf: 0 or 1.
+    /// Nodes between the root and a leaf: 0 to 2.
     pub levels: u8,
 }
 
-/// The most levels of nodes between root and leaf (without large_dir).
+/// The most levels of nodes between root and leaf without large_dir, and with it.
 pub const LEVELS_MAX: u8 = 1;
+pub const LEVELS_MAX_LARGE: u8 = 2;
+/// The most blocks of a directory that has an index.
+pub const BLOCKS_MAX: u64 = 1 << 28;
 
 /// The table of an index block, whose bounds have been checked against the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +60,7 @@ impl Table {
         if length != 8 || flags & 1 != 0 {
             return Err(wrong(INFO + 5, "the description of the tree has another length, or unknown flags"));
         }
-        if levels > LEVELS_MAX {
+        if levels > LEVELS_MAX_LARGE {
             return Err(wrong(INFO + 6, "the tree has too many levels"));
         }
         Ok((Table::parse(format, block, ROOT_TABLE)?, RootInformation { hash_version, levels }))

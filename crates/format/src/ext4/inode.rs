@@ -68,6 +68,8 @@ pub struct InodeLayout {
     pub block_size: BlockSize,
     /// Feature huge_file: 48 bits of space used, in blocks if need be.
     pub huge_file: bool,
+    /// Feature large_dir: 64 bits for the size of directories, too.
+    pub large_dir: bool,
     /// Where metadata checksums begin; `None` without metadata_csum.
     pub checksum_seed: Option<u32>,
 }
@@ -143,8 +145,9 @@ impl Inode {
         };
         let mode = u16::load(&raw[MODE..]);
         let flags = u32::load(&raw[FLAGS..]);
-        // In directories the upper half was an access-control list of old.
-        let size_high = if mode & 0xf000 == 0x4000 { 0 } else { u32::load(&raw[SIZE_HIGH..]) };
+        // In directories the upper half was an access-control list of old, without large_dir.
+        let has_high = mode & 0xf000 != 0x4000 || layout.large_dir;
+        let size_high = if !has_high { 0 } else { u32::load(&raw[SIZE_HIGH..]) };
         Ok(Inode {
             mode,
             uid: join(UID, UID_HIGH),
@@ -335,7 +338,7 @@ mod tests {
 
     fn layout(inode_size: u16) -> InodeLayout {
         let block_size = BlockSize::new(4096).unwrap();
-        InodeLayout { inode_size, block_size, huge_file: true, checksum_seed: Some(7) }
+        InodeLayout { inode_size, block_size, huge_file: true, large_dir: false, checksum_seed: Some(7) }
     }
 
     fn example(inode_size: u16) -> Inode {

@@ -151,6 +151,9 @@ superblock! {
     extra_inode_size_wanted: u16 = 0x15e,
     /// Bit 0: directory hashes are of signed bytes, bit 1: of unsigned ones.
     flags: u32 = 0x160,
+    /// Seconds.
+    mmp_update_interval: u16 = 0x166,
+    mmp_block: u64 = 0x168,
     log_groups_per_flex: u8 = 0x174,
     checksum_type: u8 = 0x175,
     kilobytes_written: u64 = 0x178,

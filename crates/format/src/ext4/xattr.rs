@@ -5,7 +5,7 @@
 //! a block. In a block the entries are sorted and carry hashes. (Kernel: `attributes.rst`, `fs/ext4/xattr.c`.)
 
 use super::checksum::crc32c;
-use units::HomeBlock;
+use units::{HomeBlock, InodeNumber};
 
 /// Begins both the area and the block.
 pub const MAGIC: u32 = 0xea02_0000;
@@ -27,7 +27,37 @@ const CHECKSUM_AT: usize = 16;
 pub struct Attribute {
     pub index: u8,
     pub name: Vec<u8>,
+    /// Empty while it lies outside.
     pub value: Vec<u8>,
+    /// Where the value is if it lies in an inode of its own (feature ea_inode).
+    pub outside: Option<Outside>,
+}
+
+/// A value in an inode of its own, which others may refer to as well.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Outside {
+    pub inode: InodeNumber,
+    /// Bytes of the value.
+    pub length: u32,
+    /// The entry's hash, which covers name and value.
+    pub hash: u32,
+}
+
+impl Attribute {
+    pub fn new(index: u8, name: &[u8], value: &[u8]) -> Attribute {
+        Attribute { index, name: name.to_vec(), value: value.to_vec(), outside: None }
+    }
+    /// Whether the value outside, whose checksum is given, is the one that the entry means. Kernels before 6.2 took the
+    /// bytes of names for signed numbers.
+    pub fn means(&self, value_checksum: u32) -> bool {
+        let word = value_checksum.to_le_bytes();
+        let hash_with = |byte: fn(u8) -> u32| {
+            let of_name = self.name.iter().fold(0u32, |hash, next| hash.rotate_left(5) ^ byte(*next));
+            of_name.rotate_left(16) ^ u32::from_le_bytes(word)
+        };
+        let hashes = [hash_with(u32::from), hash_with(|byte| byte as i8 as u32)];
+        self.outside.is_some_and(|outside| hashes.contains(&outside.hash))
+    }
 }
 
 /// A block of attributes, parsed.
@@ -96,7 +126,7 @@ pub fn serialize_block(block: &XattrBlock, length: usize) -> Option<Vec<u8>> {
     sorted.sort_by_key(|attribute| (attribute.index, attribute.name.len(), &attribute.name));
     let mut block_hash = Some(0u32);
     write_entries(&mut bytes, BLOCK_HEADER, sorted.into_iter(), |attribute| {
-        let hash = entry_hash(attribute);
+        let hash = attribute.outside.map_or_else(|| entry_hash(attribute), |outside| outside.hash);
         // An entry without hash says that the block must not be shared.
         block_hash = block_hash.filter(|_| hash != 0).map(|sum| sum.rotate_left(16) ^ hash);
         hash
@@ -159,11 +189,14 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
         if name.contains(&0) {
             return Err(XattrError("a name contains a zero byte"));
         }
-        if u32_at(entry, 4) != 0 {
-            return Err(XattrError("a value lies in an inode of its own (ea_inode)"));
-        }
         let start = usize::from(u16::from_le_bytes([entry[2], entry[3]]));
-        let size = u32_at(entry, 8) as usize;
+        let (elsewhere, length) = (u32_at(entry, 4), u32_at(entry, 8));
+        let outside = (elsewhere != 0).then(|| Outside {
+            inode: InodeNumber(elsewhere),
+            length,
+            hash: u32_at(entry, 12),
+        });
+        let size = if outside.is_some() { 0 } else { length as usize };
         let value = match size {
             0 => &[],
             _ => base
@@ -173,7 +206,7 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
         if size > 0 {
             values.push(start..start + size);
         }
-        attributes.push(Attribute { index: entry[1], name: name.to_vec(), value: value.to_vec() });
+        attributes.push(Attribute { outside, ..Attribute::new(entry[1], name, value) });
         at += (ENTRY_SIZE + name.len()).next_multiple_of(PAD);
     }
     check_values(&mut values, at + PAD)?;
@@ -222,8 +255,17 @@ fn write_entries<'a>(
         bytes[at] = u8::try_from(name.len()).expect("names are at most 255 bytes long");
         bytes[at + 1] = attribute.index;
         bytes[at + 2..at + 4].copy_from_slice(&(start as u16).to_le_bytes());
-        put_u32(bytes, at + 8, value.len() as u32);
-        put_u32(bytes, at + 12, hash(attribute));
+        match attribute.outside {
+            Some(outside) => {
+                put_u32(bytes, at + 4, outside.inode.get());
+                put_u32(bytes, at + 8, outside.length);
+                put_u32(bytes, at + 12, outside.hash);
+            }
+            None => {
+                put_u32(bytes, at + 8, value.len() as u32);
+                put_u32(bytes, at + 12, hash(attribute));
+            }
+        }
         bytes[at + ENTRY_SIZE..at + ENTRY_SIZE + name.len()].copy_from_slice(name);
         at += (ENTRY_SIZE + name.len()).next_multiple_of(PAD);
     }
@@ -241,7 +283,7 @@ mod tests {
     use super::*;
 
     fn attribute(index: u8, name: &str, value: &[u8]) -> Attribute {
-        Attribute { index, name: name.into(), value: value.to_vec() }
+        Attribute::new(index, name.as_bytes(), value)
     }
     fn some() -> Vec<Attribute> {
         vec![attribute(1, "b", b"12345"), attribute(1, "aa", b""), attribute(6, "selinux", &[7; 40])]
@@ -283,6 +325,18 @@ mod tests {
         // hash("n") = 0x6e; then rotate 16 and xor with the word "v\0\0\0".
         assert_eq!(entry_hash(&attribute(1, "n", b"v")), 0x006e_0000 ^ 0x76);
         assert_eq!(entry_hash(&attribute(1, "ab", b"")), (0x61 << 5) ^ 0x62);
+    }
+
+    #[test]
+    fn a_value_outside_is_named_and_kept() {
+        // As the kernel stored `user.big` of 10,000 bytes whose checksum is 0xad8703db.
+        let outside = Outside { inode: InodeNumber(15), length: 10_000, hash: 0x28c0_03da };
+        let big = Attribute { outside: Some(outside), ..attribute(1, "big", b"") };
+        assert!(big.means(0xad87_03db) && !big.means(0xad87_03da));
+        let all = vec![big.clone(), attribute(1, "small", b"1")];
+        assert_eq!(parse_area(&serialize_area(&all, 96).unwrap()).unwrap(), all);
+        let block = XattrBlock { references: 2, attributes: all };
+        assert_eq!(parse_block(&serialize_block(&block, 1024).unwrap()).unwrap(), block);
     }
 
     #[test]

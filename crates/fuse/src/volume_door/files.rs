@@ -5,7 +5,7 @@
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
-use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, WriteFlags, WriteOrigin, flags};
+use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteFlags, WriteOrigin, flags};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -101,17 +101,19 @@ impl VolumeDoor {
             origin: origin_of(arguments.write_flags),
         };
         let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        if arguments.flags & libc::O_DSYNC as u32 != 0 || inode.has_flag(flags::SYNC) {
-            self.volume.engine().sync_file(inode.number, written.transaction).await?;
-        }
+        let asked = arguments.flags & libc::O_DSYNC as u32 != 0;
+        self.volume.settle_write(inode, &written, asked).await?;
         self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
 
     pub(super) async fn fsync(&self, header: &InHeader, arguments: FsyncIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        let data_only = arguments.fsync_flags & abi::fsync::DATA_ONLY != 0;
-        self.volume.fsync(&inode, data_only).await?;
+        let what = match arguments.fsync_flags & abi::fsync::DATA_ONLY {
+            0 => SyncWhat::All,
+            _ => SyncWhat::Data,
+        };
+        self.volume.sync_file(&inode, what).await?;
         Ok(Answer::empty())
     }
 

@@ -14,7 +14,7 @@ mod whole_volume;
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};
 use device::LocalFuture;
-use ext4::{Caller, Error, Inode, Volume, flags};
+use ext4::{Caller, Error, Inode, Volume};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
@@ -158,10 +158,8 @@ impl VolumeDoor {
     /// Waits for a change of a directory to be durable, on mounts and in directories that promise it. An inode
     /// that the answer tells of is remembered before: meanwhile another may take its name away.
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
-        if self.options.synchronous_directories || directory.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) {
-            self.volume.engine().commit(transaction).await?;
-        }
-        Ok(())
+        let asked = self.options.synchronous_directories;
+        self.volume.settle_directory(directory, transaction, asked).await
     }
 
     fn report(&self, what: &str) {

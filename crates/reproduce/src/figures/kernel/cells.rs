@@ -94,7 +94,7 @@ impl Cell {
         let mut options = StageOptions { journal_size: JOURNAL_SIZE, seed, ..StageOptions::of_paper(data) };
         options.home.options.size = Some(HOME_SIZE);
         // As it is mounted there, not as the paper's kernel was.
-        options.engine.tick = Duration::ZERO;
+        options.tick = Duration::ZERO;
         let stage = Stage::build(&options)?;
         let load = self.load;
         let done = stage.run(move |files| async move { load.run(&files, seed).await })?;

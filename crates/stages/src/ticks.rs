@@ -2,11 +2,12 @@
 //! handle sleeps until the next tick of the clock, and again as long as the transaction got more handles meanwhile; it does
 //! not sleep if the same process was the last to sync.
 //!
-//! Processes are not known here: the file that is synced stands for them.
+//! Processes are not known here: the owner of what is synced, a file, stands for them.
 
+use engine::CommitPace;
 use std::cell::Cell;
 use std::time::Duration;
-use units::{InodeNumber, Instant};
+use units::{Instant, Owner};
 
 #[derive(Default)]
 pub(crate) struct Ticks {
@@ -14,7 +15,7 @@ pub(crate) struct Ticks {
     length: Duration,
     /// Nobody waits longer.
     longest: Duration,
-    last_synced: Cell<Option<InodeNumber>>,
+    last_synced: Cell<Option<Owner>>,
     /// When the first to wait for the running transaction asked for it.
     asked: Cell<Option<Instant>>,
     /// When the last handle joined it.
@@ -26,23 +27,29 @@ impl Ticks {
         Ticks { length, longest, ..Ticks::default() }
     }
 
-    pub fn note_sync(&self, inode: InodeNumber, now: Instant) {
+    /// The first tick after a moment.
+    fn after(&self, moment: Instant) -> Instant {
+        let length = self.length.as_nanos() as u64;
+        Instant((moment.0 / length + 1) * length)
+    }
+}
+
+impl CommitPace for Ticks {
+    fn synced(&self, owner: Owner, now: Instant) {
         // A sync joins with a handle of its own.
         self.joined.set(now);
-        if self.last_synced.replace(Some(inode)) != Some(inode) && self.asked.get().is_none() {
+        if self.last_synced.replace(Some(owner)) != Some(owner) && self.asked.get().is_none() {
             self.asked.set(Some(now));
         }
     }
-    pub fn note_join(&self, now: Instant) {
+    fn joined(&self, now: Instant) {
         self.joined.set(now);
     }
-    /// Another transaction is running.
-    pub fn begin_anew(&self) {
+    fn locked(&self) {
         self.asked.set(None);
     }
 
-    /// When to look again; `None`: the transaction may be committed.
-    pub fn until(&self, now: Instant) -> Option<Instant> {
+    fn wait_until(&self, now: Instant) -> Option<Instant> {
         if self.length.is_zero() {
             return None;
         }
@@ -53,12 +60,6 @@ impl Ticks {
         };
         let until = quiet.min(asked.plus(self.longest));
         (now < until).then_some(until)
-    }
-
-    /// The first tick after a moment.
-    fn after(&self, moment: Instant) -> Instant {
-        let length = self.length.as_nanos() as u64;
-        Instant((moment.0 / length + 1) * length)
     }
 }
 
@@ -74,29 +75,29 @@ mod tests {
     #[test]
     fn a_writer_alone_waits_once_and_for_a_tick() {
         let ticks = ticks();
-        ticks.note_sync(InodeNumber(7), Instant(TICK / 2));
-        assert_eq!(ticks.until(Instant(TICK / 2)), Some(Instant(TICK)));
-        assert_eq!(ticks.until(Instant(TICK)), None);
-        ticks.begin_anew();
-        ticks.note_sync(InodeNumber(7), Instant(TICK * 2));
-        assert_eq!(ticks.until(Instant(TICK * 2)), None);
+        ticks.synced(Owner(7), Instant(TICK / 2));
+        assert_eq!(ticks.wait_until(Instant(TICK / 2)), Some(Instant(TICK)));
+        assert_eq!(ticks.wait_until(Instant(TICK)), None);
+        ticks.locked();
+        ticks.synced(Owner(7), Instant(TICK * 2));
+        assert_eq!(ticks.wait_until(Instant(TICK * 2)), None);
     }
 
     #[test]
     fn as_long_as_others_join_the_wait_goes_on() {
         let ticks = ticks();
-        ticks.note_sync(InodeNumber(7), Instant(1));
-        ticks.note_join(Instant(TICK - 1));
-        assert_eq!(ticks.until(Instant(TICK - 1)), Some(Instant(2 * TICK)));
-        ticks.note_join(Instant(TICK + 1));
-        assert_eq!(ticks.until(Instant(2 * TICK)), Some(Instant(3 * TICK)));
-        assert_eq!(ticks.until(Instant(3 * TICK)), None);
+        ticks.synced(Owner(7), Instant(1));
+        ticks.joined(Instant(TICK - 1));
+        assert_eq!(ticks.wait_until(Instant(TICK - 1)), Some(Instant(2 * TICK)));
+        ticks.joined(Instant(TICK + 1));
+        assert_eq!(ticks.wait_until(Instant(2 * TICK)), Some(Instant(3 * TICK)));
+        assert_eq!(ticks.wait_until(Instant(3 * TICK)), None);
     }
 
     #[test]
     fn without_ticks_nobody_waits() {
         let ticks = Ticks::default();
-        ticks.note_sync(InodeNumber(7), Instant(1));
-        assert_eq!(ticks.until(Instant(1)), None);
+        ticks.synced(Owner(7), Instant(1));
+        assert_eq!(ticks.wait_until(Instant(1)), None);
     }
 }

@@ -1,0 +1,262 @@
+//! What the disks were told, what they completed, and what is durable. Everybody who wants to know asks here.
+//!
+//! Invariants
+//! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so many".
+//! 2. A flush covers the writes that had completed before it began, and no others, whatever else is under way.
+//! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a later flush proves nothing.
+//! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own barriers, in the phase that has
+//!    them ([`Durability::end_phase`]).
+
+use crate::error::EngineError;
+use journal::Barrier;
+use std::cell::{Cell, RefCell};
+
+/// The first so many of the home writes of write-back, in the order in which they completed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct HomeWrites(u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Home,
+    Log,
+}
+
+/// What the barriers and disks of a mount are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disks {
+    /// Barriers are kept.
+    pub ordered: bool,
+    /// The log has a disk of its own.
+    pub separate: bool,
+    /// Of the disk of each place: a durable write costs less than a write and a flush.
+    pub forced_unit_access: [bool; 2],
+}
+
+/// A flush under way.
+pub(crate) struct Flush {
+    place: Place,
+    covers: HomeWrites,
+}
+
+/// How the writes between two barriers become durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Phase {
+    /// The disk of each place is flushed when they have completed.
+    pub flush: [bool; 2],
+    /// A write of each place is durable by itself.
+    pub durable: [bool; 2],
+}
+
+pub(crate) struct Durability {
+    disks: Disks,
+    written: Cell<HomeWrites>,
+    durable: Cell<HomeWrites>,
+    /// Up to which one some held data that is in no transaction, or that must be durable before a commit.
+    loose: Cell<HomeWrites>,
+    early: Cell<HomeWrites>,
+    failure: RefCell<Option<String>>,
+}
+
+impl Durability {
+    pub fn new(disks: Disks) -> Durability {
+        Durability {
+            disks,
+            written: Cell::default(),
+            durable: Cell::default(),
+            loose: Cell::default(),
+            early: Cell::default(),
+            failure: RefCell::default(),
+        }
+    }
+
+    /// Of disks of which is not known what they were told before.
+    pub fn after_unknown_writes(disks: Disks) -> Durability {
+        let durability = Durability::new(disks);
+        durability.home_write_completed();
+        durability
+    }
+
+    /// An error if anything may have been lost.
+    pub fn check(&self) -> Result<(), EngineError> {
+        match &*self.failure.borrow() {
+            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+    /// What a disk answered.
+    pub fn note<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
+        if let Err(error) = &result {
+            self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
+    /// Write-back has written home; this write is the last of those returned.
+    pub fn home_write_completed(&self) -> HomeWrites {
+        self.written.set(HomeWrites(self.written.get().0 + 1));
+        self.written.get()
+    }
+    /// All that have completed.
+    pub fn home_written(&self) -> HomeWrites {
+        self.written.get()
+    }
+    /// Whether they are durable, as far as barriers are wanted.
+    pub fn is_durable(&self, writes: HomeWrites) -> bool {
+        !self.disks.ordered || self.durable.get() >= writes
+    }
+
+    /// The last of `writes` held data that is in no transaction.
+    pub fn note_loose(&self, writes: HomeWrites) {
+        self.loose.set(self.loose.get().max(writes));
+    }
+    /// The last of `writes` held data that must be durable before the running transaction commits.
+    pub fn note_early(&self, writes: HomeWrites) {
+        self.early.set(self.early.get().max(writes));
+    }
+    /// Whether loose data may still be in a disk's cache.
+    pub fn wants_flush_of_loose(&self) -> bool {
+        !self.is_durable(self.loose.get())
+    }
+
+    pub fn flush_begins(&self, place: Place) -> Flush {
+        Flush { place, covers: self.written.get() }
+    }
+    pub fn flush_completed(&self, flush: Flush) {
+        if flush.place == Place::Home {
+            self.durable.set(self.durable.get().max(flush.covers));
+        }
+    }
+
+    /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
+    pub fn commits_cover_home(&self) -> bool {
+        let at_no_cost = !self.disks.ordered || !self.disks.forced_unit_access[Place::Home as usize];
+        !self.disks.separate && at_no_cost
+    }
+
+    /// The disk of a place; both places are one disk unless the log has its own.
+    fn disk_of(&self, place: Place) -> usize {
+        if self.disks.separate { place as usize } else { Place::Home as usize }
+    }
+
+    /// What is done for `barrier`, behind a phase with so many writes of each place: where it is a single write that is made
+    /// durable by itself, if that saves the flush.
+    pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
+        let Some(barrier) = barrier.filter(|_| self.disks.ordered) else {
+            return Phase { flush: [false; 2], durable: [false; 2] };
+        };
+        let mut of_disk = [0; 2];
+        for place in [Place::Home, Place::Log] {
+            of_disk[self.disk_of(place)] += writes[place as usize];
+        }
+        let mut flush: [bool; 2] =
+            std::array::from_fn(|disk| of_disk[disk] > usize::from(self.disks.forced_unit_access[disk]));
+        let before = match barrier {
+            Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply => self.written.get(),
+            Barrier::DataBeforeCommit => self.early.get(),
+            _ => HomeWrites::default(),
+        };
+        flush[Place::Home as usize] |= self.durable.get() < before;
+        let durable = [Place::Home, Place::Log].map(|place| !flush[self.disk_of(place)]);
+        Phase { flush, durable }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Disks = Disks { ordered: true, separate: false, forced_unit_access: [true; 2] };
+    const TWO: Disks = Disks { separate: true, ..ONE };
+    const NOTHING: Phase = Phase { flush: [false; 2], durable: [true; 2] };
+
+    fn flush(durability: &Durability) {
+        durability.flush_completed(durability.flush_begins(Place::Home));
+    }
+
+    #[test]
+    fn a_flush_covers_only_writes_that_completed_before_it_began() {
+        let durability = Durability::new(ONE);
+        let first = durability.home_write_completed();
+        let flush = durability.flush_begins(Place::Home);
+        let second = durability.home_write_completed();
+        assert!(!durability.is_durable(first));
+        durability.flush_completed(flush);
+        assert!(durability.is_durable(first) && !durability.is_durable(second));
+    }
+
+    #[test]
+    fn an_older_flush_that_completes_late_takes_nothing_back() {
+        let durability = Durability::new(ONE);
+        let (early, written) = (durability.flush_begins(Place::Home), durability.home_write_completed());
+        flush(&durability);
+        durability.flush_completed(early);
+        assert!(durability.is_durable(written));
+    }
+
+    #[test]
+    fn a_flush_of_the_log_says_nothing_of_home() {
+        let durability = Durability::new(TWO);
+        let written = durability.home_write_completed();
+        durability.flush_completed(durability.flush_begins(Place::Log));
+        assert!(!durability.is_durable(written));
+    }
+
+    #[test]
+    fn the_first_failure_is_kept() {
+        let durability = Durability::new(ONE);
+        for at in [1, 2] {
+            let failed: Result<(), _> = Err(EngineError::HandleTooLarge { needed: at, limit: 0 });
+            assert!(durability.note(failed).is_err());
+        }
+        let Err(EngineError::Aborted { cause }) = durability.check() else { panic!("no failure") };
+        assert!(cause.contains("change of 1 log"), "{cause}");
+    }
+
+    #[test]
+    fn a_single_write_is_durable_by_itself_where_that_saves_a_flush() {
+        let durability = Durability::new(ONE);
+        assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
+        let two = durability.end_phase([1, 1], Some(Barrier::CommitBeforeReply));
+        assert_eq!(two, Phase { flush: [true, false], durable: [false; 2] });
+        let without = Durability::new(Disks { forced_unit_access: [false; 2], ..ONE });
+        assert!(without.end_phase([0, 1], Some(Barrier::CommitBeforeReply)).flush[0]);
+        assert_eq!(durability.end_phase([2, 2], None), Phase { flush: [false; 2], durable: [false; 2] });
+        let unordered = Durability::new(Disks { ordered: false, ..ONE });
+        assert_eq!(unordered.end_phase([2, 2], Some(Barrier::DataBeforeCommit)).flush, [false; 2]);
+    }
+
+    #[test]
+    fn with_two_disks_each_is_flushed_for_its_own_writes() {
+        let durability = Durability::new(TWO);
+        assert_eq!(durability.end_phase([1, 1], Some(Barrier::DataBeforeCommit)), NOTHING);
+        let both = durability.end_phase([2, 2], Some(Barrier::DataBeforeCommit));
+        assert_eq!(both, Phase { flush: [true; 2], durable: [false; 2] });
+        let home = durability.end_phase([2, 1], Some(Barrier::DataBeforeCommit));
+        assert_eq!(home, Phase { flush: [true, false], durable: [false, true] });
+    }
+
+    #[test]
+    fn a_barrier_flushes_what_write_back_sent_if_it_concerns_that() {
+        let durability = Durability::new(TWO);
+        let written = durability.home_write_completed();
+        let flushes = |barrier| durability.end_phase([0, 1], Some(barrier)).flush[0];
+        assert!(flushes(Barrier::HomeBeforeLogTail) && flushes(Barrier::HomeBeforeReply));
+        assert!(!flushes(Barrier::CommitBeforeReply) && !flushes(Barrier::DataBeforeCommit));
+        durability.note_early(written);
+        assert!(flushes(Barrier::DataBeforeCommit));
+        flush(&durability);
+        assert!(!flushes(Barrier::HomeBeforeLogTail) && !flushes(Barrier::DataBeforeCommit));
+    }
+
+    #[test]
+    fn loose_data_asks_for_a_flush_until_one_has_covered_it() {
+        let durability = Durability::new(ONE);
+        durability.home_write_completed();
+        assert!(!durability.wants_flush_of_loose());
+        durability.note_loose(durability.home_written());
+        assert!(durability.wants_flush_of_loose());
+        flush(&durability);
+        assert!(!durability.wants_flush_of_loose());
+        assert!(!Durability::after_unknown_writes(ONE).is_durable(HomeWrites(1)));
+    }
+}

@@ -1,0 +1,223 @@
+//! The blocks that are newer than home, oldest first; and which of them go home next.
+//!
+//! Invariants
+//! 1. A block is dirty from when it becomes newer than home until home has its latest version. Each dirty block has an entry,
+//!    and says in [`CachedBlock::dirty_since`] which one: others of it are stale, and skipped when met.
+//! 2. Stale entries are never the most by far, so the queue is bounded by the dirty blocks.
+//! 3. Whoever writes home outside of a commit, and whoever moves the log's tail, holds the turn.
+
+use crate::block::CachedBlock;
+use crate::cache::Cache;
+use runtime::sync::{Event, RwLock, WriteGuard};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use units::{HomeBlock, Instant};
+
+/// Entries of the queue whose block is clean, beyond those of dirty ones.
+const STALE_MAX: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct HomeQueue {
+    entries: RefCell<VecDeque<(Instant, HomeBlock)>>,
+    dirty: Cell<usize>,
+    kicks: Cell<u64>,
+    pub work: Event,
+    turn: Rc<RwLock>,
+}
+
+impl HomeQueue {
+    /// How many blocks are newer than home.
+    pub fn dirty(&self) -> usize {
+        self.dirty.get()
+    }
+    /// How often [`HomeQueue::kick`] was called.
+    pub fn kicks(&self) -> u64 {
+        self.kicks.get()
+    }
+    /// Someone waits for blocks to go home, or there are dirty blocks now.
+    pub fn kick(&self) {
+        self.kicks.set(self.kicks.get() + 1);
+        self.work.notify();
+    }
+    pub async fn turn(&self) -> WriteGuard {
+        self.turn.write().await
+    }
+
+    /// `block` is about to become newer than home.
+    pub fn soil(&self, block: &CachedBlock, now: impl FnOnce() -> Instant, cache: &RefCell<Cache>) {
+        if block.is_dirty() {
+            return;
+        }
+        let now = now();
+        block.dirty_since.set(Some(now));
+        let mut entries = self.entries.borrow_mut();
+        // Most are of blocks that have been home since: some block is changed and goes home again and again.
+        if entries.len() > 2 * self.dirty.get() + STALE_MAX {
+            let cache = cache.borrow();
+            entries.retain(|entry| find(&cache, *entry).is_some());
+        }
+        entries.push_back((now, block.number));
+        drop(entries);
+        self.dirty.set(self.dirty.get() + 1);
+        if self.dirty.get() == 1 {
+            self.kick();
+        }
+    }
+    /// Notes that `block` is home, if it is.
+    pub fn wash(&self, block: &CachedBlock) {
+        if block.is_home() {
+            self.drop_block(block);
+        }
+    }
+    /// Nothing of `block` is to go home.
+    pub fn drop_block(&self, block: &CachedBlock) {
+        if block.dirty_since.take().is_some() {
+            self.dirty.set(self.dirty.get() - 1);
+        }
+    }
+
+    /// The oldest blocks that may go home, sorted, `max` at most, as long as `is_due` says so of the time when they became
+    /// dirty. All that are met, also those that may not go home because the log has to have them first, count as dirty from
+    /// now on.
+    pub fn due(
+        &self,
+        cache: &Cache,
+        now: Instant,
+        max: usize,
+        is_due: impl Fn(Instant) -> bool,
+    ) -> Vec<HomeBlock> {
+        let mut entries = self.entries.borrow_mut();
+        let mut found = Vec::new();
+        for _ in 0..entries.len() {
+            let Some(entry) = entries.front().copied().filter(|(since, _)| is_due(*since)) else { break };
+            entries.pop_front();
+            let Some(block) = find(cache, entry) else { continue };
+            block.dirty_since.set(Some(now));
+            entries.push_back((now, block.number));
+            if block.may_go_home() {
+                found.push(block.number);
+                if found.len() == max {
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The dirty blocks within `runs` (first block and count, in order and apart), sorted.
+    pub fn dirty_within(&self, cache: &Cache, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
+        let is_within = |at: HomeBlock| {
+            let before = runs.partition_point(|(start, _)| *start <= at);
+            before > 0 && at.get() - runs[before - 1].0.get() < runs[before - 1].1
+        };
+        let is_dirty = |at: HomeBlock| cache.peek(at).is_some_and(|block| block.is_dirty());
+        let entries = self.entries.borrow();
+        let numbers = entries.iter().map(|(_, number)| *number);
+        let mut found: Vec<_> = numbers.filter(|number| is_within(*number) && is_dirty(*number)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// The block of an entry that is not stale.
+fn find(cache: &Cache, (since, number): (Instant, HomeBlock)) -> Option<&Rc<CachedBlock>> {
+    cache.peek(number).filter(|block| block.dirty_since.get() == Some(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Temperature;
+    use units::{BlockSize, Owner};
+
+    struct Rig {
+        queue: HomeQueue,
+        cache: RefCell<Cache>,
+    }
+    impl Rig {
+        fn new() -> Rig {
+            let cache = Cache::new(1 << 20, BlockSize::new(1024).unwrap());
+            Rig { queue: HomeQueue::default(), cache: RefCell::new(cache) }
+        }
+        fn soil(&self, at: u64, now: u64) -> Rc<CachedBlock> {
+            let block = self.cache.borrow_mut().get_or_insert(HomeBlock(at), Temperature::Warm);
+            self.queue.soil(&block, || Instant(now), &self.cache);
+            block.loosen(Owner(1));
+            block
+        }
+        fn wash(&self, block: &CachedBlock) {
+            block.loose_arrived(&block.bytes());
+            self.queue.wash(block);
+        }
+        fn due(&self, now: u64, age: u64, max: usize) -> Vec<u64> {
+            let cache = self.cache.borrow();
+            let due = self.queue.due(&cache, Instant(now), max, |since| since.0 + age <= now);
+            due.into_iter().map(HomeBlock::get).collect()
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_home_first_and_a_block_changed_twice_is_due_once() {
+        let rig = Rig::new();
+        for (at, now) in [(9, 1), (3, 2), (9, 3), (5, 4)] {
+            rig.soil(at, now);
+        }
+        assert_eq!((rig.queue.dirty(), rig.due(10, 7, 10)), (3, vec![3, 9]));
+        assert_eq!(rig.due(10, 6, 10), [5]);
+        assert!(rig.due(10, 1, 10).is_empty());
+        assert_eq!(rig.due(20, 10, 2), [3, 9]);
+    }
+
+    #[test]
+    fn an_entry_of_a_block_that_has_been_home_since_is_skipped() {
+        let rig = Rig::new();
+        let block = rig.soil(9, 1);
+        rig.wash(&block);
+        assert_eq!(rig.queue.dirty(), 0);
+        rig.soil(9, 5);
+        assert!(rig.due(7, 3, 10).is_empty());
+        assert_eq!(rig.due(8, 3, 10), [9]);
+    }
+
+    #[test]
+    fn a_block_that_goes_home_again_and_again_does_not_fill_the_queue() {
+        let rig = Rig::new();
+        for now in 0..3 * STALE_MAX as u64 {
+            let block = rig.soil(9, now);
+            rig.wash(&block);
+        }
+        assert!(rig.queue.entries.borrow().len() <= STALE_MAX + 2);
+    }
+
+    #[test]
+    fn what_may_not_go_home_yet_is_asked_again_later() {
+        let rig = Rig::new();
+        let block = rig.soil(9, 1);
+        block.order_loose(Owner(1));
+        block.freeze(units::TransactionId(1));
+        assert!(rig.due(5, 1, 10).is_empty());
+        assert_eq!((rig.queue.dirty(), block.dirty_since.get()), (1, Some(Instant(5))));
+    }
+
+    #[test]
+    fn only_dirty_blocks_within_the_runs_are_found() {
+        let rig = Rig::new();
+        (0..20).for_each(|at| drop(rig.soil(at, at)));
+        rig.wash(&rig.cache.borrow().peek(HomeBlock(4)).unwrap().clone());
+        let within = rig.queue.dirty_within(&rig.cache.borrow(), &[(HomeBlock(3), 3), (HomeBlock(15), 1)]);
+        assert_eq!(within, [3, 5, 15].map(HomeBlock));
+    }
+
+    #[test]
+    fn the_first_dirty_block_kicks_the_writer() {
+        let rig = Rig::new();
+        let block = rig.soil(1, 1);
+        rig.soil(2, 1);
+        assert_eq!(rig.queue.kicks(), 1);
+        drop(block);
+    }
+}

@@ -1,0 +1,83 @@
+//! Moves the log's tail, as [`crate::tail`] decides: by itself, or with a commit.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::log::LogState;
+use crate::tail::{Decision, Occasion};
+use format::jbd2::JournalSuperblock;
+use journal::{LogSpace, Plan, plan_tail_update, take_tail_along};
+use units::TransactionId;
+
+/// A new tail on its way to the disk.
+pub(crate) struct TailMove {
+    tail: TransactionId,
+    superblock: JournalSuperblock,
+}
+
+impl TailMove {
+    fn begin(log: &mut LogState, tail: TransactionId) -> TailMove {
+        log.tail.move_begins();
+        let mut superblock = log.superblock.clone();
+        let at = log.space.start_of(tail).expect("the tail is in the log, or the next transaction");
+        superblock.set_tail(tail, at);
+        TailMove { tail, superblock }
+    }
+}
+
+impl Engine {
+    /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of the home writer.
+    pub(crate) async fn advance_tail(&self, occasion: Occasion) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let (moved, plan) = {
+            let mut log = log.borrow_mut();
+            let covered = self.runner.durability.commits_cover_home();
+            let tail = log.checkpoint.tail();
+            let possible = log.started.then_some(tail);
+            if log.tail.ask(occasion, covered, possible) != Decision::Move {
+                return Ok(());
+            }
+            let moved = TailMove::begin(&mut log, tail);
+            let plan = plan_tail_update(log.image_of(&moved.superblock));
+            (moved, plan)
+        };
+        self.runner.run(plan).await?;
+        self.tail_moved(moved);
+        Ok(())
+    }
+
+    /// A commit begins, which will flush: what is home now is durable afterwards.
+    pub(crate) fn note_tail(&self) {
+        let durability = &self.runner.durability;
+        let Some(log) = self.log.as_ref().filter(|_| durability.commits_cover_home()) else { return };
+        let mut log = log.borrow_mut();
+        log.tail.promote(|writes| durability.is_durable(writes));
+        let tail = log.checkpoint.tail();
+        log.tail.commit_begins(tail, durability.home_written());
+    }
+
+    /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the tail is to move and may.
+    pub(crate) fn take_tail_along(&self, last: &mut Plan) -> Option<TailMove> {
+        let mut log = self.log.as_ref()?.borrow_mut();
+        log.tail.promote(|writes| self.runner.durability.is_durable(writes));
+        let tail = log.tail.ask_by_commit()?;
+        let moved = TailMove::begin(&mut log, tail);
+        take_tail_along(last, log.image_of(&moved.superblock));
+        Some(moved)
+    }
+
+    /// The superblock on disk has the new tail: what lies before it in the log is free.
+    pub(crate) fn tail_moved(&self, moved: TailMove) {
+        let Some(log) = &self.log else { return };
+        let mut log = log.borrow_mut();
+        log.superblock = moved.superblock;
+        log.tail.moved(moved.tail);
+        log.space.release_before(moved.tail);
+        log.live.release_before(moved.tail);
+        drop(log);
+        self.counters.borrow_mut().tail_updates += 1;
+        let cache = self.cache.borrow();
+        self.sequences.end(moved.tail, |at| cache.peek(at).is_none_or(|block| !block.is_dirty()));
+        drop(cache);
+        self.pipeline.wake_joiners();
+    }
+}

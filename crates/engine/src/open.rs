@@ -1,0 +1,125 @@
+//! How an engine is put together, opened and closed.
+
+use crate::cache::Cache;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::home_queue::HomeQueue;
+use crate::log::{LogState, read_superblock};
+use crate::loose::Loose;
+use crate::options::{EngineOptions, EngineParts};
+use crate::pace::NoPace;
+use crate::pipeline::Pipeline;
+use crate::run_plan::Runner;
+use crate::sequences::Sequences;
+use crate::stats::Counters;
+use crate::whose::DiskHome;
+use device::{Disk, World};
+use journal::{Plan, begin_log, plan_empty_log, records};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{BlockSize, TransactionId};
+
+impl Engine {
+    /// An engine that journals nothing: for volumes without a journal, and for tests.
+    pub fn without_journal(world: Rc<dyn World>, home: Rc<dyn Disk>, block_size: BlockSize) -> Rc<Engine> {
+        let home = Rc::new(DiskHome::whole(home, block_size));
+        let (options, pace) = (EngineOptions::default(), Rc::new(NoPace));
+        let parts = EngineParts { world, home, block_size, log: None, options, pace };
+        Engine::assemble(parts, None, TransactionId(1))
+    }
+
+    /// Opens a volume whose journal is clean ([`crate::recover`] it first): the log is empty, and is written in
+    /// the format that the options ask for from the first commit on.
+    pub async fn open(parts: EngineParts) -> Result<Rc<Engine>, EngineError> {
+        let Some(area) = parts.log.clone() else {
+            return Ok(Engine::assemble(parts, None, TransactionId(1)));
+        };
+        let superblock = read_superblock(&parts, &area).await?;
+        if !superblock.is_clean() {
+            return Err(EngineError::NeedsRecovery);
+        }
+        if superblock.is_forgotten() {
+            return Err(EngineError::LogForgotten);
+        }
+        area.check(&superblock, &*parts.home)?;
+        let next = superblock.next_transaction();
+        let log = LogState::new(superblock, &parts, &area);
+        let begins_now = parts.options.keep_others_out && !parts.options.read_only;
+        let engine = Engine::assemble(parts, Some(log), next);
+        if begins_now {
+            engine.begin_log(next).await?;
+        }
+        Ok(engine)
+    }
+
+    /// Says in the superblock that the log has begun, although nothing is in it yet.
+    async fn begin_log(&self, next: TransactionId) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut plan = Plan::default();
+        {
+            let mut log = log.borrow_mut();
+            log.start(next);
+            begin_log(&mut plan, log.image_of(&log.superblock));
+        }
+        self.runner.run(plan).await
+    }
+
+    fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
+        let counters: Rc<RefCell<Counters>> = Rc::default();
+        let runner = Runner::new(&parts, counters.clone());
+        let EngineParts { world, home, block_size, options, pace, .. } = parts;
+        log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
+        let engine = Rc::new(Engine {
+            policy: options.data.policy(options.threshold),
+            pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
+            cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
+            queue: HomeQueue::default(),
+            loose: Loose::default(),
+            sequences: Sequences::default(),
+            log: log.map(RefCell::new),
+            runner,
+            counters,
+            pace,
+            world,
+            home,
+            block_size,
+            options,
+        });
+        if !engine.pipeline.is_closed() {
+            engine.world.spawn(Box::pin(engine.clone().commit_task()));
+            engine.world.spawn(Box::pin(engine.clone().commit_timer_task()));
+            engine.world.spawn(Box::pin(engine.clone().home_task()));
+        }
+        engine
+    }
+
+    /// Commits, sends everything home and empties the log: unmount. No handle may be open.
+    pub async fn shutdown(&self) -> Result<(), EngineError> {
+        self.pipeline.check()?;
+        if self.pipeline.is_closed() {
+            return Ok(());
+        }
+        self.sync().await?;
+        self.pipeline.close();
+        self.wake_all();
+        let result = self.empty_log().await;
+        if let Err(error) = &result {
+            self.abort(error);
+        }
+        result
+    }
+
+    async fn empty_log(&self) -> Result<(), EngineError> {
+        let _turn = self.queue.turn().await;
+        self.pipeline.check()?;
+        self.write_everything_home().await?;
+        let clean = self.log.as_ref().and_then(|log| {
+            let log = log.borrow();
+            let mut superblock = log.superblock.clone();
+            superblock.set_clean(self.pipeline.committed());
+            records::clear(&mut superblock, self.options.journal_checksum);
+            log.started.then(|| log.image_of(&superblock))
+        });
+        self.runner.run(plan_empty_log(clean)).await
+    }
+}

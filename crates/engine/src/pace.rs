@@ -1,0 +1,27 @@
+//! Whoever wants commits to wait for more than the writers on their way back: a host of other times, in an experiment.
+
+use units::{Instant, Owner};
+
+/// Told what goes on, and asked how long a commit that someone wants is to wait.
+pub trait CommitPace {
+    /// A sync of this owner's data has been asked for.
+    fn synced(&self, owner: Owner, now: Instant);
+    /// A handle has joined the running transaction.
+    fn joined(&self, now: Instant);
+    /// The running transaction has been locked: another one runs.
+    fn locked(&self);
+    /// When to ask again; `None`: the transaction may be committed.
+    fn wait_until(&self, now: Instant) -> Option<Instant>;
+}
+
+/// A commit begins as soon as the one before is done.
+pub struct NoPace;
+
+impl CommitPace for NoPace {
+    fn synced(&self, _: Owner, _: Instant) {}
+    fn joined(&self, _: Instant) {}
+    fn locked(&self) {}
+    fn wait_until(&self, _: Instant) -> Option<Instant> {
+        None
+    }
+}

@@ -1,0 +1,478 @@
+//! The commit pipeline: the running transaction, those in flight, the last committed; who may join, who waits for which.
+//!
+//! Invariants
+//! 1. Ids have no gaps: last committed, those in flight in order, running.
+//! 2. While the running transaction is being locked nobody joins; it is locked when its open handles have stopped.
+//! 3. Transactions become committed in order. Whoever waits for one waits for all before it.
+//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does every later wish.
+//! 5. Those who wait to join do so first come, first served.
+//!
+//! Nothing here writes: the engine's commit task does, and tells.
+
+use crate::completion::Completion;
+use crate::error::EngineError;
+use crate::gate::Gate;
+use crate::limits::IN_FLIGHT_MAX;
+use journal::{Holdings, RunningTransaction};
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockSize, HomeBlock, Instant, TransactionId};
+
+/// With at most this many writers about, an answer of the disk is worth staying awake for.
+const FEW_WRITERS: usize = 32;
+/// How long a commit is held for writers on their way back: once, and for each of them. Without the hold the
+/// writers fall into two halves that commit in turns: twice the commits, half-filled blocks. The time for each is
+/// about what a writer costs the processors, so a group that comes back at once is not waited for in vain.
+const HOLD: Duration = Duration::from_micros(100);
+const HOLD_EACH: Duration = Duration::from_micros(5);
+
+/// The transaction that handles join now, and what is kept beside it.
+struct Running {
+    transaction: RunningTransaction,
+    completion: Rc<Completion>,
+    freed: Vec<Freed>,
+    /// When its first handle joined.
+    since: Option<Instant>,
+    /// Blocks of data that open handles may still write without logging them.
+    home_credits: u32,
+}
+
+/// First block and count of blocks that are worthless once the transaction that freed them is committed.
+pub(crate) type Freed = (HomeBlock, u64);
+
+/// A transaction that no handle can join any more, on its way to the disk.
+struct InFlight {
+    id: TransactionId,
+    completion: Rc<Completion>,
+}
+
+/// What the running transaction was when it was locked.
+pub(crate) struct Taken {
+    pub transaction: RunningTransaction,
+    pub freed: Vec<Freed>,
+    pub completion: Rc<Completion>,
+}
+
+/// A moment to wait for, as long as nothing else happens.
+pub(crate) struct Hold {
+    pub until: Instant,
+    pub few_writers: bool,
+}
+
+pub(crate) struct Pipeline {
+    block_size: BlockSize,
+    running: RefCell<Running>,
+    /// Oldest first.
+    in_flight: RefCell<VecDeque<InFlight>>,
+    committed: Cell<TransactionId>,
+    /// Commit everything up to this one.
+    wanted: Cell<TransactionId>,
+    locking: Cell<bool>,
+    /// Writers answered by the last commit that have not come back yet, and when they were answered.
+    away: Cell<usize>,
+    answered: Cell<Instant>,
+    gate: Gate,
+    /// Something changed that the tasks wait for.
+    work: Event,
+    failure: RefCell<Option<String>>,
+    closed: Cell<bool>,
+}
+
+impl Running {
+    fn new(id: TransactionId, now: Instant, size: BlockSize) -> Running {
+        Running {
+            transaction: RunningTransaction::new(id, now, size),
+            completion: Rc::default(),
+            freed: Vec::new(),
+            since: None,
+            home_credits: 0,
+        }
+    }
+}
+
+impl Pipeline {
+    /// `next`: the first transaction. `closed`: nobody ever joins.
+    pub fn new(next: TransactionId, now: Instant, block_size: BlockSize, closed: bool) -> Pipeline {
+        Pipeline {
+            block_size,
+            running: RefCell::new(Running::new(next, now, block_size)),
+            in_flight: RefCell::default(),
+            committed: Cell::new(next.previous()),
+            wanted: Cell::new(next.previous()),
+            locking: Cell::default(),
+            away: Cell::default(),
+            answered: Cell::default(),
+            gate: Gate::default(),
+            work: Event::default(),
+            failure: RefCell::default(),
+            closed: Cell::new(closed),
+        }
+    }
+
+    pub fn committed(&self) -> TransactionId {
+        self.committed.get()
+    }
+    pub fn running_id(&self) -> TransactionId {
+        self.running.borrow().transaction.id()
+    }
+    /// What open handles change.
+    pub fn transaction(&self) -> RefMut<'_, RunningTransaction> {
+        RefMut::map(self.running.borrow_mut(), |running| &mut running.transaction)
+    }
+    pub fn holdings(&self) -> Holdings {
+        self.running.borrow().transaction.holdings()
+    }
+    /// Nobody has joined the running transaction yet.
+    pub fn is_unused(&self) -> bool {
+        self.running.borrow().transaction.handles() == 0
+    }
+
+    // How it ends.
+
+    /// The error that every sync gets after an abort.
+    pub fn check(&self) -> Result<(), EngineError> {
+        match &*self.failure.borrow() {
+            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+    pub fn has_failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+    pub fn is_over(&self) -> bool {
+        self.is_closed() || self.has_failed()
+    }
+    /// Nobody joins any more.
+    pub fn close(&self) {
+        self.closed.set(true);
+    }
+    /// All that is not committed has failed, oldest first, and so has what will be.
+    pub fn fail(&self, cause: &EngineError) {
+        self.failure.borrow_mut().get_or_insert_with(|| cause.to_string());
+        let error = self.check();
+        for failed in self.in_flight.take() {
+            failed.completion.complete(error.clone());
+        }
+        let completion = self.running.borrow().completion.clone();
+        completion.complete(error);
+    }
+    pub fn wake_tasks(&self) {
+        self.work.notify();
+    }
+    /// The first of those who wait to join looks again.
+    pub fn wake_joiners(&self) {
+        self.gate.wake_first();
+    }
+
+    // Who joins.
+
+    /// Waits for this caller's turn and until `admit` lets it in.
+    pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
+        self.gate.pass(admit).await
+    }
+    pub fn is_locking(&self) -> bool {
+        self.locking.get()
+    }
+    /// A handle joins with `credits`, and may write `home` blocks of data past the log.
+    pub fn join(&self, credits: u32, home: u32, now: Instant) {
+        let mut running = self.running.borrow_mut();
+        running.transaction.open_handle(credits);
+        running.home_credits += home;
+        if running.since.is_none() {
+            running.since = Some(now);
+            drop(running);
+            self.work.notify();
+        }
+    }
+    /// A handle stops, and gives back what it has not used.
+    pub fn leave(&self, credits: u32, home: u32) {
+        let mut running = self.running.borrow_mut();
+        running.transaction.close_handle(credits);
+        running.home_credits -= home;
+        drop(running);
+        if self.locking.get() {
+            self.work.notify();
+        }
+        self.gate.wake_first();
+    }
+    /// An open handle writes a block of data past the log.
+    pub fn use_home_credit(&self) {
+        self.running.borrow_mut().home_credits -= 1;
+    }
+    /// Images that open handles may still make; `None` if there are no handles.
+    pub fn images_to_come(&self) -> Option<usize> {
+        let running = self.running.borrow();
+        let open = running.transaction.open_handles() > 0;
+        open.then(|| (running.transaction.credits() + running.home_credits) as usize)
+    }
+    /// Blocks that are worthless once the running transaction is committed.
+    pub fn free(&self, at: HomeBlock, count: u64) {
+        self.running.borrow_mut().freed.push((at, count));
+    }
+
+    // Who waits for which.
+
+    pub fn request(&self, transaction: TransactionId) {
+        if transaction.is_after(self.wanted.get()) {
+            self.wanted.set(transaction);
+            self.work.notify();
+        }
+    }
+    /// What to wait for, after asking for it; `None` if `transaction` and all before it are durable.
+    pub fn completion_of(&self, transaction: TransactionId) -> Option<Rc<Completion>> {
+        if self.committed.get().is_at_or_after(transaction) {
+            return None;
+        }
+        let in_flight = self.in_flight.borrow();
+        if let Some(found) = in_flight.iter().find(|one| one.id.is_at_or_after(transaction)) {
+            return Some(found.completion.clone());
+        }
+        let running = self.running.borrow();
+        let id = running.transaction.id();
+        if running.transaction.is_empty() && running.transaction.open_handles() == 0 {
+            return in_flight.back().map(|last| last.completion.clone());
+        }
+        self.request(id);
+        Some(running.completion.clone())
+    }
+    /// One of the writers answered by the last commit is back; a held commit waits for the last of them.
+    pub fn note_return(&self) {
+        if let Some(away) = self.away.get().checked_sub(1) {
+            self.away.set(away);
+            if away == 0 {
+                self.work.notify();
+            }
+        }
+    }
+
+    // What the commit task does.
+
+    /// Waits until the running transaction is to be committed, or all is over.
+    pub async fn until_wanted(&self) {
+        let is_wanted = || self.is_over() || self.wanted.get().is_at_or_after(self.running_id());
+        self.work.until(|| is_wanted().then_some(())).await
+    }
+    /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
+    pub fn hold(&self) -> Option<Hold> {
+        let waiting = self.running.borrow().completion.waiters();
+        let away = self.away.get();
+        if waiting == 0 || away == 0 {
+            return None;
+        }
+        let until = self.answered.get().plus(HOLD + HOLD_EACH * away as u32);
+        Some(Hold { until, few_writers: waiting + away <= FEW_WRITERS })
+    }
+    /// Waits until all of them are back, or all is over.
+    pub async fn until_back(&self) {
+        self.work.until(|| (self.is_over() || self.away.get() == 0).then_some(())).await
+    }
+    /// They are waited for no longer.
+    pub fn end_hold(&self) {
+        self.away.set(0);
+    }
+    /// Lets nobody join, and waits until the open handles have stopped, or all is over.
+    pub async fn stop_handles(&self) {
+        self.locking.set(true);
+        let have_stopped = || self.is_over() || self.running.borrow().transaction.open_handles() == 0;
+        self.work.until(|| have_stopped().then_some(())).await
+    }
+    /// A transaction in which nothing happened is not written: it goes on, and those who waited for it are done.
+    pub fn skip_empty(&self) -> bool {
+        let mut running = self.running.borrow_mut();
+        if !running.transaction.is_empty() {
+            return false;
+        }
+        running.since = None;
+        let completion = std::mem::take(&mut running.completion);
+        self.wanted.set(running.transaction.id().previous());
+        drop(running);
+        self.locking.set(false);
+        completion.complete(Ok(()));
+        self.gate.wake_first();
+        self.work.notify();
+        true
+    }
+    /// Takes the running transaction, in which no handle is open, and puts a new one in its place.
+    pub fn lock(&self, now: Instant) -> Taken {
+        let mut running = self.running.borrow_mut();
+        let next = Running::new(running.transaction.id().next(), now, self.block_size);
+        let Running { transaction, completion, freed, home_credits, .. } =
+            std::mem::replace(&mut *running, next);
+        debug_assert_eq!(home_credits, 0, "credits of open handles");
+        let mut in_flight = self.in_flight.borrow_mut();
+        assert!(in_flight.len() < IN_FLIGHT_MAX, "more transactions in flight than there may be");
+        in_flight.push_back(InFlight { id: transaction.id(), completion: completion.clone() });
+        Taken { transaction, freed, completion }
+    }
+    /// Its images are taken: others may join the new one.
+    pub fn end_lock(&self) {
+        self.locking.set(false);
+        self.gate.wake_first();
+        self.work.notify();
+    }
+    /// Whether few enough wait for a commit to make staying awake for the disk worth while.
+    pub fn few_wait_for(&self, completion: &Completion) -> bool {
+        let waiting = completion.waiters();
+        waiting > 0 && waiting + self.away.get() <= FEW_WRITERS
+    }
+    /// `transaction`, the oldest in flight, is durable.
+    pub fn finish(&self, transaction: TransactionId, now: Instant) {
+        let oldest = self.in_flight.borrow_mut().pop_front().expect("a transaction in flight");
+        assert_eq!(oldest.id, transaction, "transactions become committed in order");
+        self.committed.set(transaction);
+        self.away.set(oldest.completion.waiters());
+        self.answered.set(now);
+        oldest.completion.complete(Ok(()));
+        self.gate.wake_first();
+    }
+
+    // What the timer does.
+
+    /// Waits until a handle has joined the running transaction; says which, and when.
+    pub async fn until_begun(&self) -> Option<(TransactionId, Instant)> {
+        let begun = || match self.is_over() {
+            true => Some(None),
+            false => self.begun().map(Some),
+        };
+        self.work.until(begun).await
+    }
+    fn begun(&self) -> Option<(TransactionId, Instant)> {
+        let running = self.running.borrow();
+        running.since.map(|since| (running.transaction.id(), since))
+    }
+    /// Whether that was another one, or all is over.
+    pub fn is_replaced(&self, begun: (TransactionId, Instant)) -> bool {
+        self.is_over() || self.begun() != Some(begun)
+    }
+    pub async fn until_replaced(&self, begun: (TransactionId, Instant)) {
+        self.work.until(|| self.is_replaced(begun).then_some(())).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::BlockRange;
+
+    fn pipeline() -> Pipeline {
+        Pipeline::new(TransactionId(1), Instant(0), BlockSize::new(1024).unwrap(), false)
+    }
+    /// A handle that changes a block.
+    fn change(pipeline: &Pipeline, at: u64) -> TransactionId {
+        pipeline.join(1, 0, Instant(5));
+        assert!(pipeline.transaction().add_metadata(HomeBlock(at), BlockRange::new(0, 4)));
+        pipeline.transaction().use_credits(1);
+        pipeline.leave(0, 0);
+        pipeline.running_id()
+    }
+    fn lock(pipeline: &Pipeline) -> Taken {
+        let taken = pipeline.lock(Instant(7));
+        pipeline.end_lock();
+        taken
+    }
+    fn is_same(left: &Option<Rc<Completion>>, right: &Rc<Completion>) -> bool {
+        left.as_ref().is_some_and(|left| Rc::ptr_eq(left, right))
+    }
+
+    #[test]
+    fn whoever_waits_for_a_transaction_waits_for_the_one_that_makes_it_durable() {
+        let pipeline = pipeline();
+        let first = change(&pipeline, 5);
+        let asked = pipeline.completion_of(first);
+        assert_eq!(pipeline.wanted.get(), first);
+        let taken = lock(&pipeline);
+        assert!(
+            is_same(&asked, &taken.completion) && is_same(&pipeline.completion_of(first), &taken.completion)
+        );
+        // Nothing has happened since: the one in flight will do.
+        assert!(is_same(&pipeline.completion_of(first.next()), &taken.completion));
+        let second = change(&pipeline, 5);
+        assert!(!is_same(&pipeline.completion_of(second), &taken.completion));
+        pipeline.finish(first, Instant(9));
+        assert_eq!((second, pipeline.committed()), (first.next(), first));
+        assert!(pipeline.completion_of(first).is_none() && pipeline.completion_of(second).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "committed in order")]
+    fn no_transaction_is_committed_before_the_one_in_front_of_it() {
+        let pipeline = pipeline();
+        change(&pipeline, 5);
+        lock(&pipeline);
+        pipeline.finish(TransactionId(2), Instant(9));
+    }
+
+    #[test]
+    fn a_failure_fails_all_that_is_not_committed_and_all_that_comes() {
+        let pipeline = pipeline();
+        change(&pipeline, 5);
+        let first = lock(&pipeline);
+        let second = pipeline.completion_of(change(&pipeline, 6)).unwrap();
+        pipeline.fail(&EngineError::ShutDown);
+        for completion in [&first.completion, &second] {
+            assert!(matches!(completion.result(), Some(Err(EngineError::Aborted { .. }))));
+        }
+        pipeline.fail(&EngineError::ReadOnly);
+        let Err(EngineError::Aborted { cause }) = pipeline.check() else { panic!("no failure") };
+        assert_eq!(cause, EngineError::ShutDown.to_string());
+        assert!(pipeline.is_over());
+    }
+
+    #[test]
+    fn an_empty_transaction_goes_on_and_those_who_waited_are_done() {
+        let pipeline = pipeline();
+        pipeline.join(3, 2, Instant(5));
+        assert_eq!(pipeline.images_to_come(), Some(5));
+        let waited = pipeline.completion_of(TransactionId(1)).unwrap();
+        pipeline.use_home_credit();
+        pipeline.leave(3, 1);
+        assert_eq!(pipeline.images_to_come(), None);
+        assert!(pipeline.skip_empty());
+        assert!(matches!(waited.result(), Some(Ok(()))));
+        assert_eq!((pipeline.running_id(), pipeline.committed()), (TransactionId(1), TransactionId(0)));
+        assert!(pipeline.wanted.get() != TransactionId(1) && pipeline.begun().is_none());
+        change(&pipeline, 5);
+        assert!(!pipeline.skip_empty());
+    }
+
+    #[test]
+    fn a_commit_is_held_for_writers_that_are_away_while_others_wait() {
+        let pipeline = pipeline();
+        let first = change(&pipeline, 5);
+        let completion = pipeline.completion_of(first).unwrap();
+        let mut waits = [(); 3].map(|()| Box::pin(completion.wait()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
+        lock(&pipeline);
+        pipeline.finish(first, Instant(9000));
+        assert!(pipeline.hold().is_none(), "nobody waits yet");
+        pipeline.note_return();
+        let next = pipeline.completion_of(change(&pipeline, 6)).unwrap();
+        let mut wait = Box::pin(next.wait());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        let hold = pipeline.hold().unwrap();
+        assert_eq!((hold.until, hold.few_writers), (Instant(9000).plus(HOLD + HOLD_EACH * 2), true));
+        pipeline.note_return();
+        pipeline.note_return();
+        assert!(pipeline.hold().is_none());
+    }
+
+    #[test]
+    fn the_age_of_a_transaction_is_that_of_its_first_handle() {
+        let pipeline = pipeline();
+        let first = change(&pipeline, 5);
+        let begun = pipeline.begun().unwrap();
+        assert_eq!(begun, (first, Instant(5)));
+        pipeline.join(0, 0, Instant(6));
+        pipeline.leave(0, 0);
+        assert!(!pipeline.is_replaced(begun));
+        lock(&pipeline);
+        assert!(pipeline.is_replaced(begun));
+    }
+}

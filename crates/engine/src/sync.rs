@@ -1,0 +1,71 @@
+//! Who wants something durable: waits for a commit, and takes data along that no commit waits for.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use units::{HomeBlock, Owner, TransactionId};
+
+impl Engine {
+    /// Waits until `transaction` and all before it are durable, starting a commit if need be.
+    pub async fn commit(&self, transaction: TransactionId) -> Result<(), EngineError> {
+        let asked = self.world.now();
+        self.pipeline.check()?;
+        self.pipeline.note_return();
+        if let Some(completion) = self.pipeline.completion_of(transaction) {
+            completion.wait().await?;
+        }
+        let latency = self.world.now().since(asked);
+        self.counters.borrow_mut().synced(latency);
+        Ok(())
+    }
+
+    /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. Modes that log
+    /// data, or send it home before each commit, need no more than the commit; `writeback` sends it home now.
+    pub async fn sync_owner(&self, owner: Owner, transaction: TransactionId) -> Result<(), EngineError> {
+        self.pace.synced(owner, self.world.now());
+        let loose = self.loose.of(owner);
+        self.sync_loose(loose, transaction).await
+    }
+
+    /// Makes all that was done before the call durable: `sync`, `syncfs`.
+    pub async fn sync(&self) -> Result<(), EngineError> {
+        let loose = self.loose.all();
+        self.sync_loose(loose, self.pipeline.running_id()).await
+    }
+
+    /// Commits `transaction`, and data that no commit waited for.
+    async fn sync_loose(
+        &self,
+        loose: Vec<(Owner, HomeBlock)>,
+        transaction: TransactionId,
+    ) -> Result<(), EngineError> {
+        let transaction = match loose.is_empty() {
+            true => self.loose.durable_with(transaction),
+            false => self.order_loose(loose).await?,
+        };
+        // Write-back may have sent some home already; that is durable only after a flush.
+        if let Err(error) = self.runner.flush_loose().await {
+            self.abort(&error);
+        }
+        self.commit(transaction).await
+    }
+
+    /// Has data go home with the running transaction, to share its barrier. It joins as a handle does: the commit takes log
+    /// space. What write-back has sent home while this waited is left out.
+    async fn order_loose(&self, blocks: Vec<(Owner, HomeBlock)>) -> Result<TransactionId, EngineError> {
+        // No credits: data that goes home takes no log blocks, and the commit block is in every bound.
+        self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
+        let mut transaction = self.pipeline.transaction();
+        for (owner, at) in blocks {
+            if self.loose.remove(owner, at)
+                && let Some(block) = self.cache.borrow().peek(at)
+            {
+                block.order_loose(owner);
+                transaction.add_home_data(owner, at, 0);
+            }
+        }
+        let id = transaction.id();
+        transaction.close_handle(0);
+        self.loose.note_ordered(id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,137 @@
+//! Content within the inode. It is read where it is. Before it changes it goes to a block, as if it had outgrown the
+//! inode: nothing is ever put into inodes here.
+
+use super::{Content, Piece};
+use crate::{Allocate, Caller, Error, Inode, Result, Volume, errno};
+use device::Buffer;
+use engine::{Base, FileUpdate, Handle};
+use format::ext4::inode::flags;
+use format::ext4::{feature, inline};
+use std::rc::Rc;
+use units::{BlockRange, FileBlock, HomeBlock};
+
+impl Volume {
+    /// Whether the inode holds its content itself.
+    pub fn is_inline(&self, inode: &Inode) -> bool {
+        inode.has_flag(flags::INLINE_DATA) && self.has(feature::INLINE_DATA)
+    }
+
+    /// All that there is room for.
+    pub(crate) fn inline_content(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let content = inline::content(&inode.fields.borrow());
+        content.map_err(|error| self.note_damage(Error::corrupt_inode(inode.number, error.to_string())))
+    }
+
+    /// The bytes `from .. to`, which lie before the end of the file. Behind the inode's room there are zeros.
+    pub(super) fn read_inline(&self, inode: &Inode, from: u64, to: u64) -> Result<Content> {
+        let mut content = Content::default();
+        if from >= to {
+            return Ok(content);
+        }
+        let bytes = self.inline_content(inode)?;
+        let end = to.min(bytes.len() as u64).max(from);
+        if from < end {
+            let range = from as usize..end as usize;
+            let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(512));
+            buffer[..bytes.len()].copy_from_slice(&bytes);
+            content.pieces.push(Piece::Bytes { buffer: Rc::new(buffer), range });
+        }
+        if end < to {
+            content.pieces.push(Piece::Zeros((to - end) as usize));
+        }
+        Ok(content)
+    }
+
+    /// Brings the content of a file to a block, in a handle of its own. It is the same afterwards.
+    pub(super) async fn leave_inline(&self, inode: &Inode, caller: &Caller) -> Result<()> {
+        if !self.is_inline(inode) {
+            return Ok(());
+        }
+        let _table = self.hold(&[inode]).await?;
+        for attempt in 0.. {
+            // The mapping with the inode. (Before it has one, it counts as deep.)
+            let mut handle = self.engine().start(self.credits_map(inode)).await?;
+            let left = self.leave_inline_within(&mut handle, inode, caller).await;
+            handle.stop();
+            match left {
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                left => return left,
+            }
+        }
+        unreachable!("attempts have an end")
+    }
+
+    async fn leave_inline_within(&self, handle: &mut Handle, inode: &Inode, caller: &Caller) -> Result<()> {
+        let mut content = self.inline_content(inode)?;
+        content.truncate(usize::try_from(inode.fields.borrow().size).unwrap_or(usize::MAX));
+        if content.len() > self.block_size().bytes() {
+            return Err(self.note_damage(Error::corrupt_inode(inode.number, "it holds more than a block")));
+        }
+        if content.is_empty() {
+            self.drop_inline(inode)?;
+            return self.store(handle, inode).await;
+        }
+        let home = self.give_first_block(handle, inode, caller, Allocate::Written).await?;
+        let update = FileUpdate {
+            inode: inode.number,
+            home,
+            range: BlockRange::new(0, content.len() as u32),
+            bytes: &content,
+            base: Base::Zero,
+            request: content.len() as u64,
+            sequential: false,
+        };
+        handle.file_data(update).await?;
+        // The inode held it durably; so no mode may commit that it has gone before the data is home or logged.
+        handle.order_data(inode.number, home);
+        inode.last_data_change.set(handle.transaction());
+        self.store(handle, inode).await
+    }
+
+    /// Empties the inode's room: a file that is cut to nothing needs no block. The caller stores the inode.
+    pub(super) fn drop_inline(&self, inode: &Inode) -> Result<()> {
+        let left = inline::leave(&mut inode.fields.borrow_mut(), self.has(feature::EXTENTS));
+        left.map_err(|error| self.note_damage(Error::corrupt_inode(inode.number, error.to_string())))
+    }
+
+    /// Turns the inode into one that maps blocks, and gives it the first one, which the caller fills in this very
+    /// handle. An error leaves it as it was. Credits: [`Volume::credits_map`].
+    pub(crate) async fn give_first_block(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        caller: &Caller,
+        how: Allocate,
+    ) -> Result<HomeBlock> {
+        let before = inode.fields.borrow().clone();
+        self.drop_inline(inode)?;
+        let allocated = self.map_or_allocate(handle, inode, caller, FileBlock(0), 1, how).await;
+        match allocated.map(|allocated| allocated.mapping.home()) {
+            Ok(Some(home)) => Ok(home),
+            failed => {
+                inode.mapping_cache.clear();
+                let mut fields = inode.fields.borrow_mut();
+                // Neighbours in the list of orphans change it without the inode's lock.
+                let deletion_time = fields.deletion_time;
+                *fields = before;
+                fields.deletion_time = deletion_time;
+                drop(fields);
+                let no_home = || Error::corrupt_inode(inode.number, "a new block has no home");
+                Err(failed.err().unwrap_or_else(|| self.note_damage(no_home())))
+            }
+        }
+    }
+
+    /// Makes an inline file ready to be truncated: one of no length needs no block.
+    pub(super) async fn truncate_inline(&self, inode: &Inode, size: u64) -> Result<()> {
+        if size > 0 {
+            return self.leave_inline(inode, &Caller::ROOT).await;
+        }
+        let _table = self.hold(&[inode]).await?;
+        let mut handle = self.engine().start(self.credits_inode()).await?;
+        self.drop_inline(inode)?;
+        inode.fields.borrow_mut().size = 0;
+        inode.last_data_change.set(handle.transaction());
+        self.store(&mut handle, inode).await
+    }
+}

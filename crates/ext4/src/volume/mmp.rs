@@ -1,0 +1,219 @@
+//! Multiple mount protection: before anything is written, whoever else uses the volume is looked for; as long as it is
+//! in use, its MMP block counts on. The block is written past the journal.
+
+use crate::{Error, Result};
+use device::{Buffer, Disk, Durability, World};
+use engine::{Engine, EngineError};
+use format::ext4::mmp::{LENGTH, MmpBlock, Use};
+use format::ext4::{Superblock, feature};
+use runtime::race;
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use units::HomeBlock;
+
+/// Bounds of the intervals, in seconds (kernel: `EXT4_MMP_...`).
+const CHECK_INTERVAL_MIN: u16 = 5;
+const CHECK_INTERVAL_MAX: u16 = 300;
+/// Whoever counts every so often is believed to be gone after twice the time, but at most so much more.
+const PATIENCE_MAX: u16 = 60;
+
+/// Our claim, which is renewed until [`Protection::end`].
+pub(crate) struct Protection {
+    block: MmpOnDisk,
+    sequence: Cell<u32>,
+    interval: Duration,
+    /// Where a foreign claim stops everything.
+    engine: RefCell<Option<Rc<Engine>>>,
+    lost: RefCell<Option<String>>,
+    over: Cell<bool>,
+    beating: Cell<bool>,
+    changed: Event,
+}
+
+struct MmpOnDisk {
+    world: Rc<dyn World>,
+    disk: Rc<dyn Disk>,
+    /// Bytes.
+    at: u64,
+    length: usize,
+    seed: Option<u32>,
+}
+
+impl MmpOnDisk {
+    fn of(world: &Rc<dyn World>, disk: &Rc<dyn Disk>, superblock: &Superblock) -> Result<MmpOnDisk> {
+        let (at, length) = (superblock.mmp_block, superblock.block_size.bytes());
+        if at <= u64::from(superblock.first_data_block) || at >= superblock.blocks || length < LENGTH {
+            return Err(corrupt(HomeBlock(at), "it lies outside the volume"));
+        }
+        let checksums = superblock.features.has(feature::METADATA_CSUM);
+        Ok(MmpOnDisk {
+            world: world.clone(),
+            disk: disk.clone(),
+            at: at << superblock.block_size.shift(),
+            length,
+            seed: checksums.then_some(superblock.checksum_seed),
+        })
+    }
+
+    async fn read(&self) -> Result<(Buffer, MmpBlock)> {
+        let bytes = self.disk.read(self.at, self.length).await.map_err(EngineError::from)?;
+        let block = MmpBlock::parse(&bytes, self.seed);
+        let block = block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), error.0))?;
+        Ok((bytes, block))
+    }
+
+    async fn write(&self, mut bytes: Buffer, block: &MmpBlock) -> Result<()> {
+        block.serialize(&mut bytes, self.seed);
+        let written = self.disk.write(self.at, vec![Rc::new(bytes)], Durability::Durable).await;
+        Ok(written.map_err(EngineError::from)?)
+    }
+
+    /// The block, when nobody is there: at once if it says so, else after having watched it for a while.
+    async fn watch(&self, superblock: &Superblock) -> Result<(Buffer, MmpBlock, Duration)> {
+        let (bytes, first) = self.read().await?;
+        let interval = superblock.mmp_update_interval.max(first.check_interval);
+        let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+        let patience = (interval * 2 + 1).min(interval + PATIENCE_MAX);
+        let patience = Duration::from_secs(patience.into());
+        match first.used_by {
+            Use::Nobody => return Ok((bytes, first, patience)),
+            Use::Checked => {
+                let how = "if no e2fsck is running, run e2fsck, or tune2fs -f -E clear_mmp";
+                return Err(in_use(&first, how));
+            }
+            Use::Counted(_) => {}
+        }
+        self.world.sleep_until(self.world.now().plus(patience)).await;
+        let (bytes, now) = self.read().await?;
+        match now.used_by == first.used_by {
+            true => Ok((bytes, now, patience)),
+            false => Err(in_use(&now, "unmount it there first")),
+        }
+    }
+}
+
+/// An error if another computer or program uses the volume, as far as its MMP block tells. Writes nothing.
+pub async fn check_unused(world: &Rc<dyn World>, disk: &Rc<dyn Disk>) -> Result<()> {
+    let superblock = super::superblock::read(&**disk).await?;
+    if superblock.features.has(feature::MMP) {
+        MmpOnDisk::of(world, disk, &superblock)?.watch(&superblock).await?;
+    }
+    Ok(())
+}
+
+impl Protection {
+    /// Claims the volume as the kernel does, which takes twice the check interval and more; `None` without the feature.
+    pub async fn begin(
+        world: &Rc<dyn World>,
+        disk: &Rc<dyn Disk>,
+        superblock: &Superblock,
+        node: &str,
+    ) -> Result<Option<Rc<Protection>>> {
+        if !superblock.features.has(feature::MMP) {
+            return Ok(None);
+        }
+        let block = MmpOnDisk::of(world, disk, superblock)?;
+        let (bytes, mut content, patience) = block.watch(superblock).await?;
+        let sequence = Use::at_random(world.random());
+        content.used_by = Use::Counted(sequence);
+        content.seconds = world.wall_clock().seconds as u64;
+        content.node = if node.is_empty() { b"okeanos".to_vec() } else { node.into() };
+        content.device = disk.name().as_bytes().to_vec();
+        let update = superblock.mmp_update_interval.max(1);
+        content.check_interval = update.saturating_mul(2).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+        block.write(bytes, &content).await?;
+        // Another one may have seen nobody at the same time: the last writer has it.
+        world.sleep_until(world.now().plus(patience)).await;
+        let (_, now) = block.read().await?;
+        if now.used_by != content.used_by {
+            return Err(in_use(&now, "unmount it there first"));
+        }
+        let protection = Rc::new(Protection {
+            block,
+            sequence: Cell::new(sequence),
+            interval: Duration::from_secs(update.into()),
+            engine: RefCell::default(),
+            lost: RefCell::default(),
+            over: Cell::new(false),
+            beating: Cell::new(true),
+            changed: Event::default(),
+        });
+        world.spawn(Box::pin(protection.clone().beat()));
+        Ok(Some(protection))
+    }
+
+    /// From now on a foreign claim stops this engine. An error if there was one already.
+    pub fn guard(&self, engine: &Rc<Engine>) -> Result<()> {
+        *self.engine.borrow_mut() = Some(engine.clone());
+        match &*self.lost.borrow() {
+            Some(cause) => Err(Error::InUse(cause.clone())),
+            None => Ok(()),
+        }
+    }
+
+    async fn beat(self: Rc<Self>) {
+        let world = self.block.world.clone();
+        while !self.over.get() && self.lost.borrow().is_none() {
+            let due = world.now().plus(self.interval);
+            race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due)).await;
+            if self.over.get() {
+                break;
+            }
+            // A block that cannot be read or written now is tried again; others see that nobody counts.
+            if let Err(error @ Error::InUse(_)) =
+                self.count(Use::Counted(Use::next(self.sequence.get()))).await
+            {
+                self.lose(error.to_string());
+            }
+        }
+        self.beating.set(false);
+        self.changed.notify();
+    }
+
+    fn lose(&self, cause: String) {
+        if let Some(engine) = &*self.engine.borrow() {
+            engine.stop_writing(&EngineError::Stopped { cause: cause.clone() });
+        }
+        *self.lost.borrow_mut() = Some(cause);
+    }
+
+    /// Writes what comes next, if the block is still ours.
+    async fn count(&self, next: Use) -> Result<()> {
+        let (bytes, mut content) = self.block.read().await?;
+        if content.used_by != Use::Counted(self.sequence.get()) {
+            return Err(in_use(&content, "it was mounted twice; run e2fsck"));
+        }
+        content.used_by = next;
+        content.seconds = self.block.world.wall_clock().seconds as u64;
+        self.block.write(bytes, &content).await?;
+        if let Use::Counted(sequence) = next {
+            self.sequence.set(sequence);
+        }
+        Ok(())
+    }
+
+    /// Stops counting. `clean`: the volume may be used by others at once; without it they wait.
+    pub async fn end(&self, clean: bool) -> Result<()> {
+        if self.over.replace(true) {
+            return Ok(());
+        }
+        self.changed.notify();
+        self.changed.until(|| (!self.beating.get()).then_some(())).await;
+        if clean && self.lost.borrow().is_none() {
+            self.count(Use::Nobody).await?;
+        }
+        Ok(())
+    }
+}
+
+fn corrupt(at: HomeBlock, why: &str) -> Error {
+    Error::corrupt_block("the block of multiple mount protection", at, why)
+}
+
+fn in_use(by: &MmpBlock, what_to_do: &str) -> Error {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (node, device) = (text(&by.node), text(&by.device));
+    Error::InUse(format!("the volume is in use on {node} ({device}), as its MMP block says: {what_to_do}"))
+}

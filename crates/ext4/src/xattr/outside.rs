@@ -1,0 +1,184 @@
+//! Values in inodes of their own (feature ea_inode): read, and let go of. New values are never put there.
+//!
+//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block that several inodes
+//! share count once. The count stands where other inodes keep the time of change (upper half) and the version (lower
+//! half), the value's checksum where they keep the access time. The last reference frees the inode, as an orphan.
+
+use super::names::Name;
+use super::stored::Stored;
+use crate::error::errno;
+use crate::{Error, Inode, Result, Volume};
+use engine::{Block, Credits, Handle};
+use format::ext4::checksum::crc32c;
+use format::ext4::feature;
+use format::ext4::inode::flags;
+use format::ext4::xattr::{Attribute, Outside};
+use std::rc::Rc;
+
+/// The longest value that system calls take, in bytes.
+const VALUE_MAX: u32 = 64 << 10;
+/// A handle that finds its transaction full tries again in the next one.
+const ATTEMPTS: u32 = 3;
+
+/// References that come and go with a change, their inodes in memory.
+pub(super) struct References {
+    changes: Vec<(Rc<Inode>, bool)>,
+    _held: Vec<Block>,
+}
+
+impl Volume {
+    /// The value of an attribute of `owner`.
+    pub(super) async fn value_of(&self, owner: &Inode, attribute: &Attribute) -> Result<Vec<u8>> {
+        let Some(outside) = attribute.outside else { return Ok(attribute.value.clone()) };
+        if outside.length > VALUE_MAX {
+            return Err(Error::Refused(errno::E2BIG));
+        }
+        let holder = self.holder_of(owner, outside).await?;
+        let _lock = holder.lock.read().await;
+        let value = self.read_locked(&holder, 0, outside.length as usize).await?.to_vec();
+        let checksum = crc32c(self.superblock.borrow().checksum_seed, &value);
+        let stored = holder.fields.borrow().accessed.seconds as u32;
+        if stored != checksum || !attribute.means(checksum) {
+            let why = "the attribute's value that it holds has a wrong checksum";
+            return Err(self.note_damage(Error::corrupt_inode(holder.number, why)));
+        }
+        Ok(value)
+    }
+
+    /// The inode that holds a value.
+    async fn holder_of(&self, owner: &Inode, outside: Outside) -> Result<Rc<Inode>> {
+        let wrong = |why: &str| {
+            let why = format!("an attribute's value should lie in {}, {why}", outside.inode);
+            self.note_damage(Error::corrupt_inode(owner.number, why))
+        };
+        if !self.has(feature::EA_INODE) {
+            return Err(wrong("but the volume has no such inodes"));
+        }
+        let holder = self.inode(outside.inode).await.map_err(|error| match error {
+            Error::Refused(errno::ESTALE) => wrong("which is free"),
+            error => error,
+        })?;
+        let (links, size) = (holder.fields.borrow().links, holder.fields.borrow().size);
+        if !holder.has_flag(flags::EA_INODE) || !holder.is_regular() || links == 0 {
+            return Err(wrong("which is no such inode"));
+        }
+        match size == u64::from(outside.length) {
+            true => Ok(holder),
+            false => Err(wrong("which has another length")),
+        }
+    }
+
+    /// What storing `after` instead of `before` does to references. `shared`: others keep the block as it was.
+    pub(super) async fn references(
+        &self,
+        owner: &Inode,
+        before: &Stored,
+        after: &Stored,
+        shared: bool,
+    ) -> Result<References> {
+        let lost = |attribute: &&Attribute| attribute.outside.is_some() && !after.has(attribute);
+        let mut changed: Vec<(Outside, bool)> = Vec::new();
+        changed.extend(before.area.iter().filter(lost).filter_map(|it| Some((it.outside?, false))));
+        if before.block != after.block {
+            let (entries, comes) = if shared { (&after.block, true) } else { (&before.block, false) };
+            let concerned = entries.iter().filter(|attribute| comes || lost(attribute));
+            changed.extend(concerned.filter_map(|attribute| Some((attribute.outside?, comes))));
+        }
+        let mut references = References { changes: Vec::new(), _held: Vec::new() };
+        for (outside, comes) in changed {
+            let holder = self.holder_of(owner, outside).await?;
+            if !comes && count(&holder) == 0 {
+                let why = "nobody should refer to it, but an attribute does";
+                return Err(self.note_damage(Error::corrupt_inode(holder.number, why)));
+            }
+            references._held.extend(self.hold(&[&holder]).await?);
+            references.changes.push((holder, comes));
+        }
+        Ok(references)
+    }
+
+    /// Credits for [`Volume::count_references`]. ENOSPC when the transaction is too full.
+    pub(super) fn reserve_references(&self, handle: &mut Handle, references: &References) -> Result<()> {
+        let each = self.credits_inode() + self.credits_orphan();
+        let needed = each * references.changes.len() as u32;
+        match needed == Credits(0) || handle.extend(needed) {
+            true => Ok(()),
+            false => Err(Error::Refused(errno::ENOSPC)),
+        }
+    }
+
+    /// Counts the references; whoever has none becomes an orphan.
+    pub(super) async fn count_references(&self, handle: &mut Handle, references: References) -> Result<()> {
+        for (holder, comes) in &references.changes {
+            let now = if *comes { count(holder) + 1 } else { count(holder).saturating_sub(1) };
+            set_count(holder, now);
+            if now == 0 {
+                holder.fields.borrow_mut().links = 0;
+                self.orphan_add(handle, holder).await?;
+                self.unreferenced.borrow_mut().push(holder.clone());
+            }
+            self.store(handle, holder).await?;
+        }
+        Ok(())
+    }
+
+    /// The space of values that are no longer the inode's.
+    pub(super) fn uncharge_lost(&self, owner: &Inode, before: &Stored, after: &Stored) {
+        let lost = before.all().filter(|attribute| !after.has(attribute)).filter_map(|it| it.outside);
+        let per_block = self.sectors_per_block();
+        let sectors = |outside: Outside| {
+            u64::from(outside.length).div_ceil(self.block_size().bytes() as u64) * per_block
+        };
+        let sum: u64 = lost.map(sectors).sum();
+        let mut fields = owner.fields.borrow_mut();
+        fields.sectors = fields.sectors.saturating_sub(sum);
+    }
+
+    /// Frees the values that nobody refers to any more. No handle is open.
+    pub(crate) async fn free_values(self: &Rc<Self>) -> Result<()> {
+        let unreferenced = self.unreferenced.take();
+        for holder in unreferenced {
+            Box::pin(self.free_if_unused(&holder)).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of all values that an inode without links has outside, one after the other. The caller holds its lock.
+    pub(crate) async fn drop_values(self: &Rc<Self>, owner: &Inode) -> Result<()> {
+        if !self.has(feature::EA_INODE) {
+            return Ok(());
+        }
+        let mut attempt = 0;
+        loop {
+            let Ok(before) = self.stored_xattrs(owner).await else { return Ok(()) };
+            let shared = self.shares_block(owner).await?;
+            let Some(attribute) = before.first_outside(shared) else { return Ok(()) };
+            let mut after = before.clone();
+            after.remove(Name { index: attribute.index, rest: &attribute.name });
+            let _table = self.hold(&[owner]).await?;
+            let mut handle = self.engine().start(self.credits_xattr()).await?;
+            let dropped = self.store_xattrs(&mut handle, owner, &before, &after).await;
+            let transaction = handle.stop();
+            match dropped {
+                Ok(()) => attempt = 0,
+                Err(Error::Refused(errno::ENOSPC)) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    self.engine().commit(transaction).await?;
+                }
+                // What cannot be counted e2fsck puts right; the inode goes all the same.
+                Err(Error::Corrupt { .. } | Error::Refused(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn count(holder: &Inode) -> u64 {
+    let fields = holder.fields.borrow();
+    (fields.changed.seconds as u64) << 32 | fields.version & 0xffff_ffff
+}
+fn set_count(holder: &Inode, count: u64) {
+    let mut fields = holder.fields.borrow_mut();
+    fields.changed.seconds = (count >> 32) as i64;
+    fields.version = fields.version >> 32 << 32 | count & 0xffff_ffff;
+}

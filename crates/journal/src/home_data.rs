@@ -1,0 +1,46 @@
+//! Data that must be home before the running transaction commits.
+
+use std::collections::BTreeMap;
+use units::{BlockMap, HomeBlock, Owner};
+
+/// By block, so that freeing one does not visit every file: no call but the last looks at more than one entry.
+#[derive(Debug, Default)]
+pub(crate) struct HomeData {
+    owners: BlockMap<Owner>,
+    /// Entries that calls have looked at.
+    #[cfg(test)]
+    visits: std::cell::Cell<usize>,
+}
+
+impl HomeData {
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+    pub fn insert(&mut self, block: HomeBlock, owner: Owner) {
+        self.visit(1);
+        self.owners.insert(block, owner);
+    }
+    pub fn owner_of(&self, block: HomeBlock) -> Option<Owner> {
+        self.visit(1);
+        self.owners.get(&block).copied()
+    }
+    pub fn remove(&mut self, block: HomeBlock) {
+        self.visit(1);
+        self.owners.remove(&block);
+    }
+    pub fn sorted(self) -> BTreeMap<HomeBlock, Owner> {
+        self.visit(self.owners.len());
+        self.owners.into_iter().collect()
+    }
+
+    #[cfg(not(test))]
+    fn visit(&self, _entries: usize) {}
+    #[cfg(test)]
+    fn visit(&self, entries: usize) {
+        self.visits.set(self.visits.get() + entries);
+    }
+    #[cfg(test)]
+    pub fn visits(&self) -> usize {
+        self.visits.get()
+    }
+}
