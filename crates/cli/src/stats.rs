@@ -102,7 +102,16 @@ fn tables(statistics: &Value) -> String {
     for (name, value) in facts(engine).into_iter().chain(evictions(statistics)) {
         counts.row([name, value]);
     }
-    out + &counts.to_string()
+    let mut requests = Table::new(["requests of the kernel", "count"]);
+    for (name, count) in operations(statistics) {
+        requests.row([name.clone(), number(count).to_string()]);
+    }
+    format!("{out}{counts}\n{requests}")
+}
+
+/// What the kernel asked for, by its names.
+fn operations(statistics: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    statistics["door"]["by_operation"].as_object().into_iter().flatten()
 }
 
 fn facts(engine: &Value) -> Vec<(String, String)> {
@@ -175,17 +184,25 @@ fn prometheus(statistics: &Value) -> String {
             out += &format!("okeanos_coerced_{name}{{disk=\"{disk}\"}} {count}\n");
         }
     }
+    for (name, count) in operations(statistics) {
+        out += &format!("okeanos_door_operations{{operation=\"{name}\"}} {count}\n");
+    }
     for room in ["engine", "door", "ring"] {
         plain_numbers(&format!("okeanos_{room}"), &statistics[room], &mut out);
     }
     out
 }
 
+/// Whether it is told under one name, with labels.
+fn is_labelled(field: &str) -> bool {
+    field.ends_with("_written") || field == "by_operation"
+}
+
 fn plain_numbers(name: &str, value: &Value, out: &mut String) {
     match value {
         Value::Number(number) => *out += &format!("{name} {number}\n"),
         Value::Object(fields) => {
-            for (field, value) in fields.iter().filter(|(field, _)| !field.ends_with("_written")) {
+            for (field, value) in fields.iter().filter(|(field, _)| !is_labelled(field)) {
                 plain_numbers(&format!("{name}_{field}"), value, out);
             }
         }
@@ -217,7 +234,7 @@ mod tests {
                 "sync": { "count": 7, "p50_nanoseconds": 150_000 },
             },
             "coerced": [{ "barriers": 9, "evictions": 5, "bytes": 8192, "nanoseconds": 2_000_000 }],
-            "door": { "requests": 12 },
+            "door": { "requests": 12, "by_operation": { "write": 9, "lookup": 3 } },
         })
     }
 
@@ -230,6 +247,7 @@ mod tests {
         assert!(line("journal: multiwrite").ends_with("8.0 KiB"));
         assert!(line("sync latency p50").ends_with("150.0 us"));
         assert!(line("evictions, home disk").ends_with("5 for 9 barriers: 8.0 KiB, 2.00 ms"), "{text}");
+        assert!(line("write ").ends_with(" 9"), "{text}");
     }
 
     #[test]
@@ -240,6 +258,7 @@ mod tests {
             "okeanos_engine_sync_count 7",
             "okeanos_coerced_evictions{disk=\"home\"} 5",
             "okeanos_door_requests 12",
+            "okeanos_door_operations{operation=\"write\"} 9",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -357,3 +357,49 @@ fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
     assert!(std::os::unix::fs::FileTypeExt::is_char_device(&left));
     volume.umount_and_check();
 }
+
+#[test]
+fn a_listing_is_asked_for_once_and_tells_of_every_change() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    let directory = volume.at("directory");
+    std::fs::create_dir(&directory).unwrap();
+    let names = || {
+        let mut names: Vec<String> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let name = format!("file-{number:03}");
+        File::create(directory.join(&name)).unwrap();
+        expected.push(name);
+        if number % 7 == 3 {
+            let gone = expected.remove(number % expected.len());
+            std::fs::remove_file(directory.join(gone)).unwrap();
+        }
+        if number % 11 == 5 {
+            let (old, new) = (expected.remove(0), format!("moved-{number:03}"));
+            std::fs::rename(directory.join(old), directory.join(&new)).unwrap();
+            expected.push(new);
+        }
+        expected.sort();
+        assert_eq!(names(), expected, "after {number}");
+    }
+    let listings = || {
+        let counts = &volume.statistics()["door"]["by_operation"];
+        ["readdir", "readdirplus"].map(|name| counts[name].as_u64().unwrap_or(0)).iter().sum::<u64>()
+    };
+    // The first fills the kernel's cache, with all that came since the last change.
+    names();
+    let before = listings();
+    assert!(before > 0);
+    for _ in 0..20 {
+        assert_eq!(names(), expected);
+    }
+    assert_eq!(listings(), before, "the kernel has the listing");
+    volume.umount_and_check();
+}

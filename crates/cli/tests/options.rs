@@ -121,3 +121,29 @@ fn a_remount_changes_what_can_change() {
            refuses $O mount -o remount,ro image $M"#,
     );
 }
+
+#[test]
+fn the_kernel_reads_ahead_as_far_as_the_mount_says() {
+    for (options, kilobytes) in [("defaults", 4096), ("readahead=1M", 1024), ("noloop,readahead=2M", 2048)] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M; ls $M >out
+               D=$(mountpoint -d $M); cat /sys/class/bdi/$D*/read_ahead_kb >told
+               $O umount $M; grep -qx {kilobytes} told"#
+        ));
+    }
+}
+
+#[test]
+fn an_idle_mount_takes_no_processor_time() {
+    for options in ["data=wasteless", "data=ordered,poll=10ms"] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M
+               for number in $(seq 100); do echo $number >>$M/file; sync $M/file; done
+               P=$($O stats --json $M | sed -n 's/.*"process": *\([0-9]*\).*/\1/p')
+               sleep 1; set -- $(cat /proc/$P/stat); before=$((${{14}} + ${{15}}))
+               sleep 2; set -- $(cat /proc/$P/stat); after=$((${{14}} + ${{15}}))
+               # Of two hundred hundredths of a second.
+               echo $((after - before)) >ticks; $O umount $M; test $(cat ticks) -le 10"#
+        ));
+    }
+}

@@ -7,7 +7,8 @@ const SECTOR: usize = 512;
 /// The alignment is found within memory a sector larger. An allocator that is asked for it may be unable to give a
 /// freed piece out again for the same request (that of glibc is), and a cache of blocks then takes twice its size.
 pub struct Buffer {
-    memory: Box<[u8]>,
+    /// Never grows or shrinks: then it would move, and the alignment be lost.
+    memory: Vec<u8>,
     start: usize,
     length: usize,
 }
@@ -16,15 +17,20 @@ impl Buffer {
     /// `length` in bytes, a multiple of 512.
     pub fn zeroed(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
-        let memory = vec![0; length + SECTOR - 1].into_boxed_slice();
+        let memory = vec![0; length + SECTOR - 1];
         let start = memory.as_ptr().align_offset(SECTOR);
         Buffer { memory, start, length }
     }
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
-        let mut buffer = Buffer::zeroed(bytes.len());
-        buffer.copy_from_slice(bytes);
-        buffer
+        let length = bytes.len();
+        assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
+        // Zeroing what is overwritten at once would cost as much as the copy.
+        let mut memory: Vec<u8> = Vec::with_capacity(length + SECTOR - 1);
+        let start = memory.as_ptr().align_offset(SECTOR);
+        memory.resize(start, 0);
+        memory.extend_from_slice(bytes);
+        Buffer { memory, start, length }
     }
 }
 impl Clone for Buffer {

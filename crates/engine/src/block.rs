@@ -300,6 +300,11 @@ impl CachedBlock {
         let state = self.state.get();
         (state.loose().is_some() || state.ordered().is_some()) && !images.is_in_flight()
     }
+    /// Whether all that is to go home of it is its current image.
+    pub fn goes_home_as_it_is(&self) -> bool {
+        let images = self.images.borrow();
+        images.committed.is_none() && self.current_may_go_home(&images) && images.current.is_whole()
+    }
     /// The image that may go home; `None` if home has it already. All images are known.
     pub fn to_send(&self) -> Option<(Rc<Buffer>, AsOf)> {
         let images = self.images.borrow();

@@ -161,8 +161,8 @@ impl Handle {
     }
 
     /// Writes within one block of file data. The policy of the mount decides what is logged; it may have to
-    /// read the rest of the block first.
-    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<(), EngineError> {
+    /// read the rest of the block first. Whether the log will hold it: then only a commit makes it durable.
+    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
         assert_eq!(update.range.len(), update.bytes.len());
@@ -186,22 +186,18 @@ impl Handle {
         self.changes += 1;
         self.note_data(&block, &update, decision);
         self.write_data(&block, &update, overwrites);
-        Ok(())
+        Ok(decision.is_logged())
     }
 
     /// Has data of this handle that would go home at any time go home before the commit, whatever the mode: for what
     /// was durable elsewhere, and is not any more with this handle.
-    pub fn order_data(&mut self, inode: InodeNumber, at: HomeBlock) {
+    pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
-        if !engine.lazy.borrow_mut().remove(&(inode, at)) {
-            return;
-        }
-        let block = engine.cache.borrow().peek(at).cloned();
-        if let Some(block) = block {
-            block.lazy.set(None);
-            block.running.set(true);
-            block.ordered.set(Some(inode));
-            engine.running.borrow_mut().transaction.add_home_data(inode, at, 0);
+        if engine.loose.remove(owner, at)
+            && let Some(block) = engine.cache.borrow().peek(at)
+        {
+            block.order_loose(owner);
+            engine.pipeline.transaction().add_home_data(owner, at, 0);
         }
     }
 
@@ -251,8 +247,13 @@ impl Handle {
     fn write_data(&self, block: &CachedBlock, update: &FileUpdate<'_>, overwrites: bool) {
         let size = self.engine.block_size;
         if overwrites {
-            let mut buffer = Buffer::zeroed(size.bytes());
-            buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+            let buffer = if update.range == size.whole() {
+                Buffer::copy_of(update.bytes)
+            } else {
+                let mut buffer = Buffer::zeroed(size.bytes());
+                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+                buffer
+            };
             block.replace(buffer);
         } else {
             block.write(update.range, update.bytes, size);

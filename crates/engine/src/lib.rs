@@ -21,6 +21,7 @@ mod home_queue;
 mod home_runs;
 mod image;
 mod in_memory;
+mod in_place;
 mod limits;
 mod log;
 mod loose;

@@ -12,6 +12,10 @@ pub trait CommitPace {
     fn locked(&self);
     /// When to ask again; `None`: the transaction may be committed.
     fn wait_until(&self, now: Instant) -> Option<Instant>;
+    /// Whether a sync of data that lies in place is a commit, too.
+    fn commits_every_sync(&self) -> bool {
+        false
+    }
 }
 
 /// A commit begins as soon as the one before is done.

@@ -241,6 +241,10 @@ impl Pipeline {
         self.request(id);
         Some(running.completion.clone())
     }
+    /// When it is over, all that is in flight now is committed; `None`: nothing is.
+    pub fn last_in_flight(&self) -> Option<Rc<Completion>> {
+        self.in_flight.borrow().back().map(|last| last.completion.clone())
+    }
     /// One of the writers answered by the last commit is back; a held commit waits for the last of them.
     pub fn note_return(&self) {
         if let Some(away) = self.away.get().checked_sub(1) {

@@ -13,9 +13,12 @@ pub struct Inode {
     pub lock: Rc<RwLock>,
     /// Never borrowed across an await.
     pub fields: RefCell<format::ext4::Inode>,
-    /// The transaction of the latest change of anything that fsync promises, and of what fdatasync promises.
+    /// The transaction of the latest change of anything that fsync promises, and of what fdatasync promises and only a
+    /// commit makes durable: size, mapping, and data that is logged.
     pub last_change: Cell<TransactionId>,
     pub last_data_change: Cell<TransactionId>,
+    /// That of the latest data that goes home.
+    pub last_home_data: Cell<TransactionId>,
     /// Descriptors that doors hold open. An inode without links is freed when this and `lookups` are zero.
     pub opens: Cell<u64>,
     /// References that the kernel holds (FUSE lookup count).
@@ -42,6 +45,7 @@ impl Inode {
             fields: RefCell::new(fields),
             last_change: Cell::new(changed),
             last_data_change: Cell::new(changed),
+            last_home_data: Cell::new(changed),
             opens: Cell::default(),
             lookups: Cell::default(),
             mapping_cache: Default::default(),

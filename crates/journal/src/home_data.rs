@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use units::{BlockMap, HomeBlock, Owner};
 
-/// By block, so that freeing one does not visit every file: no call but the last looks at more than one entry.
+/// By block, so that freeing one does not visit every file: only `of` and `sorted` look at more than one entry.
 #[derive(Debug, Default)]
 pub(crate) struct HomeData {
     owners: BlockMap<Owner>,
@@ -27,6 +27,17 @@ impl HomeData {
     pub fn remove(&mut self, block: HomeBlock) {
         self.visit(1);
         self.owners.remove(&block);
+    }
+    /// Sorted; `None` if there are more than `most` of all owners to look through.
+    pub fn of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {
+        if self.owners.len() > most {
+            return None;
+        }
+        self.visit(self.owners.len());
+        let mut blocks: Vec<_> =
+            self.owners.iter().filter(|(_, of)| **of == owner).map(|(block, _)| *block).collect();
+        blocks.sort_unstable();
+        Some(blocks)
     }
     pub fn sorted(self) -> BTreeMap<HomeBlock, Owner> {
         self.visit(self.owners.len());

@@ -222,6 +222,12 @@ impl RunningTransaction {
         self.home_data.insert(block, owner);
     }
 
+    /// The blocks of a file that go home before the commit, sorted; `None` if there are more than `most` of all files to
+    /// look through.
+    pub fn home_data_of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {
+        self.home_data.of(owner, most)
+    }
+
     /// A block that was to go home before the commit is there already (write-back was faster), with all
     /// updates up to now. The plan keeps its barrier.
     pub fn home_data_written(&mut self, owner: Owner, block: HomeBlock) {

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod channel;
+mod polling;
 mod random;
 mod real_world;
 #[allow(unsafe_code)]
@@ -16,6 +17,7 @@ pub use channel::{
     Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race, spawn_with_result,
     yield_now,
 };
+pub use polling::POLL_DEFAULT;
 pub use random::SplitMix;
 pub use real_world::RealWorld;
 pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};

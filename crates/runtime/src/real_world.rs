@@ -1,8 +1,10 @@
 //! Real time: tasks, timers and one io_uring on one thread. A turn of the loop: poll all ready tasks, hand
-//! their operations over, wait for a completion or the next timer, wake whom it concerns.
+//! their operations over, wait for a completion or the next timer (awake, where that pays: [`crate::polling`]), wake
+//! whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 
+use crate::polling::{Expected, Polling};
 use crate::random::SplitMix;
 use crate::ring::{Ring, Signals, Wait};
 use crate::tasks::Tasks;
@@ -18,8 +20,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use units::{Instant, Timestamp};
 
-/// How long [`World::expect_soon`] keeps the processor awake for one answer: a few fast-disk flushes.
-const AWAKE_MAX: Duration = Duration::from_micros(400);
 /// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
 const POLLS_PER_TURN: usize = 4096;
 
@@ -29,13 +29,13 @@ struct State {
     ring: Ring,
     random: SplitMix,
     begin: std::time::Instant,
-    expect_soon: Cell<bool>,
+    polling: Polling,
+    expected: Cell<Expected>,
 }
 
 /// The world outside, for one thread. Clones are the same world.
 ///
-/// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, each wait first
-/// looks at the completion queue for at most 400 us without sleeping.
+/// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, a wait may poll for longer.
 #[derive(Clone)]
 pub struct RealWorld(Rc<State>);
 
@@ -48,12 +48,19 @@ impl RealWorld {
             // The standard library's hash keys come from the kernel's random numbers.
             random: SplitMix::new(RandomState::new().hash_one(0)),
             begin: std::time::Instant::now(),
-            expect_soon: Cell::new(false),
+            polling: Polling::new(std::thread::available_parallelism().map_or(1, |count| count.get())),
+            expected: Cell::new(Expected::Request),
         })))
     }
 
     pub fn ring(&self) -> &Ring {
         &self.0.ring
+    }
+
+    /// How long a wait polls at most before it sleeps, where polling pays; zero: never. It never does on a single
+    /// processor.
+    pub fn poll_at_most(&self, limit: Duration) {
+        self.0.polling.limit_to(limit);
     }
 
     /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
@@ -81,8 +88,8 @@ impl RealWorld {
             }
             let over = result.borrow_mut().take();
             // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
-            let wait = if over.is_some() { Wait::No } else { self.wait() };
-            self.0.ring.turn(wait).unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
+            let turn = if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
+            turn.unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
             if let Some(value) = over {
                 return value;
             }
@@ -93,16 +100,23 @@ impl RealWorld {
         }
     }
 
-    fn wait(&self) -> Wait {
+    /// Hands over, and waits if no task can go on.
+    fn turn(&self) -> io::Result<()> {
         if self.0.tasks.ready_count() > 0 {
-            return Wait::No;
+            return self.0.ring.turn(Wait::No).map(drop);
         }
-        let limit = self.0.timers.next().map(|at| at.since(self.now()));
-        match limit {
+        let (begin, expected) = (self.now(), self.0.expected.get());
+        let limit = self.0.timers.next().map(|at| at.since(begin));
+        let window = self.0.polling.window(expected, begin);
+        let wait = match limit {
             Some(Duration::ZERO) => Wait::No,
-            limit if self.0.expect_soon.get() => Wait::Awake { awake: AWAKE_MAX, limit },
-            limit => Wait::Asleep(limit),
-        }
+            limit if window.is_zero() => Wait::Asleep(limit),
+            limit => Wait::Awake { awake: window, limit },
+        };
+        let ended = self.0.ring.turn(wait)?;
+        let now = self.now();
+        self.0.polling.learn(expected, ended, now.since(begin), window, now);
+        Ok(())
     }
 
     /// Drops every task. Operations under way complete unobserved.
@@ -132,7 +146,7 @@ impl World for RealWorld {
         self.0.random.next()
     }
     fn expect_soon(&self, soon: bool) {
-        self.0.expect_soon.set(soon);
+        self.0.expected.set(if soon { Expected::Answer } else { Expected::Request });
     }
 }
 

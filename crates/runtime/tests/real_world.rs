@@ -1,7 +1,7 @@
 //! The real world does what the traits promise, against files, pipes and signals of this machine.
 
 use device::{Buffer, Durability, World};
-use runtime::{Either, File, RealWorld, Slice, join_all, race, spawn_with_result, yield_now};
+use runtime::{Either, File, RealWorld, Ring, Slice, join_all, race, spawn_with_result, yield_now};
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -156,6 +156,80 @@ fn waiting_awake_also_ends_with_timers_and_completions() {
         inner.ring().sync_data(&file).await.unwrap();
         inner.expect_soon(false);
         assert_eq!(inner.ring().read(&file, 0, 512).await.unwrap()[0], 1);
+    });
+}
+
+/// Someone who answers each byte that comes through one pipe by one through the other, until the first is closed.
+fn answering_neighbour() -> (std::io::PipeReader, std::io::PipeWriter, std::thread::JoinHandle<()>) {
+    let (mut asked, question) = std::io::pipe().unwrap();
+    let (answer, mut answered) = std::io::pipe().unwrap();
+    let neighbour = std::thread::spawn(move || {
+        let mut byte = [0];
+        while asked.read(&mut byte).unwrap() > 0 {
+            answered.write_all(&byte).unwrap();
+        }
+    });
+    (answer, question, neighbour)
+}
+
+async fn ask_in_turns(ring: &Ring, rounds: u32) {
+    let (mut answer, mut question, neighbour) = answering_neighbour();
+    let watched: File = Rc::new(answer.try_clone().unwrap().into());
+    let mut answers = ring.poll(&watched, libc::POLLIN);
+    for _ in 0..rounds {
+        question.write_all(&[1]).unwrap();
+        answers.next().await.unwrap();
+        answer.read_exact(&mut [0]).unwrap();
+    }
+    drop(question);
+    neighbour.join().unwrap();
+}
+
+#[test]
+fn answers_that_come_soon_are_polled_for() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return;
+    }
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let begin = inner.now();
+        // Busy neighbours of the machine may keep a world from polling for a while.
+        while inner.ring().statistics().polls == 0 {
+            ask_in_turns(inner.ring(), 100).await;
+            assert!(inner.now().since(begin) < Duration::from_secs(60), "{:?}", inner.ring().statistics());
+        }
+        inner.poll_at_most(Duration::ZERO);
+        let before = inner.ring().statistics();
+        ask_in_turns(inner.ring(), 100).await;
+        let after = inner.ring().statistics();
+        assert_eq!((after.polls, after.polls_in_vain), (before.polls, before.polls_in_vain), "forbidden");
+    });
+}
+
+#[test]
+fn an_idle_world_takes_no_processor_time() {
+    let own_time = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is live.
+        assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        ask_in_turns(inner.ring(), 100).await;
+        for expected in [false, true] {
+            inner.expect_soon(expected);
+            let before = (own_time(), inner.ring().statistics().polls_in_vain);
+            for _ in 0..50 {
+                inner.sleep_until(after(&inner, 10)).await;
+            }
+            let polled = inner.ring().statistics().polls_in_vain - before.1;
+            assert!(polled <= 8, "{polled} polls in vain");
+            // Of half a second.
+            assert!(own_time() - before.0 < Duration::from_millis(50), "{:?}", own_time() - before.0);
+        }
     });
 }
 

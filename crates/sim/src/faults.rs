@@ -210,7 +210,7 @@ async fn still_readable(
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, done, .. } = progress[writer];
         history
-            .judge(found, done, started, Promise::Version)
+            .judge(found, done, done, started, Promise::Version)
             .map_err(|verdict| format!("read after the failure, writer {writer}: {verdict}"))?;
     }
     Ok(())

@@ -77,8 +77,8 @@ fn judge_once(
     })?;
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
-        let Progress { started, acknowledged, .. } = progress[writer];
-        match history.judge(found, acknowledged, started, promise(case.mode)) {
+        let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
+        match history.judge(found, acknowledged, data_acknowledged, started, promise(case.mode)) {
             Ok(judged) => {
                 report.writes += judged.writes;
                 report.split += u64::from(judged.split);

@@ -134,24 +134,25 @@ impl History {
         self.states.last_chunk::<2>().is_some_and(|[before, after]| before != after)
     }
 
-    /// Is `found` allowed, when the last acknowledged sync came after `acknowledged` actions and at most `started`
-    /// actions had begun?
+    /// Is `found` allowed, when the last acknowledged sync of everything came after `acknowledged` actions, that of a
+    /// file's data alone after `data`, and at most `started` actions had begun?
     pub fn judge(
         &self,
         found: &Found,
         acknowledged: usize,
+        data: usize,
         started: usize,
         promise: Promise,
     ) -> Result<Judged, Verdict> {
         let mut nearest = None;
-        let window = || acknowledged..=started;
+        let window = Window { acknowledged, data: data.max(acknowledged), started };
         let whole = |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
         let writes = match promise {
             Promise::Version => (acknowledged..started).filter(whole).count() as u64,
             Promise::Data | Promise::Synced => 0,
         };
-        for state in window().rev() {
-            match self.matches(found, &self.states[state], state, window(), promise) {
+        for state in (acknowledged..=started).rev() {
+            match self.matches(found, &self.states[state], state, window, promise) {
                 Ok(()) => return Ok(Judged { writes, split: false }),
                 Err(why) => {
                     // The complaint that got furthest says most.
@@ -162,7 +163,7 @@ impl History {
             }
         }
         let half_there = |state: &usize| {
-            self.parts_after(*state).any(|tree| self.matches(found, &tree, *state, window(), promise).is_ok())
+            self.parts_after(*state).any(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
         };
         let torn = (acknowledged..started).find(half_there);
         let allowed =
@@ -223,6 +224,9 @@ impl History {
             let names: Vec<_> = found.keys().collect();
             return Err((0, format!("names {names:?}, expected {expected:?}")));
         }
+        if let Some(lost) = self.file_lost(state, window.data) {
+            return Err((0, format!("the file of step {lost} is not there, and its data was synced")));
+        }
         let mut inodes = BTreeMap::new();
         for (name, entry) in tree {
             match (entry, &found[name]) {
@@ -241,12 +245,23 @@ impl History {
                     if *links != names || *inodes.entry(*identity).or_insert(*inode) != *inode {
                         return Err((1, format!("{name}, {inode}: {links} links, expected {names} names")));
                     }
-                    self.content_matches(name, state, *identity, content, bytes, window.clone(), promise)?
+                    self.content_matches(name, state, *identity, content, bytes, window, promise)?
                 }
                 (entry, met) => return Err((1, format!("{name} is {met:?}, expected {entry:?}"))),
             }
         }
         Ok(())
+    }
+
+    /// A file made after `state` whose data was synced up to `data`: the sync of a new file takes its name along. One
+    /// made without a name got that by an action of its own.
+    fn file_lost(&self, state: usize, data: usize) -> Option<usize> {
+        (state + 1..=data).find_map(|synced| {
+            let Synced::File(identity) = self.synced[synced] else { return None };
+            let is_there = |state: usize| content_of(&self.states[state], identity).is_some();
+            let is_named = !matches!(self.script[identity].action, Action::Nameless { .. });
+            (is_named && is_there(synced) && !is_there(state)).then_some(identity)
+        })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -263,12 +278,23 @@ impl History {
         if bytes.len() != expected.len() {
             return Err((1, format!("{name} has {} bytes, expected {}", bytes.len(), expected.len())));
         }
+        let synced = self.last_sync(identity, window.data);
+        // Only data whose place and size were committed may be synced without the tree.
+        if let Some(synced) = synced.filter(|synced| *synced > state)
+            && let Some(then) = content_of(&self.states[synced], identity)
+            && then.len() != bytes.len()
+        {
+            let (bytes, then) = (bytes.len(), then.len());
+            return Err((1, format!("{name} has {bytes} bytes, {then} were synced after step {synced}")));
+        }
         let stable = match promise {
             Promise::Version => None,
-            Promise::Data => Some(self.stable(identity, window)),
+            Promise::Data => {
+                let from = synced.map_or(window.acknowledged, |synced| synced.max(window.acknowledged));
+                Some(self.stable(identity, from..=window.started))
+            }
             Promise::Synced => {
-                let from = self.last_sync(identity, *window.start());
-                from.map(|from| self.untouched(identity, from..=*window.end())).or(Some(Vec::new()))
+                synced.map(|from| self.untouched(identity, from..=window.started)).or(Some(Vec::new()))
             }
         };
         for (place, byte) in bytes.iter().enumerate() {
@@ -300,7 +326,7 @@ impl History {
     }
 
     /// The bytes of a file that were the same in all states of the window: a crash may not change them.
-    fn stable(&self, identity: usize, window: Window) -> Vec<Option<u8>> {
+    fn stable(&self, identity: usize, window: States) -> Vec<Option<u8>> {
         let mut stable: Option<Vec<Option<u8>>> = None;
         for tree in &self.states[window] {
             let Some(content) = content_of(tree, identity) else { continue };
@@ -321,7 +347,7 @@ impl History {
 
     /// The bytes of those blocks that were the same in all states of the window. A block that a later write
     /// allocated, its data not yet home, may show in `writeback` what the disk held before: all of it.
-    fn untouched(&self, identity: usize, window: Window) -> Vec<Option<u8>> {
+    fn untouched(&self, identity: usize, window: States) -> Vec<Option<u8>> {
         let mut stable = self.stable(identity, window.clone());
         let lengths = || {
             self.states[window.clone()].iter().filter_map(|tree| content_of(tree, identity).map(<[u8]>::len))
@@ -337,9 +363,9 @@ impl History {
         stable
     }
 
-    /// The last state up to `acknowledged` in which this file itself was written and synced.
-    fn last_sync(&self, identity: usize, acknowledged: usize) -> Option<usize> {
-        (0..=acknowledged).rev().find(|state| match self.synced[*state] {
+    /// The last state up to `data` in which this file itself was written and synced.
+    fn last_sync(&self, identity: usize, data: usize) -> Option<usize> {
+        (0..=data).rev().find(|state| match self.synced[*state] {
             Synced::Nothing => false,
             Synced::File(synced) => synced == identity,
             Synced::All => content_of(&self.states[*state], identity).is_some(),
@@ -364,8 +390,16 @@ impl ByteSet {
     }
 }
 
-/// From the last acknowledged sync to the last action begun: the states that a crash may leave.
-type Window = std::ops::RangeInclusive<usize>;
+type States = std::ops::RangeInclusive<usize>;
+
+/// From the last acknowledged sync to the last action begun: the states that a crash may leave. And the last one after which a
+/// file's data was synced.
+#[derive(Clone, Copy)]
+struct Window {
+    acknowledged: usize,
+    data: usize,
+    started: usize,
+}
 
 /// What was read back, by path.
 pub type Found = BTreeMap<String, FoundEntry>;

@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
 use crate::script::{Action, Place, Script, Sync, link_target, pattern};
 use device::World;
+use engine::DataMode;
 use ext4::{Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, Volume, WriteFlags, errno};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,8 @@ pub struct Progress {
     pub done: usize,
     /// Actions up to and including the last acknowledged sync.
     pub acknowledged: usize,
+    /// The same of syncs that promise a file's data, and of all others the less: fdatasync of what was overwritten in place.
+    pub data_acknowledged: usize,
 }
 
 /// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one batch on its way home.
@@ -180,7 +183,17 @@ impl Writer {
                 // What the sync was called for it promises, whatever the inode itself believes; and with it
                 // all transactions before.
                 let called_for = did && (changes_data || !data_only);
-                if called_for && !matches!(step.action, Action::Wait { .. }) {
+                let called_for = called_for && !matches!(step.action, Action::Wait { .. });
+                let committed = self.volume.engine().committed();
+                // Data that is logged needs the commit, and so does all but an overwrite; but of that only the data counts.
+                let in_place = data_only
+                    && !matches!(self.volume.options().engine.data, DataMode::Journal | DataMode::Wasteless)
+                    && matches!(step.action, Action::Write { .. })
+                    && !committed.is_at_or_after(transaction);
+                if called_for && in_place {
+                    self.note(|progress| progress.data_acknowledged = index + 1);
+                    self.transactions.iter().rposition(|at| committed.is_at_or_after(*at)).unwrap_or(0)
+                } else if called_for {
                     index + 1
                 } else {
                     let known = |at: &TransactionId| called_for && transaction.is_at_or_after(*at);

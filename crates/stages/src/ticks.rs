@@ -48,6 +48,9 @@ impl CommitPace for Ticks {
     fn locked(&self) {
         self.asked.set(None);
     }
+    fn commits_every_sync(&self) -> bool {
+        !self.length.is_zero()
+    }
 
     fn wait_until(&self, now: Instant) -> Option<Instant> {
         if self.length.is_zero() {

@@ -30,7 +30,13 @@ const MESSAGE_MAX: usize = 32 << 10;
 
 #[derive(Serialize, Deserialize)]
 enum Order {
-    Mount { source: Vec<u8>, block_size: Option<u32>, flags: libc::c_ulong, allow_other: bool },
+    Mount {
+        source: Vec<u8>,
+        block_size: Option<u32>,
+        flags: libc::c_ulong,
+        allow_other: bool,
+        read_ahead: u64,
+    },
     Unmount,
 }
 
@@ -91,8 +97,9 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
-    /// Mounts. From here on paths lead nowhere: what the daemon needs is open.
-    pub fn mount(&self, options: &MountOptions) -> Result<Standing, CliError> {
+    /// Mounts, and has the kernel read ahead so many bytes where it may be told. From here on paths lead nowhere: what the
+    /// daemon needs is open.
+    pub fn mount(&self, options: &MountOptions, read_ahead: u64) -> Result<Standing, CliError> {
         if self.alone {
             own_namespace::empty(&self.directory)
                 .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
@@ -104,7 +111,7 @@ impl Porter {
         let (flags, allow_other) = (options.flags, options.allow_other);
         let mut bytes = vec![0; MESSAGE_MAX];
         let heard = self
-            .tell(&Order::Mount { source, block_size, flags, allow_other })
+            .tell(&Order::Mount { source, block_size, flags, allow_other, read_ahead })
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
@@ -189,13 +196,13 @@ impl Child {
                 return Ok(());
             }
             match serde_json::from_slice(&bytes[..length])? {
-                Order::Mount { source, block_size, flags, allow_other } => {
+                Order::Mount { source, block_size, flags, allow_other, read_ahead } => {
                     let source = OsString::from_vec(source);
                     let kind = match block_size {
                         Some(block_size) => Kind::Block { device: source.into(), block_size },
                         None => Kind::Plain { name: source.to_string_lossy().into_owned() },
                     };
-                    let mounted = self.mount(&MountOptions { kind, flags, allow_other });
+                    let mounted = self.mount(&MountOptions { kind, flags, allow_other }, read_ahead);
                     let (reply, fuse) = match &mounted {
                         Ok((connection, device)) => {
                             (Reply::Mounted { device: *device }, Some(connection.fuse.as_fd()))
@@ -209,7 +216,11 @@ impl Child {
         }
     }
 
-    fn mount(&mut self, options: &MountOptions) -> Result<(Connection, (u32, u32)), CliError> {
+    fn mount(
+        &mut self,
+        options: &MountOptions,
+        read_ahead: u64,
+    ) -> Result<(Connection, (u32, u32)), CliError> {
         let open = |path: &str, writes: bool| {
             let file = OpenOptions::new().read(true).write(writes).open(path);
             file.map_err(|error| CliError::system(path, error))
@@ -232,6 +243,8 @@ impl Child {
             return Err(CliError::new(format!("{directory}: the mount was taken away at once")));
         };
         let device = mount.device;
+        // An ordinary user may not, and a volume that is read less far ahead is a volume all the same.
+        let _ = set_read_ahead(device, matches!(options.kind, Kind::Block { .. }), read_ahead);
         self.mounted = Some(Mounted { mount, namespace });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {
             // SAFETY: the descriptor is open.
@@ -279,6 +292,13 @@ impl Child {
         let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(directory).status()?;
         if helper.success() { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
+}
+
+/// The mount's own limit, which the kernel sets to 128 KiB whatever is agreed on with the first request; that only lowers
+/// it further. `/sys/class/bdi` names it by the device.
+fn set_read_ahead((major, minor): (u32, u32), is_block: bool, bytes: u64) -> io::Result<()> {
+    let kind = if is_block { "-fuseblk" } else { "" };
+    fs::write(format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb"), (bytes >> 10).to_string())
 }
 
 /// Which mount an open file is in: `fdinfo` tells (proc_pid_fdinfo(5)).

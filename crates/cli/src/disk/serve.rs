@@ -19,6 +19,9 @@ use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// What the emulated disk reads ahead it does by itself. The kernel's own default, in bytes.
+const READ_AHEAD: u64 = 128 << 10;
+
 const HELP: &str = "\
 The disk is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
 It sees every request, sync and forced write of the file, and takes as long for each as the model says.
@@ -187,7 +190,7 @@ fn bring_up(world: &RealWorld, disk: &Rc<dyn Disk>, porter: &Porter) -> Result<U
     let kind = Kind::Plain { name: disk.name().to_owned() };
     let options = MountOptions { kind, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
     daemon::settle_in();
-    let Standing { connection, device } = porter.mount(&options)?;
+    let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };
     let door = DiskDoor::new(disk.clone(), owner);

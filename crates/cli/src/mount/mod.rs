@@ -74,6 +74,10 @@ Mount options:
                        as always with wasteless and selective (default off)
   transport=auto|uring|classic
                        how requests come from the kernel; uring needs fuse.enable_uring=1
+  poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,
+                       while requests come so fast that it pays (default auto: 150)
+  readahead=SIZE       how far the kernel reads ahead of a sequential reader (default 4M; an
+                       ordinary user's mount keeps the kernel's own, 128K)
   errors=continue|remount-ro
                        what happens when damage is found; remount-ro writes nothing any more
                        (default: as the superblock says, tune2fs -e)

@@ -73,7 +73,7 @@ fn refuse_what_stays(
         let why = format!("{} was mounted read-only and cannot become writable", directory.display());
         return Err(CliError::new(why).with_remedy(anew()));
     }
-    let stays: [(&str, bool); 17] = [
+    let stays: [(&str, bool); 19] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier", before.barrier == after.barrier),
@@ -85,6 +85,8 @@ fn refuse_what_stays(
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
+        ("poll", before.poll == after.poll),
+        ("readahead", before.read_ahead == after.read_ahead),
         ("loop", before.loop_device == after.loop_device),
         ("allow_other", before.allow_other == after.allow_other),
         ("dirsync", before.synchronous_directories == after.synchronous_directories),

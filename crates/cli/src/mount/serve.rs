@@ -54,6 +54,7 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
         Ok(world) => world,
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
+    world.poll_at_most(plan.settings.poll);
     let result = world.run(run(world.clone(), plan, porter, reporter, herald));
     world.end();
     result
@@ -251,17 +252,24 @@ impl Mounted {
                         "ring_requests": door.ring_requests,
                         "malformed": door.malformed,
                         "interrupts": door.interrupts,
+                        "by_operation": requests_by_name(&session),
                     },
                     "ring": {
                         "operations": ring.operations,
                         "enters": ring.enters,
                         "failed_sends": ring.failed_sends,
                         "full_queues": ring.full_queues,
+                        "polls": ring.polls,
+                        "polls_in_vain": ring.polls_in_vain,
                     },
                 })
             }
         })
     }
+}
+
+fn requests_by_name(session: &Session<VolumeDoor>) -> serde_json::Map<String, serde_json::Value> {
+    session.requests_by_operation().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 /// `transport=uring` cannot be had.
@@ -396,16 +404,17 @@ async fn mount(
     let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
+    let read_ahead = plan.settings.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
         let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
+        let mounted = porter.mount(&MountOptions { kind, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
     let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = porter.mount(&MountOptions { kind, flags, allow_other });
+    let mounted = porter.mount(&MountOptions { kind, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);

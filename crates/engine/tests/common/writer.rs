@@ -205,6 +205,7 @@ impl Writer {
                 sequential: false,
             })
             .await
+            .map(|_| ())
     }
 
     async fn write_tables(

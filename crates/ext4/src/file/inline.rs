@@ -83,7 +83,7 @@ impl Volume {
         };
         handle.file_data(update).await?;
         // The inode held it durably; so no mode may commit that it has gone before the data is home or logged.
-        handle.order_data(inode.number, home);
+        handle.order_data(inode.number.into(), home);
         inode.last_data_change.set(handle.transaction());
         self.store(handle, inode).await
     }

@@ -20,11 +20,10 @@ impl Volume {
     pub async fn sync_file(&self, inode: &Inode, what: SyncWhat) -> Result<()> {
         // The kernel writes the file's pages back before it asks for this.
         inode.pages.written_back();
-        let last = match what {
-            SyncWhat::All => inode.last_change.get(),
-            SyncWhat::Data => inode.last_data_change.get(),
-        };
-        Ok(self.engine().sync_owner(inode.number.into(), last).await?)
+        match what {
+            SyncWhat::All => self.sync_with(inode, inode.last_change.get()).await,
+            SyncWhat::Data => self.sync_data(inode).await,
+        }
     }
 
     /// `fsync`, or `fdatasync`.
@@ -32,12 +31,38 @@ impl Volume {
         self.sync_file(inode, if data_only { SyncWhat::Data } else { SyncWhat::All }).await
     }
 
-    /// Waits for what has been written to be durable, if the writer has `asked` (`O_DSYNC`) or the file promises it.
-    pub async fn settle_write(&self, inode: &Inode, written: &Written, asked: bool) -> Result<()> {
-        if asked || inode.has_flag(flags::SYNC) {
-            self.engine().sync_owner(inode.number.into(), written.transaction).await?;
+    /// Waits for what has been written to be durable, if the writer has `asked` (`O_SYNC`, `O_DSYNC`) or the file promises it.
+    pub async fn settle_write(
+        &self,
+        inode: &Inode,
+        written: &Written,
+        asked: Option<SyncWhat>,
+    ) -> Result<()> {
+        match asked {
+            _ if inode.has_flag(flags::SYNC) => self.sync_with(inode, written.transaction).await,
+            Some(SyncWhat::All) => self.sync_with(inode, written.transaction).await,
+            Some(SyncWhat::Data) => self.sync_data(inode).await,
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Makes the file's data durable, and what reading it back needs.
+    async fn sync_data(&self, inode: &Inode) -> Result<()> {
+        let (needed, home) = (inode.last_data_change.get(), inode.last_home_data.get());
+        if !home.is_after(needed) {
+            return self.sync_with(inode, needed).await;
+        }
+        // An overwrite in place that no log holds: all that a commit would add are times.
+        let found = self.engine().committed().is_at_or_after(needed);
+        if found && self.engine().sync_in_place(inode.number.into()).await? {
+            return Ok(());
+        }
+        self.sync_with(inode, home).await
+    }
+
+    /// With `transaction` and all before it.
+    async fn sync_with(&self, inode: &Inode, transaction: TransactionId) -> Result<()> {
+        Ok(self.engine().sync_owner(inode.number.into(), transaction).await?)
     }
 
     /// Waits for a change of a directory to be durable, if the mount `asked` for it (`dirsync`) or the directory promises it.

@@ -196,7 +196,10 @@ impl Volume {
                 self.note_modification(inode);
             }
             let mut fields = inode.fields.borrow_mut();
-            fields.size = fields.size.max(at + count as u64);
+            if at + count as u64 > fields.size {
+                fields.size = at + count as u64;
+                inode.last_data_change.set(handle.transaction());
+            }
         }
         // Also after an error: the tree may have grown before it, and its root is in the inode.
         let stored = self.store(&mut handle, inode).await;
@@ -261,8 +264,10 @@ impl Volume {
             request: request.length,
             sequential: request.sequential,
         };
-        handle.file_data(update).await?;
-        request.inode.last_data_change.set(handle.transaction());
+        let needs_commit = handle.file_data(update).await? || base == Base::Zero;
+        let inode = request.inode;
+        let last = if needs_commit { &inode.last_data_change } else { &inode.last_home_data };
+        last.set(handle.transaction());
         Ok(length)
     }
 

@@ -5,6 +5,7 @@ mod clock;
 mod crash;
 mod damage;
 mod image;
+mod in_place;
 mod kernel_pages;
 mod large;
 mod locality;

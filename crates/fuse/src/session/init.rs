@@ -82,7 +82,8 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
     let answer = InitOut {
         major: abi::MAJOR,
         minor,
-        max_readahead: offer.max_readahead.max(MAX_WRITE),
+        // Only lowers what the mount has (`read_ahead_kb`), so that decides.
+        max_readahead: u32::MAX,
         flags: flags as u32,
         flags2: (flags >> 32) as u32,
         // Requests nobody waits for (readahead, write-back, asynchronous direct I/O).
@@ -102,6 +103,11 @@ mod tests {
 
     const OFFER: InitIn =
         InitIn { major: 7, minor: 45, max_readahead: 131072, flags: !0, flags2: !0, unused: [0; 11] };
+
+    #[test]
+    fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
+        assert_eq!(negotiate(&OFFER, Transport::Auto).unwrap().answer.max_readahead, u32::MAX);
+    }
 
     #[test]
     fn nothing_is_taken_that_was_not_offered() {

@@ -13,6 +13,7 @@
 //! 5. No more requests are under way than there is room for ([`room`]).
 
 mod classic;
+mod counts;
 mod init;
 mod payloads;
 mod room;
@@ -23,6 +24,7 @@ pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 use crate::abi::{InitIn, opcode};
 use crate::{Answer, Connection, FileSystem, Operation, Request};
 use classic::{Classic, Received};
+use counts::Counts;
 use device::World;
 use room::{GIVE_BACK_AFTER, Room, Share};
 use runtime::sync::Event;
@@ -73,6 +75,7 @@ pub struct Session<F> {
     idle: Event,
     room: Rc<Room>,
     statistics: Cell<SessionStatistics>,
+    counts: Counts,
 }
 
 /// Why the classic channel was left alone.
@@ -106,11 +109,16 @@ impl<F: FileSystem> Session<F> {
             idle: Event::default(),
             room: Rc::default(),
             statistics: Cell::default(),
+            counts: Counts::default(),
         })
     }
 
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
+    }
+    /// The operations that were asked for, by the kernel's names, and how often.
+    pub fn requests_by_operation(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.counts.by_name()
     }
     /// What was agreed with the kernel; `None` before INIT.
     pub fn negotiated(&self) -> Option<Negotiated> {
@@ -282,6 +290,7 @@ impl<F: FileSystem> Session<F> {
     }
 
     async fn answer(&self, request: Request) -> Answer {
+        self.counts.count(request.header.opcode);
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }

@@ -12,7 +12,9 @@ impl VolumeDoor {
     pub(super) async fn opendir(&self, header: &InHeader) -> Result {
         let inode = self.inode(header.nodeid).await?;
         self.volume.opened(&inode);
-        Ok(Answer::of(&OpenOut::default()))
+        // Nobody but this kernel changes the directory, and it drops what it keeps of a listing with each change.
+        let open_flags = fopen::CACHE_DIR | fopen::KEEP_CACHE;
+        Ok(Answer::of(&OpenOut { open_flags, ..Default::default() }))
     }
 
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {

@@ -101,7 +101,12 @@ impl VolumeDoor {
             origin: origin_of(arguments.write_flags),
         };
         let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        let asked = arguments.flags & libc::O_DSYNC as u32 != 0;
+        let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
+        let asked = match arguments.flags {
+            flags if flags & all == all => Some(SyncWhat::All),
+            flags if flags & data != 0 => Some(SyncWhat::Data),
+            _ => None,
+        };
         self.volume.settle_write(inode, &written, asked).await?;
         self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))

@@ -56,6 +56,9 @@ pub struct RingStatistics {
     pub failed_sends: u64,
     /// Times the submission queue was full and had to be handed over early.
     pub full_queues: u64,
+    /// Waits that polling ended, and those that went on asleep.
+    pub polls: u64,
+    pub polls_in_vain: u64,
 }
 
 /// The ring, to be cloned freely on its one thread.

@@ -2,6 +2,7 @@
 
 use super::slots::Waiter;
 use super::{Ring, UNOBSERVED, Uring};
+use crate::polling::{CROWDED, Ended};
 use io_uring::{cqueue, types};
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,26 +18,27 @@ pub(crate) enum Wait {
 }
 
 impl Ring {
-    pub(crate) fn turn(&self, wait: Wait) -> io::Result<()> {
+    pub(crate) fn turn(&self, wait: Wait) -> io::Result<Ended> {
+        let ended;
         {
             let mut uring = self.0.uring.borrow_mut();
             let result = match wait {
                 _ if !uring.completion().is_empty() || !self.0.arrived.borrow().is_empty() => {
-                    self.enter(&mut uring, 0, None)
+                    self.enter(&mut uring, 0, None).map(|()| Ended::AtOnce)
                 }
-                Wait::No => self.enter(&mut uring, 0, None),
-                Wait::Awake { awake, limit } => self.spin(&mut uring, awake, limit),
-                Wait::Asleep(limit) => self.enter(&mut uring, 1, limit),
+                Wait::No => self.enter(&mut uring, 0, None).map(|()| Ended::AtOnce),
+                Wait::Awake { awake, limit } => self.poll_completions(&mut uring, awake, limit),
+                Wait::Asleep(limit) => self.enter(&mut uring, 1, limit).map(|()| Ended::Completion),
             };
-            match result {
-                Ok(()) => {}
-                Err(error) if is_passing(&error) => {}
+            ended = match result {
+                Ok(ended) => ended,
+                Err(error) if is_passing(&error) => Ended::Timer,
                 Err(error) => return Err(error),
-            }
+            };
             self.collect(&mut uring);
         }
         self.dispatch();
-        Ok(())
+        Ok(ended)
     }
 
     fn enter(&self, uring: &mut Uring, want: usize, limit: Option<Duration>) -> io::Result<()> {
@@ -69,28 +71,44 @@ impl Ring {
         Ok(())
     }
 
-    /// Waking a sleeping processor costs more than a fast disk's answer takes, so stay awake for a while.
-    fn spin(&self, uring: &mut Uring, awake: Duration, limit: Option<Duration>) -> io::Result<()> {
+    /// Looks for completions without sleeping, as long as nobody else needs the processor; then sleeps.
+    fn poll_completions(
+        &self,
+        uring: &mut Uring,
+        awake: Duration,
+        limit: Option<Duration>,
+    ) -> io::Result<Ended> {
         self.enter(uring, 0, None)?;
-        let begin = Instant::now();
-        let until = limit.map_or(awake, |limit| limit.min(awake));
+        let (begin, until) = (Instant::now(), limit.map_or(awake, |limit| limit.min(awake)));
+        let (mut now, mut ended) = (begin, Ended::Completion);
         while uring.completion().is_empty() {
-            if begin.elapsed() >= until {
-                return match limit {
-                    Some(limit) if limit <= awake => Ok(()),
-                    limit => self.enter(uring, 1, limit.map(|limit| limit - awake)),
-                };
-            }
             // Deferred work becomes completions only inside the kernel; it says when there is some.
             if uring.submission().taskrun() {
                 self.enter(uring, 0, None)?;
                 continue;
             }
-            for _ in 0..16 {
-                std::hint::spin_loop();
+            let waited = now.duration_since(begin);
+            if ended == Ended::Crowded || waited >= until {
+                let rest = limit.map(|limit| limit.saturating_sub(waited));
+                if rest == Some(Duration::ZERO) {
+                    return Ok(if ended == Ended::Crowded { ended } else { Ended::Timer });
+                }
+                self.count(|statistics| statistics.polls_in_vain += 1);
+                return match self.enter(uring, 1, rest) {
+                    Ok(()) => Ok(ended),
+                    Err(error) if is_passing(&error) && ended == Ended::Crowded => Ok(ended),
+                    Err(error) => Err(error),
+                };
+            }
+            // SAFETY: the call has no preconditions. It returns at once unless somebody waits for this processor.
+            unsafe { libc::sched_yield() };
+            let before = std::mem::replace(&mut now, Instant::now());
+            if now.duration_since(before) > CROWDED {
+                ended = Ended::Crowded;
             }
         }
-        Ok(())
+        self.count(|statistics| statistics.polls += 1);
+        Ok(ended)
     }
 
     pub(super) fn collect(&self, uring: &mut Uring) {

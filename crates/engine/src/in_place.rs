@@ -1,0 +1,54 @@
+//! Data made durable where it lies, without a commit: what a file's last commit leads to already, and no log holds.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::home_runs::Neighbours;
+use journal::plan_home_durable;
+use units::{HomeBlock, Owner};
+
+/// With more blocks than this on their way home with the running transaction, a commit takes an owner's along.
+const LOOKED_THROUGH_MAX: usize = 4096;
+
+impl Engine {
+    /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
+    /// and one flush. What must be committed for it to be found is committed already, the caller knows. False if it
+    /// takes a commit all the same.
+    pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
+        let asked = self.world.now();
+        self.pipeline.check()?;
+        // A commit under way may have taken some along.
+        if let Some(completion) = self.pipeline.last_in_flight() {
+            completion.wait().await?;
+        }
+        let id = self.pipeline.running_id();
+        let Some(blocks) = self.data_in_place(owner) else { return Ok(false) };
+        let written = self.write_home(blocks, Neighbours::Stay).await.and_then(|outcome| outcome.whole());
+        written.inspect_err(|error| self.abort(error))?;
+        // Some may have been changed again, or a commit may have begun and taken them.
+        if self.pipeline.running_id() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {
+            return Ok(false);
+        }
+        let durability = &self.runner.durability;
+        if !durability.is_durable(durability.home_written()) {
+            self.runner.run(plan_home_durable()).await.inspect_err(|error| self.abort(error))?;
+        }
+        let latency = self.world.now().since(asked);
+        self.counters.borrow_mut().synced(latency);
+        Ok(true)
+    }
+
+    /// The owner's blocks that may go home as they are now; `None` if a commit is the better way. An older image that is
+    /// not home yet is a reason: moving it is a matter of the log's tail.
+    fn data_in_place(&self, owner: Owner) -> Option<Vec<HomeBlock>> {
+        if self.pace.commits_every_sync() {
+            return None;
+        }
+        let mut blocks = self.pipeline.transaction().home_data_of(owner, LOOKED_THROUGH_MAX)?;
+        blocks.extend(self.loose.of(owner).into_iter().map(|(_, at)| at));
+        blocks.sort_unstable();
+        blocks.dedup();
+        let cache = self.cache.borrow();
+        let goes = |at: &HomeBlock| cache.peek(*at).is_some_and(|block| block.goes_home_as_it_is());
+        blocks.iter().all(goes).then_some(blocks)
+    }
+}

@@ -1,0 +1,211 @@
+//! Whether to poll before sleeping. Waking a sleeping processor takes longer than most of what is waited for: a
+//! request's round trip is half a wake-up. But polling takes the processor from others, so it must pay.
+//!
+//! 1. Waits that were short give credit, polls in vain take it. Without credit nobody polls: an idle world makes a few
+//!    polls and then none.
+//! 2. Answers of a disk and requests of others have credit of their own, and limits of their own.
+//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for long, polling stops
+//!    for a while, and for twice as long each time.
+//! 4. On a single processor polling would keep those off who are waited for: never.
+
+use std::cell::Cell;
+use std::time::Duration;
+use units::Instant;
+
+/// How long requests are polled for, where nobody says otherwise. The next of a busy program comes within 20 to 100 us.
+pub const POLL_DEFAULT: Duration = Duration::from_micros(150);
+/// How long an answer is polled for that is said to be due soon: a few flushes of a fast disk.
+const ANSWER_MAX: Duration = Duration::from_micros(400);
+/// What a poll in vain costs, in short waits.
+const COST: u32 = 8;
+const CREDIT_MAX: u32 = 4 * COST;
+/// Whoever is offered the processor and keeps it for longer needs it more.
+pub(crate) const CROWDED: Duration = Duration::from_micros(25);
+/// How long nobody polls after that, the first time and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(640);
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// There was something already, or nobody wanted to wait.
+    AtOnce,
+    Completion,
+    /// The next timer was due, or a signal came.
+    Timer,
+    /// Polling did, as others needed the processor. It goes on asleep.
+    Crowded,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// Anything, at any time.
+    Request,
+    /// An answer that is due within microseconds.
+    Answer,
+}
+
+pub(crate) struct Polling {
+    /// Zero: never.
+    limit: Cell<Duration>,
+    requests: Cell<u32>,
+    answers: Cell<u32>,
+    pause_until: Cell<Instant>,
+    pause: Cell<Duration>,
+}
+
+impl Polling {
+    pub fn new(processors: usize) -> Polling {
+        Polling {
+            limit: Cell::new(if processors > 1 { POLL_DEFAULT } else { Duration::ZERO }),
+            requests: Cell::new(0),
+            answers: Cell::new(0),
+            pause_until: Cell::new(Instant(0)),
+            pause: Cell::new(PAUSE_MIN),
+        }
+    }
+
+    /// Where polling makes sense at all; `limit` zero turns it off.
+    pub fn limit_to(&self, limit: Duration) {
+        if !self.limit.get().is_zero() {
+            self.limit.set(limit);
+        }
+    }
+
+    fn limit_of(&self, expected: Expected) -> Duration {
+        match expected {
+            Expected::Answer if !self.limit.get().is_zero() => ANSWER_MAX.max(self.limit.get()),
+            _ => self.limit.get(),
+        }
+    }
+    fn credit_of(&self, expected: Expected) -> &Cell<u32> {
+        match expected {
+            Expected::Request => &self.requests,
+            Expected::Answer => &self.answers,
+        }
+    }
+
+    /// How long to poll now; zero: sleep at once.
+    pub fn window(&self, expected: Expected, now: Instant) -> Duration {
+        if self.credit_of(expected).get() < COST || now < self.pause_until.get() {
+            return Duration::ZERO;
+        }
+        self.limit_of(expected)
+    }
+
+    /// A wait took `waited` until `now`, of which up to `window` awake.
+    pub fn learn(&self, expected: Expected, ended: Ended, waited: Duration, window: Duration, now: Instant) {
+        let credit = self.credit_of(expected);
+        let is_short = waited <= self.limit_of(expected);
+        match ended {
+            Ended::Completion if is_short => {
+                credit.set((credit.get() + 1).min(CREDIT_MAX));
+                if !window.is_zero() {
+                    self.pause.set(PAUSE_MIN);
+                }
+            }
+            Ended::Crowded => {
+                self.pause_until.set(now.plus(self.pause.get()));
+                self.pause.set((self.pause.get() * 2).min(PAUSE_MAX));
+            }
+            Ended::Completion | Ended::Timer if !is_short && !window.is_zero() => {
+                credit.set(credit.get().saturating_sub(COST));
+            }
+            // A timer that was due soon tells nothing, and a long sleep cost nothing.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Expected::{Answer, Request};
+
+    const SHORT: Duration = Duration::from_micros(30);
+    const LONG: Duration = Duration::from_millis(3);
+
+    struct Machine {
+        polling: Polling,
+        now: Instant,
+        polled: u32,
+    }
+    impl Machine {
+        fn new(processors: usize) -> Machine {
+            Machine { polling: Polling::new(processors), now: Instant(1), polled: 0 }
+        }
+        fn wait(&mut self, expected: Expected, takes: Duration, crowded: bool) {
+            let window = self.polling.window(expected, self.now);
+            self.polled += u32::from(!window.is_zero());
+            self.now = self.now.plus(takes);
+            let ended = if crowded && !window.is_zero() { Ended::Crowded } else { Ended::Completion };
+            self.polling.learn(expected, ended, takes, window, self.now);
+        }
+        fn waits(&mut self, count: u32, takes: Duration) -> u32 {
+            let before = self.polled;
+            (0..count).for_each(|_| self.wait(Request, takes, false));
+            self.polled - before
+        }
+    }
+
+    #[test]
+    fn polling_begins_with_requests_that_follow_each_other_closely() {
+        let mut machine = Machine::new(2);
+        assert_eq!(machine.waits(1000, LONG), 0, "rare requests");
+        assert_eq!(machine.waits(COST, SHORT), 0, "no credit yet");
+        assert_eq!(machine.waits(1000, SHORT), 1000);
+        assert_eq!(machine.waits(1000, LONG), CREDIT_MAX / COST, "idle: a few polls, then none");
+    }
+
+    #[test]
+    fn pairs_of_requests_are_hardly_worth_a_poll() {
+        let mut machine = Machine::new(2);
+        for _ in 0..1000 {
+            machine.waits(1, SHORT);
+            machine.waits(1, LONG);
+        }
+        assert!(machine.polled <= 2 * 1000 / COST, "{}", machine.polled);
+    }
+
+    #[test]
+    fn a_slow_disk_is_not_polled_while_requests_are() {
+        let mut machine = Machine::new(2);
+        machine.waits(100, SHORT);
+        for _ in 0..100 {
+            assert_eq!(machine.waits(1, SHORT), 1);
+            let before = machine.polled;
+            machine.wait(Answer, LONG, false);
+            assert_eq!(machine.polled, before);
+        }
+    }
+
+    #[test]
+    fn who_needs_the_processor_gets_it() {
+        let mut machine = Machine::new(2);
+        machine.waits(100, SHORT);
+        let mut crowded = 0;
+        let end = machine.now.plus(Duration::from_secs(60));
+        while machine.now < end {
+            let before = machine.polled;
+            machine.wait(Request, SHORT, true);
+            crowded += machine.polled - before;
+        }
+        assert!(crowded < 110, "polled {crowded} times within a minute");
+        machine.now = machine.now.plus(PAUSE_MAX);
+        assert_eq!(machine.waits(10, SHORT), 10, "the others are gone");
+    }
+
+    #[test]
+    fn a_single_processor_never_polls_and_neither_does_who_forbids_it() {
+        let forbidden = Machine::new(2);
+        forbidden.polling.limit_to(Duration::ZERO);
+        let single = Machine::new(1);
+        single.polling.limit_to(LONG);
+        for mut machine in [forbidden, single] {
+            assert_eq!(machine.waits(100, SHORT), 0);
+            (0..100).for_each(|_| machine.wait(Answer, SHORT, false));
+            assert_eq!(machine.polled, 0);
+        }
+    }
+}
