@@ -8,7 +8,7 @@ use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
 use journal::{Decision, LogSpace, Update, UpdateSequence};
 use std::rc::Rc;
-use units::{BlockRange, HomeBlock, InodeNumber, TransactionId};
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;

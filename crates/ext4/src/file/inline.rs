@@ -73,7 +73,7 @@ impl Volume {
         }
         let home = self.give_first_block(handle, inode, caller, Allocate::Written).await?;
         let update = FileUpdate {
-            inode: inode.number,
+            owner: inode.number.into(),
             home,
             range: BlockRange::new(0, content.len() as u32),
             bytes: &content,
