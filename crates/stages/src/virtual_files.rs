@@ -1,7 +1,7 @@
 //! A volume's files in virtual time.
 
 use device::World;
-use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, Volume, WriteFlags};
+use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::io;
 use std::rc::Rc;
@@ -102,7 +102,9 @@ impl VirtualFiles {
         match file.sync {
             SyncKind::None => Ok(()),
             SyncKind::Fsync => self.sync(file).await,
-            SyncKind::OSync => self.volume.settle_write(inode, &written, true).await.map_err(system),
+            SyncKind::OSync => {
+                self.volume.settle_write(inode, &written, Some(SyncWhat::All)).await.map_err(system)
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ fn refuse_what_stays(
         let why = format!("{} was mounted read-only and cannot become writable", directory.display());
         return Err(CliError::new(why).with_remedy(anew()));
     }
-    let stays: [(&str, bool); 19] = [
+    let stays: [(&str, bool); 21] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier", before.barrier == after.barrier),
@@ -83,6 +83,8 @@ fn refuse_what_stays(
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
+        ("records", before.records == after.records),
+        ("log_unit", before.log_unit == after.log_unit),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
         ("poll", before.poll == after.poll),
