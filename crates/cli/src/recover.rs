@@ -83,7 +83,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         journal: journal_device.as_deref().map(open).transpose()?,
         options: VolumeOptions {
             engine: EngineOptions { until_damage, find_log, ..EngineOptions::default() },
-            node: crate::open_disk::node_name(),
+            node: crate::disk::open_disk::node_name(),
             ..VolumeOptions::default()
         },
     };

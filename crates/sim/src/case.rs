@@ -21,6 +21,8 @@ pub struct Case {
     pub barrier: BarrierKind,
     pub seed: u64,
     pub scripts: Scripts,
+    /// What random scripts do most; the seed says it where this does not.
+    pub mix: Option<Mix>,
     /// Bytes of blocks in the engine's cache.
     pub cache_bytes: u64,
     /// Of this many images one is given to e2fsck, and is recovered a second time with two crashes on the way.
@@ -29,6 +31,8 @@ pub struct Case {
     pub fault: Option<FaultPlan>,
     /// The disks ignore flushes. Not with a fault.
     pub liar: Option<Liar>,
+    /// Half way through, the bitmaps begin to lie. Instead of all else that may go wrong.
+    pub hostile: bool,
 }
 
 /// Where the scripts come from.
@@ -60,6 +64,8 @@ impl Pace {
     const EAGER: Pace = Pace::of(20_000, 100, 50);
     /// Blocks of one transaction go home in several rounds.
     const PATCHY: Pace = Pace::of(20_000, 300, 900);
+    /// Write-back meets what commits have on their way home.
+    const RESTLESS: Pace = Pace::of(20_000, 200, 100);
     /// Nothing goes home before the log is full, or memory.
     const LAZY: Pace = Pace::of(3000, 400_000, 1_000_000);
 }
@@ -69,6 +75,7 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 pub const SMALL_CACHE: u64 = 128 << 10;
 /// As many blocks as the engine must have: nothing that is not held stays in memory.
 const LEAST_CACHE: u64 = 0;
+const SCATTERED_CHANGES_A_CUT: u64 = 5;
 
 impl Case {
     /// A case of random scripts, without faults.
@@ -79,10 +86,12 @@ impl Case {
             barrier: BarrierKind::Flush,
             seed,
             scripts: Scripts::Random { writers, steps },
+            mix: None,
             cache_bytes: CACHE_BYTES,
             sample: 24,
             fault: None,
             liar: None,
+            hostile: false,
         }
     }
     pub fn given(setup: Setup, mode: DataMode, seed: u64, scripts: Vec<Script>, quiet: usize) -> Case {
@@ -109,6 +118,7 @@ impl Case {
     pub fn quiet_steps(&self) -> usize {
         match self.scripts {
             Scripts::Given { quiet, .. } => quiet,
+            Scripts::Random { steps, .. } if self.hostile => steps / 2,
             Scripts::Random { .. } => 0,
         }
     }
@@ -140,6 +150,9 @@ impl Case {
         matches!(self.setup.journal, JournalStart::Blocks(_))
     }
     fn mix(&self) -> Mix {
+        if let Some(mix) = self.mix {
+            return mix;
+        }
         match (self.turn() / 4).wrapping_add(self.turn()) % 4 {
             _ if self.setup.is_tight() => Mix::Large,
             0 if self.has_short_log() => Mix::Large,
@@ -148,8 +161,17 @@ impl Case {
             _ => Mix::All,
         }
     }
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.mix == Some(Mix::Scattered)
+    }
+    /// Of so many writes, flushes and discards one is a place to cut: what is lost on scattered blocks stays lost, and there
+    /// are many of them.
+    pub(crate) fn changes_a_cut(&self) -> u64 {
+        if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
+    }
     pub fn pace(&self) -> Pace {
         match self.turn() % 4 {
+            _ if self.is_scattered() => Pace::RESTLESS,
             0 => Pace::EAGER,
             1 => Pace::PATCHY,
             // A short log is to move its tail because it is full, not because time passes.
@@ -180,6 +202,9 @@ pub struct Report {
     /// Seen by e2fsck.
     pub checked: u64,
     pub faults: u64,
+    /// Scripts on volumes whose bitmaps lie, and those of them in which a lie was met.
+    pub hostile: u64,
+    pub met: u64,
     /// Actions that found no room on the volume.
     pub refused: u64,
     /// Writes over a border of blocks that were under way at the cut of an image, where the mode promises that they
@@ -201,6 +226,8 @@ impl Report {
         self.recoveries_cut += other.recoveries_cut;
         self.checked += other.checked;
         self.faults += other.faults;
+        self.hostile += other.hostile;
+        self.met += other.met;
         self.refused += other.refused;
         self.writes += other.writes;
         self.torn += other.torn;
@@ -219,7 +246,8 @@ pub struct Failure {
 }
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Case { setup, mode, seed, scripts, cache_bytes, fault, barrier, liar, .. } = &self.case;
+        let Case { setup, mode, seed, scripts, mix, cache_bytes, fault, barrier, liar, hostile, .. } =
+            &self.case;
         writeln!(f, "{} ({})", self.why, self.left)?;
         write!(f, "replay: okeanos sim --mode {} --setup {} --seed {seed}", mode.name(), setup.name)?;
         match scripts {
@@ -231,6 +259,9 @@ impl std::fmt::Display for Failure {
                 }
             }
         }
+        if let Some(mix) = mix {
+            write!(f, " --mix {mix}")?;
+        }
         if *cache_bytes != CACHE_BYTES {
             write!(f, " --cache {cache_bytes}")?;
         }
@@ -241,6 +272,7 @@ impl std::fmt::Display for Failure {
             write!(f, " {liar}")?;
         }
         match fault {
+            _ if *hostile => write!(f, " --hostile"),
             Some(fault) => write!(f, " --fault {fault}"),
             None => write!(f, " --cut {}", self.cut),
         }
@@ -249,6 +281,9 @@ impl std::fmt::Display for Failure {
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut` looks at one place alone.
 pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, Box<Failure>> {
+    if case.hostile {
+        return crate::hostile::run(case, fresh);
+    }
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }

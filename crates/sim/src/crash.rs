@@ -6,10 +6,10 @@ use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
 use crate::setup::Disks;
-use crate::writer::{Progress, Writers};
+use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy};
-use ext4::Error;
+use ext4::{Error, Volume};
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -47,7 +47,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         async move {
             let volume = disks.open(&world, &case).await?;
             let writers = Writers::prepare(&volume, &world, &case).await?;
-            watch(&disks, &case, only_cut, snapshots, writers.progress.clone(), cuts);
+            watch(&disks, &volume, &case, only_cut, snapshots, writers.progress.clone(), cuts);
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
                 ended?;
@@ -69,24 +69,30 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     }
 }
 
-/// From now on takes crash images whenever something starts on either disk; of the writes of evictions at some.
+/// From now on takes crash images whenever something starts on either disk, of the writes of evictions at some, and
+/// looks at the memory that is held then.
 fn watch(
     disks: &MemoryDisks,
+    volume: &Rc<Volume>,
     case: &Case,
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
     cuts: Rc<Cell<u64>>,
 ) {
-    let (all, seed) = (disks.clone(), case.seed);
+    let (all, volume, seed) = (disks.clone(), volume.clone(), case.seed);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
-    let evicting = Cell::new(0u64);
+    let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
     disks.on_change(move |disk, logged| {
+        check_memory(&volume);
         if logged.operation == Operation::Write && logged.at >= disk.geometry().size - zone {
             evicting.set(evicting.get() + 1);
             if !evicting.get().is_multiple_of(EVICTION_WRITES_A_CUT) {
                 return;
             }
+        }
+        if !changes.replace(changes.get() + 1).is_multiple_of(changes_a_cut) {
+            return;
         }
         let cut = cuts.get();
         cuts.set(cut + 1);

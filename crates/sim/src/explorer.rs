@@ -4,7 +4,7 @@
 use crate::case::{Case, SMALL_CACHE};
 use crate::enumerate;
 use crate::faults::{FaultPlan, KINDS};
-use crate::script::Script;
+use crate::script::{Mix, Script};
 use crate::setup::Setup;
 use engine::DataMode;
 use runtime::SplitMix;
@@ -23,6 +23,10 @@ const ENUMERATED_A_SLICE: usize = 40;
 /// Enumerated scripts, and scripts that meet faults, of one mode in one round.
 const ENUMERATED_A_ROUND: usize = 6;
 const FAULTS_A_ROUND: usize = 2 * KINDS.len();
+/// Volumes with scripts that scatter their writes, of one mode in one round.
+const SCATTERED_A_ROUND: usize = 2;
+/// Scripts under bitmaps that lie, of one mode in one round.
+const HOSTILE_A_ROUND: usize = 2;
 /// A fault later than so many changes would miss most scripts of its length.
 const FAULT_PLACES: u64 = 24;
 
@@ -70,6 +74,7 @@ impl Explorer {
                 }
                 cases.push(case);
             }
+            cases.extend(self.scattered(*mode, seed));
             for index in 0..ENUMERATED_A_ROUND {
                 let index = seed as usize * ENUMERATED_A_ROUND + index;
                 let script = self.enumerated[index % self.enumerated.len()].clone();
@@ -77,6 +82,11 @@ impl Explorer {
                 if setup.has_extents() || !needs_extents(&script) {
                     cases.push(Case::given(setup, *mode, seed, vec![script], 1));
                 }
+            }
+            for index in 0..HOSTILE_A_ROUND {
+                let setup = self.setups[(seed as usize * HOSTILE_A_ROUND + index) % self.setups.len()];
+                let random = Case::random(setup, *mode, seed, 3, 30);
+                cases.push(Case { hostile: true, ..random });
             }
             for index in 0..FAULTS_A_ROUND {
                 let (operation, how) = KINDS[index % KINDS.len()];
@@ -87,6 +97,18 @@ impl Explorer {
             }
         }
         cases
+    }
+
+    /// One on each of a few volumes with room for it, others for other seeds.
+    fn scattered(&self, mode: DataMode, seed: u64) -> impl Iterator<Item = Case> {
+        let roomy: Vec<Setup> = self.setups.iter().copied().filter(|setup| !setup.is_tight()).collect();
+        let count = roomy.len().min(SCATTERED_A_ROUND);
+        let first = seed as usize * count;
+        let (writers, steps) = (self.writers, self.steps);
+        (first..first + count).map(move |index| Case {
+            mix: Some(Mix::Scattered),
+            ..Case::random(roomy[index % roomy.len()], mode, seed, writers, steps)
+        })
     }
 }
 

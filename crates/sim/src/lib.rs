@@ -1,5 +1,5 @@
 //! The crash explorer: scripts of many writers on whole volumes, cut at every write, recovered, judged; and the
-//! same scripts on disks that fail.
+//! same scripts on disks that fail, and under bitmaps that lie.
 #![forbid(unsafe_code)]
 
 mod case;
@@ -7,6 +7,7 @@ mod crash;
 pub mod enumerate;
 mod explorer;
 pub mod faults;
+mod hostile;
 mod judge;
 pub mod liar;
 mod memory_disks;

@@ -2,11 +2,16 @@
 
 use crate::case::{Case, Pace};
 use crate::setup::Disks;
-use disks::{CrashPolicy, Fault, Image, Logged, MemoryDisk};
+use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
 use engine::{EngineOptions, WriteThreshold};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// So that write-back has time to come between the lock of a commit and the last of its writes.
+const SCATTERED_LATENCY: Latency =
+    Latency { least: Duration::from_micros(5), spread: Duration::from_micros(300) };
 
 #[derive(Clone)]
 pub struct MemoryDisks {
@@ -21,6 +26,9 @@ impl MemoryDisks {
             case.liar.iter().for_each(|liar| disk.lie(liar.lying(case.seed)));
             if !case.has_forced_unit_access() {
                 disk.hide_forced_unit_access();
+            }
+            if case.is_scattered() {
+                disk.set_latency(SCATTERED_LATENCY);
             }
             disk
         };

@@ -26,6 +26,8 @@ pub struct History {
     bounds: WriteBounds,
     /// For each file, by identity (the step that made it): all values each byte ever had.
     values: BTreeMap<usize, Vec<ByteSet>>,
+    /// For each state, the bytes of each file that the action before it may have changed.
+    changed: Vec<Vec<(usize, std::ops::Range<usize>)>>,
     /// For each state, what the action before it synced.
     synced: Vec<Synced>,
     /// For each state, the zeros that the action after it may leave before it is done.
@@ -98,6 +100,7 @@ impl History {
             bounds,
             states: vec![Tree::new()],
             values: BTreeMap::new(),
+            changed: vec![Vec::new()],
             synced: vec![Synced::Nothing],
             half_done: Vec::new(),
         };
@@ -109,15 +112,19 @@ impl History {
                 Outcome::Refused => None,
                 Outcome::Short(most) => apply(&mut tree, writer, step, &scripted.action, most),
             };
+            let mut changed = Vec::new();
             for entry in tree.values() {
-                if let Entry::File { identity, content, .. } = entry
-                    && content_of(&history.states[step], *identity) != Some(content.as_slice())
-                {
+                let Entry::File { identity, content, .. } = entry else { continue };
+                let range = changed_range(content_of(&history.states[step], *identity), content);
+                if !range.is_empty() {
                     let values = history.values.entry(*identity).or_default();
                     values.resize(values.len().max(content.len()), ByteSet::default());
-                    values.iter_mut().zip(content).for_each(|(values, byte)| values.insert(*byte));
+                    let values = values[range.clone()].iter_mut();
+                    values.zip(&content[range.clone()]).for_each(|(values, byte)| values.insert(*byte));
+                    changed.push((*identity, range));
                 }
             }
+            history.changed.push(changed);
             history.states.push(tree);
             history.synced.push(match (scripted.sync, touched) {
                 (Sync::Volume, _) => Synced::All,
@@ -297,7 +304,10 @@ impl History {
                 synced.map(|from| self.untouched(identity, from..=window.started)).or(Some(Vec::new()))
             }
         };
-        for (place, byte) in bytes.iter().enumerate() {
+        let pieces = bytes.chunks(PIECE).zip(expected.chunks(PIECE)).enumerate();
+        let differ = pieces.filter(|(_, (bytes, expected))| bytes != expected);
+        let places = differ.flat_map(|(index, (bytes, _))| (index * PIECE..).zip(bytes));
+        for (place, byte) in places {
             let fine = match &stable {
                 None => *byte == expected[place] || *byte == 0 && self.may_be_zero(state, identity, place),
                 Some(stable) => match stable.get(place).copied().flatten() {
@@ -327,22 +337,21 @@ impl History {
 
     /// The bytes of a file that were the same in all states of the window: a crash may not change them.
     fn stable(&self, identity: usize, window: States) -> Vec<Option<u8>> {
-        let mut stable: Option<Vec<Option<u8>>> = None;
-        for tree in &self.states[window] {
-            let Some(content) = content_of(tree, identity) else { continue };
-            match &mut stable {
-                None => stable = Some(content.iter().map(|byte| Some(*byte)).collect()),
-                Some(stable) => {
-                    stable.truncate(content.len());
-                    for (known, byte) in stable.iter_mut().zip(content) {
-                        if *known != Some(*byte) {
-                            *known = None;
-                        }
-                    }
-                }
+        let mut states = window.filter_map(|state| Some((state, content_of(&self.states[state], identity)?)));
+        let Some((_, first)) = states.next() else { return Vec::new() };
+        let mut stable: Vec<Option<u8>> = first.iter().map(|byte| Some(*byte)).collect();
+        for (state, content) in states {
+            stable.truncate(content.len());
+            let Some((_, changed)) = self.changed[state].iter().find(|(changed, _)| *changed == identity)
+            else {
+                continue;
+            };
+            let changed = changed.start..changed.end.min(stable.len());
+            for place in changed.filter(|place| content[*place] != first[*place]) {
+                stable[place] = None;
             }
         }
-        stable.unwrap_or_default()
+        stable
     }
 
     /// The bytes of those blocks that were the same in all states of the window. A block that a later write
@@ -376,6 +385,24 @@ impl History {
 /// Bytes; no setup has larger or smaller blocks.
 const LARGEST_BLOCK: usize = 4096;
 const SMALLEST_BLOCK: usize = 1024;
+/// Bytes of what is compared at once, because that is fast.
+const PIECE: usize = 512;
+
+/// From the first byte of `content` to the last that differs from `before`.
+fn changed_range(before: Option<&[u8]>, content: &[u8]) -> std::ops::Range<usize> {
+    let before = before.unwrap_or_default();
+    if before == content {
+        return 0..0;
+    }
+    let differ = |(left, right): (&u8, &u8)| left != right;
+    let both = before.len().min(content.len());
+    let first = before.iter().zip(content).position(differ).unwrap_or(both);
+    if before.len() != content.len() {
+        return first..content.len();
+    }
+    let last = before.iter().zip(content).rposition(differ).unwrap_or(first);
+    first..last + 1
+}
 
 /// Some of the 256 values of a byte. Histories have one for each byte of each file.
 #[derive(Clone, Copy, Default)]

@@ -111,6 +111,35 @@ pub enum Mix {
     Crossing,
     /// Writes of many blocks, and files that go to make room for them.
     Large,
+    /// Writes within single blocks that have no dirty neighbours, many before each sync: one commit sends more of them home
+    /// than disks are given at once, and write-back meets them on their way.
+    Scattered,
+}
+
+impl Mix {
+    const NAMES: [(Mix, &str); 5] = [
+        (Mix::All, "all"),
+        (Mix::Overwrites, "overwrites"),
+        (Mix::Crossing, "crossing"),
+        (Mix::Large, "large"),
+        (Mix::Scattered, "scattered"),
+    ];
+}
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (_, name) = Mix::NAMES.iter().find(|(mix, _)| mix == self).expect("all have names");
+        f.write_str(name)
+    }
+}
+impl std::str::FromStr for Mix {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let found = Mix::NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(mix, _)| *mix).ok_or_else(|| {
+            let names = Mix::NAMES.map(|(_, name)| name);
+            format!("there is {}", names.join(", "))
+        })
+    }
 }
 
 /// How large a script's world is.
@@ -133,10 +162,63 @@ const CROSSING_BLOCKS: u64 = 6;
 /// Where scripts are to fill logs and volumes.
 const LARGE_MAX: u64 = 60_000;
 
+/// Files of each writer, and blocks of each file: two writers change more single blocks at once than
+/// disks are given.
+const SCATTERED_FILES: u8 = 2;
+const SCATTERED_BLOCKS: u64 = 48;
+/// Times that a script writes many blocks: what follows shows little more.
+const SCATTERED_STEPS_MAX: usize = 14;
+/// Microseconds, in which disks do little.
+const SCATTERED_PAUSE_MAX: u64 = 300;
+
 /// `writers` scripts from one seed.
 pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> {
     let dice = SplitMix::new(seed);
-    (0..writers).map(|_| (0..size.steps).flat_map(|_| make_steps(&dice, size)).collect()).collect()
+    let script = |writer| match size.mix {
+        Mix::Scattered => make_scattered(&dice, size, writer),
+        _ => (0..size.steps).flat_map(|_| make_steps(&dice, size)).collect(),
+    };
+    (0..writers).map(script).collect()
+}
+
+/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume; the others change most of theirs, go
+/// on while the commit has older images of them on their way home, and sync seldom.
+fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
+    let below = |limit: u64| dice.next() % limit;
+    let syncs_volume = writer.is_multiple_of(3);
+    let length = (SCATTERED_BLOCKS * size.block) as usize;
+    let made = |file| Action::Nameless { file, length }.then(Sync::None);
+    let mut script: Script = (0..SCATTERED_FILES).map(made).collect();
+    script.push(Action::Wait { file: 0, micros: 1 }.then(Sync::Volume));
+    for _ in 0..size.steps.min(SCATTERED_STEPS_MAX) {
+        // Of 16 blocks; every other block stays clean.
+        let (share, sync) = match below(4) {
+            _ if syncs_volume => (1, Sync::Volume),
+            0..2 => (12, Sync::None),
+            2 => (1, Sync::File),
+            _ => (1, [Sync::None, Sync::Volume][below(2) as usize]),
+        };
+        for file in 0..SCATTERED_FILES {
+            let blocks = (0..SCATTERED_BLOCKS).step_by(2).filter(|_| below(16) < share);
+            script.extend(blocks.map(|block| make_single(dice, file, block * size.block, size.block)));
+        }
+        let file = below(u64::from(SCATTERED_FILES)) as u8;
+        script.push(Action::Wait { file, micros: below(SCATTERED_PAUSE_MAX) }.then(Sync::None));
+        if sync != Sync::None {
+            script.push(Action::Wait { file, micros: 1 }.then(sync));
+        }
+    }
+    script
+}
+
+/// Of the block at `start`, or a part of it.
+fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep {
+    let below = |limit: u64| dice.next() % limit;
+    let (skip, length) = match below(2) {
+        0 => (0, block),
+        _ => (below(block / 2), 1 + below(block / 2)),
+    };
+    Action::Write { file, place: Place::At(start + skip), length: length as usize }.then(Sync::None)
 }
 
 /// An action, perhaps with a pause before it, or between it and its sync.
@@ -147,6 +229,7 @@ fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
         Mix::Overwrites => make_overwrite(dice, size, file),
         Mix::Crossing => make_crossing(dice, size, file),
         Mix::Large => make_large(dice, size, file),
+        Mix::Scattered => unreachable!("its scripts are made as a whole"),
     };
     let sync = match dice.next() % 8 {
         1..4 if size.mix == Mix::Crossing => Sync::File,
@@ -265,4 +348,43 @@ pub fn pattern(writer: usize, step: usize, length: usize) -> Vec<u8> {
 /// What the symbolic link that action `step` of `writer` makes leads to.
 pub fn link_target(writer: usize, step: usize, length: usize) -> Vec<u8> {
     pattern(writer, step, length).into_iter().map(|byte| b'a' + byte % 26).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn about_half_of_the_writes_that_cross_are_longer_than_a_block() {
+        for block in [1024, 2048, 4096] {
+            for extents in [false, true] {
+                let size = ScriptSize { steps: 1000, files: 3, mix: Mix::Crossing, extents, block };
+                let scripts = make_scripts(1, 4, size);
+                let lengths = scripts.iter().flatten().filter_map(|step| match step.action {
+                    Action::Write { length, .. } => Some(length as u64),
+                    _ => None,
+                });
+                let (longer, shorter): (Vec<u64>, Vec<u64>) = lengths.partition(|length| *length > block);
+                let (longer, all) = (longer.len(), longer.len() + shorter.len());
+                assert!((45..60).contains(&(longer * 100 / all)), "{longer} of {all}, blocks of {block}");
+            }
+        }
+    }
+
+    #[test]
+    fn scattered_scripts_change_many_single_blocks_apart_from_each_other() {
+        let size = ScriptSize { steps: 14, files: 3, mix: Mix::Scattered, extents: true, block: 1024 };
+        let scripts = make_scripts(1, 3, size);
+        let single = |step: &ScriptStep| match step.action {
+            Action::Write { place: Place::At(at), length, .. } => {
+                assert!(at / 1024 % 2 == 0 && at % 1024 + length as u64 <= 1024, "{at} + {length}");
+                true
+            }
+            _ => false,
+        };
+        let most = scripts
+            .iter()
+            .map(|script| script.chunk_by(|left, right| single(left) == single(right)).map(<[_]>::len).max());
+        assert!(most.flatten().max() > Some(32), "never more than 32 at once");
+    }
 }

@@ -2,14 +2,22 @@
 
 use crate::script::{Action, Place, link_target, pattern};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What there is, by path. A file with two names is there twice, with the same identity.
 pub type Tree = BTreeMap<String, Entry>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    File { identity: usize, content: Vec<u8>, attribute: Vec<u8> },
-    Symlink { target: Vec<u8> },
+    /// Content is shared: most actions leave most files as they are.
+    File {
+        identity: usize,
+        content: Rc<Vec<u8>>,
+        attribute: Vec<u8>,
+    },
+    Symlink {
+        target: Vec<u8>,
+    },
     Directory,
 }
 
@@ -54,7 +62,7 @@ pub(crate) fn apply(
     action: &Action,
     most: usize,
 ) -> Option<usize> {
-    let fresh = |content| Entry::File { identity: step, content, attribute: Vec::new() };
+    let fresh = |content| Entry::File { identity: step, content: Rc::new(content), attribute: Vec::new() };
     match action {
         Action::Create { file } => {
             tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
@@ -140,7 +148,7 @@ fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -
         if let Entry::File { identity, content, attribute } = entry
             && *identity == wanted
         {
-            act(content, attribute);
+            act(Rc::make_mut(content), attribute);
         }
     }
     Some(wanted)

@@ -29,6 +29,11 @@ pub struct Progress {
 /// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one batch on its way home.
 const MEMORY_BEYOND_BOUND: u64 = 1 << 20;
 
+pub fn check_memory(volume: &Volume) {
+    let cache = volume.engine().statistics().cache;
+    assert!(cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND, "memory beyond its bound: {cache:?}");
+}
+
 pub const ATTRIBUTE: &[u8] = b"user.note";
 
 pub fn directory_of(writer: usize) -> String {
@@ -49,7 +54,7 @@ struct Writer {
     changed: BTreeMap<InodeNumber, TransactionId>,
     /// Whether actions may be refused for want of room.
     tight: bool,
-    /// Whether the disk will fail.
+    /// Whether the disk will fail, or the volume refuse.
     failing: bool,
     /// Of the action under way.
     outcome: Cell<Outcome>,
@@ -87,7 +92,7 @@ impl Writers {
                 transactions,
                 changed: BTreeMap::new(),
                 tight: case.setup.is_tight(),
-                failing: case.fault.is_some(),
+                failing: case.fault.is_some() || case.hostile,
                 outcome: Cell::new(Outcome::Done),
                 open: Vec::new(),
             });
@@ -99,6 +104,27 @@ impl Writers {
             }
         }
         Ok(Writers { writers, progress, outcomes })
+    }
+
+    /// Before the volume is closed in the middle of the scripts.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        for writer in &mut self.writers {
+            for number in std::mem::take(&mut writer.open) {
+                writer.volume.closed(number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on where the same disks are opened again, with everything durable.
+    pub async fn enter(&mut self, volume: &Rc<Volume>) -> Result<(), Error> {
+        let root = volume.inode(InodeNumber(2)).await?;
+        for writer in &mut self.writers {
+            writer.directory = volume.lookup(&root, directory_of(writer.number).as_bytes()).await?;
+            writer.volume = volume.clone();
+            writer.changed.clear();
+        }
+        Ok(())
     }
 
     /// Runs all to their ends, or to the first error of each.
@@ -156,8 +182,7 @@ impl Writer {
             acted => acted?,
         };
         self.note(|progress| progress.done = index + 1);
-        let cache = self.volume.engine().statistics().cache;
-        assert!(cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND, "memory beyond its bound: {cache:?}");
+        check_memory(&self.volume);
         self.outcomes.borrow_mut()[self.number].push(self.outcome.get());
         let before = self.transactions[index];
         let did = acted.is_some();

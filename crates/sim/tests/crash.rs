@@ -3,7 +3,7 @@
 
 use engine::{BarrierKind, DataMode};
 use sim::enumerate;
-use sim::script::{Action, Script};
+use sim::script::{Action, Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::{Case, Report, Scripts};
 
@@ -155,6 +155,20 @@ fn no_write_is_torn_in_modes_that_log_data() {
         for mode in [DataMode::Journal, DataMode::Wasteless] {
             let report = run(&Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) }, &fresh);
             assert!(report.writes > 20, "{name}: {report:?}: hardly a write was judged");
+        }
+    }
+}
+
+/// Commits of more scattered blocks than disks are given at once, while others go on writing and write-back runs.
+#[test]
+fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
+    for (name, seed) in [("ext4-4k", 1), ("external-1k", 2), ("small-log-1k", 3)] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in MODES {
+            let case = Case { mix: Some(Mix::Scattered), ..Case::random(setup, mode, seed, 3, 14) };
+            let report = run(&case, &fresh);
+            println!("{name} {}: {report:?}", mode.name());
         }
     }
 }

@@ -355,7 +355,7 @@ async fn open_volume(
             on_error: plan.settings.on_error,
             group_of_directory: plan.settings.group_of_directory,
             without_journal: plan.settings.without_journal,
-            node: crate::open_disk::node_name(),
+            node: crate::disk::open_disk::node_name(),
         },
     };
     let (parts, coerced) = match plan.settings.barrier {

@@ -10,7 +10,7 @@ use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
 use sim::faults::FaultPlan;
 use sim::liar::{Liar, TRIALS};
-use sim::script::Script;
+use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::{CACHE_BYTES, Case, Explorer, Failure, Report, Scripts};
 use std::path::PathBuf;
@@ -71,6 +71,9 @@ pub struct SimArguments {
     /// This script instead of random ones; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
     script: Option<Vec<Script>>,
+    /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the seed says it
+    #[arg(long, requires_all = ["mode", "setup"])]
+    mix: Option<Mix>,
     /// Steps of each given script that are over before anything goes wrong
     #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "script")]
     quiet: usize,
@@ -80,6 +83,9 @@ pub struct SimArguments {
     /// Let the disk fail instead of cutting the power, such as write-once@3; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"])]
     fault: Option<FaultPlan>,
+    /// Let the bitmaps lie half way through; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"], conflicts_with_all = ["fault", "cut", "script", "lying"])]
+    hostile: bool,
     /// Bytes of the engine's cache
     #[arg(long, default_value_t = CACHE_BYTES)]
     cache: u64,
@@ -155,7 +161,11 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
     let liar = liar(&arguments)?;
     match (arguments.mode, arguments.setup) {
         (Some(mode), Some(setup))
-            if arguments.script.is_some() || arguments.cut.is_some() || arguments.fault.is_some() =>
+            if arguments.script.is_some()
+                || arguments.cut.is_some()
+                || arguments.fault.is_some()
+                || arguments.mix.is_some()
+                || arguments.hostile =>
         {
             let scripts = match &arguments.script {
                 Some(scripts) => Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet },
@@ -165,7 +175,9 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
             for seed in arguments.seed..arguments.seed.saturating_add(arguments.rounds) {
                 let case = Case {
                     scripts: scripts.clone(),
+                    mix: arguments.mix,
                     fault: arguments.fault,
+                    hostile: arguments.hostile,
                     cache_bytes: arguments.cache,
                     ..Case::random(setup, mode, seed, 0, 0)
                 };
@@ -216,7 +228,8 @@ fn explore(arguments: &SimArguments, liar: &Option<Liar>, reports: &mut Reports)
         if cases.is_empty() {
             break;
         }
-        let possible = cases.into_iter().filter(|case| liar.is_none() || case.fault.is_none());
+        let possible =
+            cases.into_iter().filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
         let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
         run_all(&cases, arguments, reports, &progress)?;
         seed += 1;

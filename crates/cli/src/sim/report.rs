@@ -62,6 +62,8 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
         "cut again",
         "seen by e2fsck",
         "faults",
+        "bitmaps that lied",
+        "of them met",
         "no room",
         "writes judged",
         "torn",
@@ -77,14 +79,29 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
             recoveries_cut,
             checked,
             faults,
+            hostile,
+            met,
             refused,
             writes,
             torn,
             split,
             lost,
         } = *report;
-        let counts =
-            [scripts, cuts, images, recoveries_cut, checked, faults, refused, writes, torn, split, lost];
+        let counts = [
+            scripts,
+            cuts,
+            images,
+            recoveries_cut,
+            checked,
+            faults,
+            hostile,
+            met,
+            refused,
+            writes,
+            torn,
+            split,
+            lost,
+        ];
         let cells: Vec<String> =
             [name.to_owned()].into_iter().chain(counts.map(|count| count.to_string())).collect();
         table.row(cells);

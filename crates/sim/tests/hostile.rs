@@ -1,0 +1,23 @@
+//! Bitmaps that call free what is in use, under volumes that have it in memory.
+
+use engine::DataMode;
+use sim::setup;
+use sim::{Case, Report};
+
+/// Refused and told where memory knows better; never a panic, a hang, or a file with another's content.
+#[test]
+fn bitmaps_that_lie_under_a_live_cache_mix_no_files() {
+    let mut total = Report::default();
+    for name in ["ext4-1k", "ext3-4k", "external-4k", "tight-1k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in DataMode::ALL {
+            for seed in 1..=4 {
+                let case = Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) };
+                total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+            }
+        }
+    }
+    println!("{total:?}");
+    assert!(total.met > 10, "{total:?}: hardly a lie was met");
+}
