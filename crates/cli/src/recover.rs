@@ -149,7 +149,13 @@ fn tell(recovered: &Recovered) -> String {
             format_duration(Duration::from_nanos(report.nanoseconds))
         ),
     };
-    format!("{table}\n{transactions}{did}\n{orphans}")
+    let gave_up = match report.gave_up {
+        true => {
+            "What had been committed behind the damage is given up: run e2fsck -f before the volume is used.\n"
+        }
+        false => "",
+    };
+    format!("{table}\n{transactions}{did}\n{orphans}{gave_up}")
 }
 
 fn cells(name: &str, pass: &PassReport) -> [String; 12] {

@@ -57,6 +57,11 @@ pub trait Disk {
     /// A name for errors and tables, such as a path.
     fn name(&self) -> &str;
     fn geometry(&self) -> Geometry;
+    /// What the disk writes as one, at least its logical sector. For a shorter write it reads and writes what lies around, and a
+    /// power cut may damage that. Who does not know says 4096 or more.
+    fn physical_sector(&self) -> u32 {
+        self.geometry().logical_sector.max(4096)
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
     /// Writes the parts one after the other from byte `at` on, as one request where the disk allows it.
     fn write(

@@ -220,6 +220,9 @@ impl Disk for Elevator {
     fn geometry(&self) -> Geometry {
         self.0.drive.geometry()
     }
+    fn physical_sector(&self) -> u32 {
+        self.0.drive.physical_sector()
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let request = |place: Range<u64>| {
             let read = self.0.drive.read(place.start, (place.end - place.start) as usize);

@@ -150,6 +150,10 @@ impl Disk for Raid0 {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
+    fn physical_sector(&self) -> u32 {
+        let sectors = self.disks.iter().map(|disk| disk.physical_sector());
+        sectors.max().unwrap_or(self.geometry.logical_sector)
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         if let Err(error) = self.check(Operation::Read, at, length as u64) {
             return Box::pin(async { Err(error) });

@@ -26,6 +26,9 @@ impl<W: Watch> Disk for Watched<W> {
     fn geometry(&self) -> Geometry {
         self.disk.geometry()
     }
+    fn physical_sector(&self) -> u32 {
+        self.disk.physical_sector()
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         self.watch.watch(Operation::Read, at..at + length as u64, self.disk.read(at, length))
     }

@@ -25,8 +25,8 @@ impl Engine {
 
     /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
     pub(crate) fn handle_limit(&self) -> Option<u32> {
-        let limit = self.log.as_ref()?.borrow().transaction_limit();
-        Some(limit / 4 * 3)
+        let log = self.log.as_ref()?.borrow();
+        Some(log.home_blocks(log.transaction_limit()) / 4 * 3)
     }
 
     /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
@@ -43,10 +43,10 @@ impl Engine {
         if let Some(log) = &self.log {
             let coming = self.pipeline.holdings().and_blocks(needed);
             let bound = log.borrow().bound(&coming);
+            made_at_most = log.borrow().made_of(bound, &coming);
             if !self.has_log_space(log, bound) {
                 return Ok(None);
             }
-            made_at_most = made_of(bound, &coming);
         }
         if !self.has_memory(needed + home, made_at_most) {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Engine {
         let used = !self.pipeline.is_unused();
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
-            if self.pipeline.transaction().credits() <= bound / 2 {
+            if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {
                 self.pipeline.request(self.pipeline.running_id());
             }
             return false;
@@ -93,7 +93,8 @@ impl Engine {
     /// At most so many blocks are made for the log when a transaction commits that holds so much.
     pub(crate) fn made_for_log(&self, holdings: &Holdings) -> usize {
         let Some(log) = &self.log else { return 0 };
-        made_of(log.borrow().bound(holdings), holdings)
+        let log = log.borrow();
+        log.made_of(log.bound(holdings), holdings)
     }
 
     /// Whether an open handle may make images for so many more credits.
@@ -120,9 +121,4 @@ impl Engine {
         }
         fits(pinned)
     }
-}
-
-/// Parts of blocks are copied for the log, whole ones are not.
-fn made_of(bound: u32, holdings: &Holdings) -> usize {
-    u64::from(bound).saturating_sub(holdings.blocks) as usize
 }

@@ -198,6 +198,27 @@ impl CachedBlock {
         self.recount(&images);
         result
     }
+    /// The bytes of `ranges`, one after the other.
+    pub fn bytes_of(&self, ranges: &[BlockRange]) -> Vec<u8> {
+        let bytes = self.bytes();
+        ranges.iter().flat_map(|range| &bytes[range.as_usize()]).copied().collect()
+    }
+    /// Where in `ranges` the bytes are no longer `before`, which [`CachedBlock::bytes_of`] gave.
+    pub fn differing(&self, ranges: &[BlockRange], before: &[u8]) -> Vec<BlockRange> {
+        let (bytes, mut rest) = (self.bytes(), before);
+        let mut parts: Vec<BlockRange> = Vec::new();
+        for range in ranges {
+            let (old, later) = rest.split_at(range.len());
+            rest = later;
+            for (at, _) in (range.start..).zip(old).filter(|(at, old)| bytes[*at as usize] != **old) {
+                match parts.last_mut() {
+                    Some(part) if part.end == at => part.end += 1,
+                    _ => parts.push(BlockRange::new(at, at + 1)),
+                }
+            }
+        }
+        parts
+    }
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
         let mut images = self.images.borrow_mut();
         images.current.write(range, bytes, size);

@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::pipeline::{Freed, Taken};
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, LogSpace, Moment, begin_log, plan_commit,
+    plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -117,7 +118,10 @@ impl Engine {
         })
     }
 
-    fn plan(&self, locked: LockedTransaction) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
+    fn plan(
+        &self,
+        mut locked: LockedTransaction,
+    ) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
         let (cache, id) = (self.cache.borrow(), locked.id());
         let image = |at: HomeBlock| {
             let frozen = cache.peek(at).and_then(|block| block.frozen(id));
@@ -128,6 +132,7 @@ impl Engine {
         };
         let log = &mut *log.borrow_mut();
         let moment = Moment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
         let planned = plan_commit(&locked, &image, &mut log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();

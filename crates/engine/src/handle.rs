@@ -13,6 +13,11 @@ use units::{BlockRange, HomeBlock, Owner, TransactionId};
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
+/// Of changes of up to so many bytes only those that differ are logged, where records hold ranges of metadata: an inode, or a
+/// group descriptor. Longer ones may replace what is not in memory as it is at home: a block that is newly made, or the
+/// superblock, which is written home by itself when a volume is opened.
+const COMPARED_MAX: usize = 512;
+
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
 pub struct Handle {
     engine: Rc<Engine>,
@@ -80,6 +85,11 @@ impl Engine {
         Ok(())
     }
 
+    fn is_worth_comparing(&self, ranges: &[BlockRange]) -> bool {
+        let logs_ranges = || self.log.as_ref().is_some_and(|log| !log.borrow().records.logs_images());
+        ranges.iter().map(|range| range.len()).sum::<usize>() <= COMPARED_MAX && logs_ranges()
+    }
+
     fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
         let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
             return UpdateSequence::None;
@@ -134,9 +144,17 @@ impl Handle {
         if !block.is_cached() {
             engine.abort(&EngineError::Shared { at: block.number });
         }
+        engine.queue.soil(block, || engine.world.now(), &engine.cache);
+        block.join(Contents::Metadata);
+        let whole = engine.block_size.whole();
+        assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
+        let before = engine.is_worth_comparing(ranges).then(|| block.bytes_of(ranges));
+        let result = block.change(ranges, change);
+        let differing = before.map(|before| block.differing(ranges, &before));
+        // What changes nothing is part of the transaction all the same.
+        let changed = differing.as_deref().filter(|parts| !parts.is_empty()).unwrap_or(ranges);
         let mut transaction = engine.pipeline.transaction();
-        for range in ranges {
-            assert!(!range.is_empty() && range.end as usize <= engine.block_size.bytes());
+        for range in changed {
             if transaction.add_metadata(block.number, *range) {
                 debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number);
                 if self.credits > 0 {
@@ -145,10 +163,7 @@ impl Handle {
                 }
             }
         }
-        drop(transaction);
-        engine.queue.soil(block, || engine.world.now(), &engine.cache);
-        block.join(Contents::Metadata);
-        block.change(ranges, change)
+        result
     }
 
     /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.

@@ -45,6 +45,7 @@ pub use block::Block;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;
+pub use journal::records::RecordFormat;
 pub use journal::{DataMode, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};

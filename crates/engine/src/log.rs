@@ -5,7 +5,8 @@ use crate::options::{EngineParts, LogArea};
 use crate::tail::Tail;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use journal::records::{self, Records, RecordsWanted};
+use format::packed::PackedLog;
+use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{Checkpoint, CircularLog, Holdings, LogSpace, SuperblockImage};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ pub(crate) const ERRNO_IO: i32 = -5;
 pub(crate) struct LogState {
     /// As on disk: a change is put here only when it has been written, because an abort writes this once more.
     pub superblock: JournalSuperblock,
+    /// In log blocks.
     pub superblock_at: LogBlock,
     pub space: CircularLog,
     pub checkpoint: Checkpoint,
@@ -31,19 +33,25 @@ impl LogState {
     /// A clean log, to be written in the format that the options ask for.
     pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
         let options = &parts.options;
+        let packed = (options.records == RecordFormat::Packed).then(|| PackedLog {
+            unit: options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home)),
+            nonce: parts.world.random(),
+        });
         let wanted = RecordsWanted {
             // Others refuse a log that may hold parts of blocks, whether it does or not.
             bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
             checksums: options.journal_checksum,
             transaction_checksum: options.transaction_checksum,
             wide: parts.home.end() > u64::from(u32::MAX),
+            packed,
         };
         let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;
         let next = superblock.next_transaction();
-        let space = CircularLog::new(superblock.first, superblock.log_end());
+        let space = CircularLog::of(&superblock);
+        let each = superblock.log_blocks_per_block();
         LogState {
-            superblock_at: area.superblock,
+            superblock_at: LogBlock(area.superblock.get() * each),
             checkpoint: Checkpoint::new(next),
             records,
             superblock,
@@ -79,6 +87,10 @@ impl LogState {
     pub fn transaction_limit(&self) -> u32 {
         self.space.capacity() / 4
     }
+    /// As many blocks of home as `log_blocks` are long.
+    pub fn home_blocks(&self, log_blocks: u32) -> u32 {
+        log_blocks.div_ceil(self.superblock.log_blocks_per_block())
+    }
     /// Log blocks to keep free for revokes, which any handle may make without credits: one for each block that the log
     /// has records of; and those of the transaction itself, which take less than the records that they replace, but may
     /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
@@ -88,6 +100,11 @@ impl LogState {
     /// Most log blocks that a transaction takes which holds so much.
     pub fn bound(&self, holdings: &Holdings) -> u32 {
         self.records.log_blocks_bound(holdings)
+    }
+    /// Blocks that are made for the log in the `bound` log blocks of a transaction that holds so much.
+    pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
+        let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
+        u64::from(self.home_blocks(bound)).saturating_sub(shared) as usize
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
     pub fn has_room(&self, bound: u32) -> bool {

@@ -68,6 +68,7 @@ impl Engine {
         let counters: Rc<RefCell<Counters>> = Rc::default();
         let runner = Runner::new(&parts, counters.clone());
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
+        log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
         let engine = Rc::new(Engine {
             policy: options.data.policy(options.threshold),
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),

@@ -5,6 +5,7 @@ use crate::pace::CommitPace;
 use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
+use journal::records::RecordFormat;
 use journal::{DataMode, WriteThreshold};
 use std::rc::Rc;
 use std::time::Duration;
@@ -75,19 +76,35 @@ impl LogArea {
         matches!(self.place, LogPlace::Own(_))
     }
 
-    /// Writes blocks from the block `at` of the log's disk on.
+    /// Writes to the log's disk, from its byte `at` on.
     pub(crate) fn write(
         &self,
         home: &dyn Home,
-        block_size: BlockSize,
         at: u64,
-        blocks: Vec<Rc<Buffer>>,
+        parts: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
         match &self.place {
-            LogPlace::Inside => home.write(HomeBlock(at), blocks, durability),
-            LogPlace::Own(disk) => disk.write(at << block_size.shift(), blocks, durability),
+            LogPlace::Inside => home.write_log(at, parts, durability),
+            LogPlace::Own(disk) => disk.write(at, parts, durability),
         }
+    }
+
+    /// What the log's disk writes as one.
+    pub(crate) fn physical_sector(&self, home: &dyn Home) -> u32 {
+        match &self.place {
+            LogPlace::Inside => home.physical_sector(),
+            LogPlace::Own(disk) => disk.physical_sector(),
+        }
+    }
+
+    /// Where byte `at` of the journal lies on its disk, and how many bytes follow it there, itself included.
+    pub(crate) fn locate_byte(&self, at: u64, block_size: BlockSize) -> Result<(u64, u64), EngineError> {
+        let within = at & (block_size.bytes() as u64 - 1);
+        let block = u32::try_from(at >> block_size.shift()).unwrap_or(u32::MAX);
+        let (place, together) = self.locate(LogBlock(block))?;
+        let shift = block_size.shift();
+        Ok(((place << shift) + within, (u64::from(together) << shift) - within))
     }
 
     /// The disk block of `at` and how many log blocks follow it there, itself included.
@@ -122,6 +139,9 @@ pub struct EngineOptions {
     /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
     /// can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
+    pub records: RecordFormat,
+    /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
+    pub log_unit: Option<u32>,
     pub read_only: bool,
     /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
     /// journal. For disks of which no claim keeps them off.
@@ -144,6 +164,8 @@ impl Default for EngineOptions {
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,
+            records: RecordFormat::default(),
+            log_unit: None,
             read_only: false,
             keep_others_out: false,
             until_damage: false,

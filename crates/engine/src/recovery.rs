@@ -75,6 +75,8 @@ pub struct RecoveryReport {
     pub home_blocks_written: u64,
     pub home_blocks_read: u64,
     pub nanoseconds: u64,
+    /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
+    pub gave_up: bool,
 }
 
 /// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A clean log is
@@ -102,7 +104,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         }
         superblock = copy;
     }
-    let reader = LogReader::new(parts, area, Ring::of(&superblock));
+    let reader = LogReader::new(parts, area, &superblock);
     // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
     let runner = Runner::after_unknown_writes(parts);
     let mut recovery = Recovery { parts, area, report, reader, runner };
@@ -134,6 +136,7 @@ impl Recovery<'_> {
         self.report.scan = self.scan(&mut scan).await?;
         let scanned = scan.finish();
         self.report.first_transaction = scanned.first.0;
+        self.report.gave_up = scanned.gave_up;
 
         let mut revoke = RevokePass::new(&scanned);
         self.report.revoke = self.feed(&mut revoke).await?;
@@ -237,26 +240,33 @@ struct LogReader<'a> {
     parts: &'a EngineParts,
     area: &'a LogArea,
     ring: Ring,
-    /// Blocks `first .. first + count` are in `bytes`.
+    /// Bytes of a log block.
+    unit: usize,
+    /// Log blocks `first .. first + count` are in `bytes`.
     first: LogBlock,
     count: u32,
     bytes: Buffer,
 }
 
 impl<'a> LogReader<'a> {
-    fn new(parts: &'a EngineParts, area: &'a LogArea, ring: Ring) -> LogReader<'a> {
-        LogReader { parts, area, ring, first: LogBlock(0), count: 0, bytes: Buffer::zeroed(0) }
+    fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
+        let unit = parts.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let (ring, bytes) = (Ring::of(superblock), Buffer::zeroed(0));
+        LogReader { parts, area, ring, unit, first: LogBlock(0), count: 0, bytes }
     }
 
     async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
         let size = self.parts.block_size.bytes();
         if at < self.first || at.get() - self.first.get() >= self.count {
-            let (place, together) = self.area.locate(at)?;
-            let count = together.min(self.ring.together(at)).min((READ_BYTES / size) as u32);
+            // Whole blocks are read, from the one that holds `at` on.
+            let each = (size / self.unit) as u32;
+            let (block, ring_blocks) = (LogBlock(at.get() / each), self.ring.together(at).div_ceil(each));
+            let (place, together) = self.area.locate(block)?;
+            let count = together.min(ring_blocks).min((READ_BYTES / size) as u32);
             self.bytes = self.parts.read_log(self.area, place, count as usize).await?;
-            (self.first, self.count) = (at, count);
+            (self.first, self.count) = (LogBlock(block.get() * each), count * each);
         }
-        let offset = (at.get() - self.first.get()) as usize * size;
-        Ok(&self.bytes[offset..offset + size])
+        let offset = (at.get() - self.first.get()) as usize * self.unit;
+        Ok(&self.bytes[offset..offset + self.unit])
     }
 }

@@ -12,7 +12,7 @@ use crate::whose::Home;
 use device::{Buffer, DeviceError, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::{join_all, join_window};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -25,8 +25,9 @@ const WRITES_IN_FLIGHT_MAX: usize = 32;
 /// One write to one disk.
 struct DiskWrite {
     place: Place,
-    /// In file-system blocks from the start of the disk.
+    /// Bytes `at..end` of the disk.
     at: u64,
+    end: u64,
     /// For home writes: the home block at `at`.
     home: Option<HomeBlock>,
     parts: Vec<Rc<Buffer>>,
@@ -36,6 +37,8 @@ pub(crate) struct Runner {
     home: Rc<dyn Home>,
     log: Option<LogArea>,
     block_size: BlockSize,
+    /// Bytes of a log block.
+    log_unit: Cell<usize>,
     pub claims: HomeClaims,
     pub durability: Durability,
     counters: Rc<RefCell<Counters>>,
@@ -56,10 +59,16 @@ impl Runner {
             home: parts.home.clone(),
             log: parts.log.clone(),
             block_size: parts.block_size,
+            log_unit: Cell::new(parts.block_size.bytes()),
             claims: HomeClaims::default(),
             durability,
             counters,
         }
+    }
+
+    /// Plans count the log in blocks of so many bytes, which need not be those of home.
+    pub fn count_log_in(&self, bytes: usize) {
+        self.log_unit.set(bytes);
     }
 
     /// When it returns, every step is done, and every barrier kept.
@@ -117,8 +126,8 @@ impl Runner {
         at: LogBlock,
         image: Rc<Buffer>,
     ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
-        let (at, _) = self.locate(at)?;
-        Ok(self.log()?.write(&*self.home, self.block_size, at, vec![image], device::Durability::Durable))
+        let (at, _) = self.locate(self.byte_of(at))?;
+        Ok(self.log()?.write(&*self.home, at, vec![image], device::Durability::Durable))
     }
 
     fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
@@ -130,46 +139,57 @@ impl Runner {
 
     /// Appends the disk writes of `write`; those that continue the one before join it.
     fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), EngineError> {
-        let bytes = self.block_size.bytes() as u64;
         {
             let mut counters = self.counters.borrow_mut();
-            write.blocks.iter().for_each(|(kind, _)| counters.wrote(*kind, bytes));
+            write.blocks.iter().for_each(|(kind, block)| counters.wrote(*kind, block.len() as u64));
         }
         if let Address::Home(at) = write.at {
             self.check_home(at, write.blocks.len() as u64)?;
         }
-        let mut parts = write.blocks.into_iter().map(|(_, buffer)| buffer);
-        let mut done = 0u32;
-        while parts.len() > 0 {
+        let mut parts = write.blocks.into_iter().map(|(_, buffer)| buffer).peekable();
+        let mut done = 0;
+        while parts.peek().is_some() {
             let (place, at, home, room) = match write.at {
                 Address::Home(at) => {
-                    let at = at.plus(u64::from(done));
-                    (Place::Home, at.get(), Some(at), parts.len())
+                    let at = at.plus(done >> self.block_size.shift());
+                    (Place::Home, at.get() << self.block_size.shift(), Some(at), u64::MAX - done)
                 }
                 Address::Log(at) => {
-                    let (at, room) = self.locate(at.plus(done))?;
-                    (Place::Log, at, None, room as usize)
+                    let (at, room) = self.locate(self.byte_of(at) + done)?;
+                    (Place::Log, at, None, room)
                 }
                 Address::Slot(slot) => unreachable!("{slot:?} was not bound before its plan was issued"),
             };
-            let taken: Vec<_> = parts.by_ref().take(room.min(BLOCKS_PER_WRITE_MAX)).collect();
-            done += taken.len() as u32;
+            let (mut taken, mut length) = (Vec::new(), 0);
+            while taken.len() < BLOCKS_PER_WRITE_MAX
+                && let Some(part) = parts.next_if(|part| length + part.len() as u64 <= room)
+            {
+                length += part.len() as u64;
+                taken.push(part);
+            }
+            assert!(length > 0, "no block of the log lies in two extents");
+            let end = at + length;
+            done += length;
             match phase.last_mut() {
                 Some(last)
                     if last.place == place
-                        && last.at + last.parts.len() as u64 == at
+                        && last.end == at
                         && last.parts.len() + taken.len() <= BLOCKS_PER_WRITE_MAX =>
                 {
-                    last.parts.extend(taken)
+                    last.parts.extend(taken);
+                    last.end = end;
                 }
-                _ => phase.push(DiskWrite { place, at, home, parts: taken }),
+                _ => phase.push(DiskWrite { place, at, end, home, parts: taken }),
             }
         }
         Ok(())
     }
 
-    fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
-        self.log()?.locate(at)
+    fn byte_of(&self, at: LogBlock) -> u64 {
+        u64::from(at.get()) * self.log_unit.get() as u64
+    }
+    fn locate(&self, byte: u64) -> Result<(u64, u64), EngineError> {
+        self.log()?.locate_byte(byte, self.block_size)
     }
 
     fn log(&self) -> Result<&LogArea, EngineError> {
@@ -213,14 +233,14 @@ impl Runner {
         let DiskWrite { at, home: claimed, parts, .. } = write;
         let Some(claimed) = claimed else {
             let log = self.log.as_ref().expect("only a log has log blocks");
-            let write = log.write(&*self.home, self.block_size, at, parts, durability);
+            let write = log.write(&*self.home, at, parts, durability);
             return Box::pin(async move { Ok(write.await?) });
         };
         // The same block may be on its way home for write-back: the two writes must not pass each other.
         let (home, claims) = (self.home.clone(), self.claims.clone());
         Box::pin(async move {
             let _claim = claims.claim(claimed, parts.len() as u64).await;
-            Ok(home.write(HomeBlock(at), parts, durability).await?)
+            Ok(home.write(claimed, parts, durability).await?)
         })
     }
 }

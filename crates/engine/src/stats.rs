@@ -9,12 +9,13 @@ use std::time::Duration;
 /// Latencies up to an hour are told apart to three digits.
 const LATENCY_NANOSECONDS_MAX: u64 = 3600 * 1_000_000_000;
 
-const KINDS: [(BlockKind, &str); 8] = [
+const KINDS: [(BlockKind, &str); 9] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
     (BlockKind::Regular, "regular"),
     (BlockKind::Revoke, "revoke"),
     (BlockKind::Commit, "commit"),
+    (BlockKind::Packed, "packed"),
     (BlockKind::JournalSuperblock, "journal_superblock"),
     (BlockKind::HomeData, "data"),
     (BlockKind::HomeMetadata, "metadata"),
@@ -194,6 +195,6 @@ mod tests {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
             assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 36 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 45 * 1024);
     }
 }

@@ -22,6 +22,15 @@ pub trait Home {
         blocks: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>>;
+    /// Sectors from byte `at` on: of a log that lies inside this home.
+    fn write_log(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>>;
+    /// What is written as one: [`Disk::physical_sector`].
+    fn physical_sector(&self) -> u32;
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
     /// A durable write costs less than a write and [`Home::make_durable`].
     fn has_durable_writes(&self) -> bool;
@@ -64,6 +73,17 @@ impl Home for DiskHome {
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.write(at.get() << self.block_size.shift(), blocks, durability)
+    }
+    fn write_log(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.write(at, parts, durability)
+    }
+    fn physical_sector(&self) -> u32 {
+        self.disk.physical_sector()
     }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()

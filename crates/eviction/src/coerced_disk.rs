@@ -134,6 +134,9 @@ impl Disk for CoercedDisk {
         // An eviction makes everything durable, whatever it was for.
         Geometry { forced_unit_access: false, ..self.0.drive.geometry() }
     }
+    fn physical_sector(&self) -> u32 {
+        self.0.drive.physical_sector()
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         self.0.drive.read(at, length)
     }

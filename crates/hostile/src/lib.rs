@@ -8,6 +8,7 @@
 pub mod golden;
 mod log;
 mod mutate;
+mod packed;
 mod parse;
 mod patches;
 mod seal;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     bytes("xattrs", parse::xattrs),
     bytes("log_blocks", parse::log_blocks),
     bytes("fuse", parse::fuse),
+    bytes("packed", packed::run),
     patches("log", log::run, 3_000),
     patches("volume", volume::run, 600),
 ];

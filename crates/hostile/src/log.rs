@@ -84,19 +84,20 @@ impl Log {
         let (size, count) = (self.block_size, self.count());
         let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else { return };
         let Ok(mut scan) = ScanPass::new(&superblock) else { return };
-        if !self.feed(&mut scan, |_| ()) {
+        let unit = size.bytes() / superblock.log_blocks_per_block() as usize;
+        if !self.feed(unit, &mut scan, |_| ()) {
             return;
         }
         let scanned = scan.finish();
         let mut revoke = RevokePass::new(&scanned);
-        if !self.feed(&mut revoke, |_| ()) {
+        if !self.feed(unit, &mut revoke, |_| ()) {
             return;
         }
         let bounds =
             HomeBounds { blocks: 16384, forbidden: [(100, 200)].map(|(start, end)| start..end).to_vec() };
         let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds.clone());
         let mut images = ReplayImages::new(size);
-        self.feed(&mut replay, |replay| {
+        self.feed(unit, &mut replay, |replay| {
             replay.take_actions().into_iter().for_each(|action| images.apply(action));
         });
         for image in images.take() {
@@ -104,14 +105,14 @@ impl Log {
         }
     }
 
-    /// False after an error.
-    fn feed<P: Pass>(&mut self, pass: &mut P, mut then: impl FnMut(&mut P)) -> bool {
-        let mut turns = 0;
+    /// False after an error. `unit`: bytes of a log block.
+    fn feed<P: Pass>(&mut self, unit: usize, pass: &mut P, mut then: impl FnMut(&mut P)) -> bool {
+        let (mut turns, count) = (0, self.bytes.len() / unit);
         while let Some(at) = pass.wants() {
             turns += 1;
-            assert!(at.get() < self.count(), "{at} is wanted of a log of {} blocks", self.count());
-            assert!(turns <= self.count(), "a pass goes round the log more than once");
-            if pass.give(self.block(at.get())).is_err() {
+            assert!((at.get() as usize) < count, "{at} is wanted of a log of {count} blocks");
+            assert!(turns <= count, "a pass goes round the log more than once");
+            if pass.give(&self.bytes[at.get() as usize * unit..][..unit]).is_err() {
                 return false;
             }
             then(pass);

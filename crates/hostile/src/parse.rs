@@ -214,6 +214,7 @@ pub fn log_blocks(bytes: &[u8]) {
     crate::seal::journal_superblock(&mut block);
     if let Ok(superblock) = JournalSuperblock::parse(&block, size, 1024) {
         black_box((superblock.layout(), superblock.log_end(), superblock.fast_commit_start()));
+        black_box((superblock.log_blocks(), superblock.shortest_unit(), superblock.packed_seed()));
         black_box((superblock.serialize(), superblock.next_transaction()));
     }
     let _ = ExternalJournal::parse(&[block.clone(), block.clone()].concat());

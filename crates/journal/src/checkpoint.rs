@@ -20,12 +20,16 @@ pub struct Checkpoint {
     needs: BlockMap<Need>,
     /// The transaction that will commit next.
     next: TransactionId,
+    /// Log blocks of all transactions so far.
+    logged: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     id: TransactionId,
     log_blocks: u32,
+    /// Log blocks of all transactions before it.
+    logged_before: u64,
     /// Blocks whose oldest needed record is here.
     needed: usize,
     /// Blocks that were once counted in `needed`; those that still are say so in `needs`.
@@ -42,7 +46,7 @@ struct Need {
 impl Checkpoint {
     /// `next`: the transaction that will commit first.
     pub fn new(next: TransactionId) -> Checkpoint {
-        Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next }
+        Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next, logged: 0 }
     }
 
     /// `transaction` is durable in the log. Transactions come in order, without gaps.
@@ -52,9 +56,11 @@ impl Checkpoint {
         self.entries.push_back(Entry {
             id,
             log_blocks: transaction.log_blocks,
+            logged_before: self.logged,
             needed: 0,
             candidates: Vec::new(),
         });
+        self.logged += u64::from(transaction.log_blocks);
         self.next = id.next();
         for block in &transaction.revoked {
             self.release_up_to(*block, id);
@@ -143,14 +149,27 @@ impl Checkpoint {
         self.needs.get(&block).map(|need| need.newest)
     }
 
+    /// Whether the oldest record that `block` needs lies in the oldest quarter of what write-back leaves of a log of
+    /// `capacity` blocks: it keeps half of the log free.
+    pub fn holds_up_tail(&self, block: HomeBlock, capacity: u32) -> bool {
+        const KEPT_OLDEST_QUARTER: u64 = 2 * 4;
+        let Some(need) = self.needs.get(&block) else { return false };
+        let since = self.logged - self.entries[self.index_of(need.oldest)].logged_before;
+        since > u64::from(capacity) * 3 / KEPT_OLDEST_QUARTER
+    }
+
     fn needed_by<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = HomeBlock> + 'a {
         let is_needed = |block: &HomeBlock| self.needs.get(block).is_some_and(|need| need.oldest == entry.id);
         entry.candidates.iter().copied().filter(is_needed)
     }
 
-    fn entry(&mut self, id: TransactionId) -> &mut Entry {
+    fn index_of(&self, id: TransactionId) -> usize {
         let front = self.entries.front().expect("a needed transaction is in the log").id;
-        let index = id.0.wrapping_sub(front.0) as usize;
+        id.0.wrapping_sub(front.0) as usize
+    }
+
+    fn entry(&mut self, id: TransactionId) -> &mut Entry {
+        let index = self.index_of(id);
         &mut self.entries[index]
     }
 
@@ -269,6 +288,21 @@ mod tests {
             log.checkpoint.home_written(block, id(9));
         }
         assert_eq!(log.tail(), 3);
+    }
+
+    #[test]
+    fn a_block_that_changes_all_the_time_is_known_before_it_holds_up_the_tail() {
+        let mut log = Log::new();
+        let capacity = 2 * 16;
+        for _ in 0..6 {
+            assert!(!log.checkpoint.holds_up_tail(A, capacity));
+            log.commit(&[(A, Coverage::Fragment), (B, Coverage::Whole)], &[]);
+        }
+        log.commit(&[], &[]);
+        assert!(log.checkpoint.holds_up_tail(A, capacity) && !log.checkpoint.holds_up_tail(B, capacity));
+        log.commit(&[(A, Coverage::Whole)], &[]);
+        assert!(!log.checkpoint.holds_up_tail(A, capacity));
+        assert_eq!(log.tail(), 5);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub enum BlockKind {
     Regular,
     Revoke,
     Commit,
+    Packed,
     JournalSuperblock,
     HomeData,
     HomeMetadata,

@@ -3,6 +3,7 @@
 //! Only addresses and ranges are kept here: the bytes stay in the cache (`Rc<Buffer>`, copied on write), and
 //! `plan_commit` asks for them once, at the moment of locking.
 
+use crate::checkpoint::Checkpoint;
 use crate::commit::CommitPlan;
 use crate::home_data::HomeData;
 use crate::ranges::RangeSet;
@@ -47,6 +48,7 @@ pub struct RunningTransaction {
 pub struct LockedTransaction {
     pub(crate) id: TransactionId,
     pub(crate) started: Instant,
+    pub(crate) block_size: BlockSize,
     pub(crate) handles: u64,
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
@@ -151,7 +153,8 @@ impl RunningTransaction {
 
     /// `range` of a metadata block changed. True if the block was not yet part of this transaction.
     pub fn add_metadata(&mut self, block: HomeBlock, range: BlockRange) -> bool {
-        self.drop_data(block);
+        // Data of another owner, on a damaged volume: what changed of it is logged no more as data.
+        let range = if self.drop_data(block) { self.block_size.whole() } else { range };
         // A revoke would hide this transaction's own copy as well. Older copies are replayed before it.
         self.revoked.remove(&block);
         match self.metadata.entry(block) {
@@ -172,11 +175,12 @@ impl RunningTransaction {
         assert!(!range.is_empty() && self.block_size.whole().covers(range), "{block} {range:?}");
         self.payload += range.len() as u64;
         self.revoked.remove(&block);
-        // Metadata of another owner, on a damaged volume: it is logged whole, as of locking, with these bytes.
-        if self.metadata.contains_key(&block) {
+        let whole = self.block_size.whole();
+        // Metadata of another owner, on a damaged volume: it is logged as of locking, with these bytes.
+        if let Some(changed) = self.metadata.get_mut(&block) {
+            changed.insert(if base_zero { whole } else { range });
             return;
         }
-        let whole = self.block_size.whole();
         let record = self
             .data
             .entry(block)
@@ -204,7 +208,8 @@ impl RunningTransaction {
         self.drop_data(block);
         self.payload += bytes;
         self.revoked.remove(&block);
-        if self.metadata.contains_key(&block) {
+        if let Some(changed) = self.metadata.get_mut(&block) {
+            changed.insert(self.block_size.whole());
             return;
         }
         self.data.insert(block, Record::Whole);
@@ -270,6 +275,7 @@ impl RunningTransaction {
         LockedTransaction {
             id: self.id,
             started: self.started,
+            block_size: self.block_size,
             handles: self.handles,
             metadata: self.metadata.into_iter().collect(),
             data: self.data.into_iter().collect(),
@@ -344,6 +350,15 @@ impl LockedTransaction {
         let mut records: Vec<_> = metadata.chain(data).collect();
         records.sort_unstable_by_key(|(block, _)| *block);
         records
+    }
+    /// Logs metadata blocks whole whose oldest needed record lies far back in a log of `capacity` blocks: blocks that change
+    /// all the time, of which each fragment needs all that were before, would else keep the log's tail where it is.
+    pub fn log_hot_blocks_whole(&mut self, checkpoint: &Checkpoint, capacity: u32) {
+        for (block, ranges) in &mut self.metadata {
+            if checkpoint.holds_up_tail(*block, capacity) {
+                *ranges = RangeSet::of(self.block_size.whole());
+            }
+        }
     }
     /// The plan has been made and is being carried out.
     pub fn start_commit(self) -> CommittingTransaction {

@@ -70,6 +70,12 @@ fn only_the_block_format_knows_how_blocks_of_the_log_look() {
 }
 
 #[test]
+fn only_the_packed_format_knows_how_packed_transactions_look() {
+    let words = ["PackedHeader", "RecordReader", "RunWriter"];
+    assert_eq!(lines_with(&words.map(str::to_owned), &["format", "journal/src/records/packed"]), [""; 0]);
+}
+
+#[test]
 fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
     assert_eq!(lines_with(&["addr_eq".to_owned()], &[]), [""; 0]);
 }

@@ -6,6 +6,7 @@ mod toys;
 
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
+use format::packed::PackedLog;
 use journal::records::RecordsWanted;
 use journal::*;
 use simulation::{Dice, Disk, HOME_BLOCKS, differing, every_crash, perform};
@@ -41,13 +42,23 @@ fn policies() -> Vec<What> {
 fn formats() -> Vec<How> {
     fn blocks(bytes: bool, checksums: bool) -> Rc<dyn Records> {
         let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
-        let wanted = RecordsWanted { bytes, checksums, transaction_checksum: false, wide: true };
+        let wanted =
+            RecordsWanted { bytes, checksums, transaction_checksum: false, wide: true, packed: None };
+        records::begin(&mut superblock, wanted)
+    }
+    fn packed(unit: u32) -> Rc<dyn Records> {
+        let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
+        let packed = Some(PackedLog { unit, nonce: 5 });
+        let wanted =
+            RecordsWanted { bytes: true, checksums: true, transaction_checksum: false, wide: true, packed };
         records::begin(&mut superblock, wanted)
     }
     vec![
         ("plain", || blocks(false, true)),
         ("multiwrite", || blocks(true, true)),
         ("multiwrite without checksums", || blocks(true, false)),
+        ("packed in sectors", || packed(512)),
+        ("packed in blocks", || packed(1024)),
         ("stream", || Rc::new(Stream { home_block: block_size() })),
     ]
 }
@@ -198,7 +209,8 @@ impl Volume {
 
     fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
         let bound = self.records.log_blocks_bound(&running.holdings());
-        let locked = running.lock();
+        let mut locked = running.lock();
+        locked.log_hot_blocks_whole(&self.checkpoint, self.log.capacity());
         let (current, index_of) = (&self.current, self.whose.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
         let moment = Moment { time: Timestamp::default(), durable: self.next.previous() };
@@ -327,6 +339,6 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             }
         }
     }
-    // Three of six policies log bytes, and one of four formats holds none.
-    assert_eq!(combinations, (6 * 4 - 3) * 2 * 2);
+    // Three of six policies log bytes, and one of six formats holds none.
+    assert_eq!(combinations, (6 * 6 - 3) * 2 * 2);
 }

@@ -10,7 +10,7 @@ use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use device::Operation;
-use engine::{BarrierKind, DataMode};
+use engine::{BarrierKind, DataMode, RecordFormat};
 use std::time::Duration;
 
 /// Everything that decides a run: the same case is the same run.
@@ -131,6 +131,14 @@ impl Case {
     /// In the modes whose log others read otherwise: one case of four.
     pub(crate) fn has_transaction_checksum(&self) -> bool {
         self.seed / 2 % 4 == 1
+    }
+
+    /// One case of three has packed transactions, and one of four of those in units of 1 KiB.
+    pub(crate) fn records(&self) -> (RecordFormat, Option<u32>) {
+        match self.seed / 4 % 3 {
+            1 => (RecordFormat::Packed, (self.seed % 4 == 3).then_some(1024)),
+            _ => (RecordFormat::Blocks, None),
+        }
     }
 
     /// Seeds take all worlds in turn; on each kind of volume another one first.

@@ -41,6 +41,7 @@ impl MemoryDisks {
             None => Rc::new(disk.clone()),
         };
         let Pace { commit, writeback, expire } = case.pace();
+        let (records, log_unit) = case.records();
         let engine = EngineOptions {
             data: case.mode,
             threshold: WriteThreshold(4096),
@@ -50,6 +51,8 @@ impl MemoryDisks {
             expire,
             cache_bytes: case.cache_bytes,
             transaction_checksum: case.has_transaction_checksum(),
+            records,
+            log_unit,
             ..EngineOptions::default()
         };
         let options = VolumeOptions { engine, ..VolumeOptions::default() };

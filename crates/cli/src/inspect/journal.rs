@@ -1,6 +1,7 @@
 //! The log, record by record.
 
 use super::log_reader::LogReader;
+use super::packed;
 use super::superblock::uuid;
 use crate::error::CliError;
 use format::jbd2::{
@@ -29,7 +30,7 @@ pub struct JournalStory {
 
 #[derive(serde::Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
-enum Record {
+pub enum Record {
     /// One tag of a descriptor block: a whole block, or bytes `from..to` of it.
     Tag {
         transaction: u32,
@@ -55,6 +56,31 @@ enum Record {
         nanoseconds: u32,
         whole_checksum: bool,
     },
+    /// A packed transaction; its records follow.
+    Packed {
+        transaction: u32,
+        log_block: u32,
+        log_blocks: u32,
+        bytes: u32,
+        durable: u32,
+        seconds: i64,
+        nanoseconds: u32,
+    },
+    PackedPart {
+        transaction: u32,
+        block: u64,
+        from: u32,
+        to: u32,
+        base_zero: bool,
+    },
+    PackedWhole {
+        transaction: u32,
+        block: u64,
+    },
+    PackedRevoke {
+        transaction: u32,
+        block: u64,
+    },
     Damaged {
         log_block: u32,
         why: String,
@@ -64,6 +90,13 @@ enum Record {
 /// Tells the live part of the log, or with `all` whatever records are left in it.
 pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
     let superblock = &log.superblock;
+    if superblock.packed.is_some() {
+        let records = match superblock.is_clean() && !all {
+            true => Vec::new(),
+            false => packed::records(log, all)?,
+        };
+        return story(log, records);
+    }
     let mut walk = Walk { log, layout: superblock.layout(), records: Vec::new() };
     // What a clean superblock no longer says about old records.
     walk.layout.multiwrite |= all;
@@ -72,17 +105,23 @@ pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
         false if superblock.is_clean() => {}
         false => walk.live()?,
     }
+    story(log, walk.records)
+}
+
+fn story(log: &LogReader, records: Vec<Record>) -> Result<JournalStory, CliError> {
+    let superblock = &log.superblock;
+    let log_blocks = superblock.log_blocks();
     Ok(JournalStory {
         place: log.place(),
         uuid: uuid(&superblock.uuid),
-        block_size: superblock.block_size.bytes(),
-        log_blocks: superblock.log_end().get() - superblock.first.get(),
+        block_size: superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize,
+        log_blocks: log_blocks.end.get() - log_blocks.start.get(),
         features: features(superblock),
         clean: superblock.is_clean() && !superblock.is_forgotten(),
         first_transaction: superblock.sequence.0,
         start: superblock.start.get(),
         verdict: verdict(log)?,
-        records: walk.records,
+        records,
     })
 }
 
@@ -98,6 +137,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::ASYNC_COMMIT, "async commit"),
         (Incompatible::FAST_COMMIT, "fast commit"),
         (Incompatible::MULTIWRITE, "multiwrite"),
+        (Incompatible::PACKED, "packed"),
     ];
     names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
     names
@@ -114,7 +154,7 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     let scan = || -> Result<String, Box<dyn std::error::Error>> {
         let mut scan = ScanPass::new(&log.superblock)?;
         while let Some(at) = scan.wants() {
-            scan.give(&log.block(at)?)?;
+            scan.give(&log.unit(at)?)?;
         }
         let scanned = scan.finish();
         let (first, end) = (scanned.first, scanned.end);
@@ -288,6 +328,25 @@ impl fmt::Display for Record {
                     f,
                     "T{transaction} commit at log block {log_block}: at {seconds}.{nanoseconds:09} s{whole}"
                 )
+            }
+            Record::Packed { transaction, log_block, log_blocks, bytes, durable, seconds, nanoseconds } => {
+                write!(
+                    f,
+                    "T{transaction} packed at log block {log_block}: {log_blocks} log blocks, {bytes} bytes of records, \
+                 at {seconds}.{nanoseconds:09} s; all up to T{durable} was durable"
+                )
+            }
+            Record::PackedPart { transaction, block, from, to, base_zero } => {
+                write!(f, "T{transaction} ")?;
+                match from == to {
+                    true => write!(f, "block {block}")?,
+                    false => write!(f, "bytes {from}..{to} of block {block}")?,
+                }
+                f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })
+            }
+            Record::PackedWhole { transaction, block } => write!(f, "T{transaction} block {block} whole"),
+            Record::PackedRevoke { transaction, block } => {
+                write!(f, "T{transaction} revoke of block {block}")
             }
             Record::Damaged { log_block, why } => write!(f, "log block {log_block}: {why}"),
         }

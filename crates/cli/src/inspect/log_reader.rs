@@ -68,6 +68,13 @@ impl LogReader {
     pub fn block(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
         self.place.read(self.block_size, at)
     }
+    /// A block of the log as it counts them: of packed transactions a unit, else a block.
+    pub fn unit(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
+        let each = self.superblock.log_blocks_per_block();
+        let unit = self.block_size.bytes() / each as usize;
+        let block = self.block(LogBlock(at.get() / each))?;
+        Ok(block[(at.get() % each) as usize * unit..][..unit].to_vec())
+    }
     pub fn place(&self) -> String {
         match &self.place {
             Place::Inode { number, .. } => format!("in {number}"),

@@ -6,6 +6,7 @@ mod groups;
 mod inode;
 mod journal;
 mod log_reader;
+mod packed;
 mod reader;
 mod superblock;
 

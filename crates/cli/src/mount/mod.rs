@@ -73,6 +73,12 @@ Mount options:
                        a checksum over each transaction in every mode: a commit needs one
                        barrier less, but after a crash okeanos alone can replay the journal,
                        as always with wasteless and selective (default off)
+  records=blocks|packed
+                       how transactions are written: JBD2's blocks and multiwrite blocks (default),
+                       or one run of the bytes that changed, of metadata as well; after a crash
+                       okeanos alone can replay a packed journal
+  log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
+                       the disk's physical sector)
   transport=auto|uring|classic
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,

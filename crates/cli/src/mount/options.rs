@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::mount::words::{self, Meaning};
 use crate::text::quantity::{parse_duration, parse_size};
-use engine::{BarrierKind, EngineOptions};
+use engine::{BarrierKind, EngineOptions, RecordFormat};
 use ext4::{Atime, OnError};
 use format::ext4::Superblock;
 use format::ext4::superblock::default_options;
@@ -36,6 +36,9 @@ pub struct MountSettings {
     pub journal_device: Option<PathBuf>,
     pub journal_checksum: bool,
     pub transaction_checksum: bool,
+    pub records: Option<RecordFormat>,
+    /// Bytes of a log block of packed transactions.
+    pub log_unit: Option<u32>,
     pub transport: Transport,
     /// How long the daemon polls before it sleeps, where that pays; zero: never.
     pub poll: Duration,
@@ -81,6 +84,8 @@ impl Default for MountSettings {
             journal_device: None,
             journal_checksum: true,
             transaction_checksum: false,
+            records: None,
+            log_unit: None,
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
             read_ahead: READ_AHEAD_DEFAULT,
@@ -211,6 +216,8 @@ impl MountSettings {
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
+            records: self.records.unwrap_or(own.records),
+            log_unit: self.log_unit,
             read_only: self.read_only,
             keep_others_out: false,
             until_damage: false,
@@ -286,6 +293,15 @@ impl MountSettings {
                     }
                     _ => return Err(known("continue, remount-ro or panic")),
                 }
+            }
+            "records" => self.records = Some(value.parse().map_err(|_| known("blocks or packed"))?),
+            "log_unit" => {
+                let unit = parse_size(value)?;
+                let is_unit = unit.is_power_of_two() && (512..=65536).contains(&unit);
+                self.log_unit =
+                    Some(is_unit.then_some(unit as u32).ok_or_else(|| {
+                        Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
+                    })?);
             }
             "log" => return Err(known("circular")),
             "transport" => {

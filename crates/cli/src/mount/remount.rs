@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 18] = [
+    let stays: [(&str, bool); 20] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier=coerce", coerces(before) == coerces(after)),
@@ -131,6 +131,8 @@ fn refuse_what_stays(
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
+        ("records", before.records == after.records),
+        ("log_unit", before.log_unit == after.log_unit),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
         ("poll", before.poll == after.poll),

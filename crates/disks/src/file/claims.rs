@@ -56,6 +56,24 @@ pub fn can_discard(number: u64) -> bool {
     })
 }
 
+/// What the device writes as one; 4096 where nobody says. A loop device writes to its file, and that to its own device.
+pub fn physical_sector(number: u64) -> u32 {
+    const UNKNOWN: u32 = 4096;
+    const LOOPS_MAX: usize = 4;
+    let (mut number, mut most) = (number, 0);
+    for _ in 0..LOOPS_MAX {
+        let device = Path::new("/sys/dev/block").join(numbers(number));
+        let bytes = ["queue", "../queue"]
+            .iter()
+            .find_map(|queue| read_to_string(device.join(queue).join("physical_block_size")).ok());
+        most = most.max(bytes.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(UNKNOWN));
+        let Ok(behind) = read_to_string(device.join("loop/backing_file")) else { return most };
+        let Ok(behind) = metadata(behind.trim_end_matches('\n')) else { return most.max(UNKNOWN) };
+        number = behind.dev();
+    }
+    most.max(UNKNOWN)
+}
+
 fn is_device(meta: &Metadata, number: u64) -> bool {
     meta.file_type().is_block_device() && meta.rdev() == number
 }

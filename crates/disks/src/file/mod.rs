@@ -52,6 +52,7 @@ struct State {
     kind: Kind,
     access: Access,
     geometry: Geometry,
+    physical_sector: u32,
     direct: bool,
     file: RefCell<File>,
     /// What is behind a loop device, locked as long as the disk is open.
@@ -93,6 +94,7 @@ impl FileDisk {
             kind: opened.kind,
             access,
             geometry: opened.geometry,
+            physical_sector: opened.physical_sector,
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
             behind: opened.behind,
@@ -198,6 +200,9 @@ impl Disk for FileDisk {
     }
     fn geometry(&self) -> Geometry {
         self.0.geometry
+    }
+    fn physical_sector(&self) -> u32 {
+        self.0.physical_sector
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let disk = self.clone();

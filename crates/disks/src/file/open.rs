@@ -48,6 +48,7 @@ pub(super) struct Opened {
     pub file: File,
     pub kind: Kind,
     pub geometry: Geometry,
+    pub physical_sector: u32,
     pub direct: bool,
     /// What is behind a loop device, locked.
     pub behind: Vec<Behind>,
@@ -97,7 +98,9 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
     }
     let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
     let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access: true };
-    Ok(Opened { file, kind, geometry, direct, behind })
+    let number = if kind == Kind::Device { metadata.rdev() } else { metadata.dev() };
+    let physical_sector = claims::physical_sector(number).max(sector);
+    Ok(Opened { file, kind, geometry, physical_sector, direct, behind })
 }
 
 /// The same device once more, with or without the exclusive claim.

@@ -157,6 +157,9 @@ impl Disk for MemoryDisk {
             forced_unit_access: self.0.forced_unit_access.get(),
         }
     }
+    fn physical_sector(&self) -> u32 {
+        SECTOR as u32
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let logged = Logged::new(Operation::Read, at, length as u64);
         self.request(logged, move |disk| disk.read_now(logged))

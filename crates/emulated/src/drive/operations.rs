@@ -242,6 +242,9 @@ impl Disk for EmulatedDisk {
         let discard = self.0.model.mechanics.is_none();
         Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard, forced_unit_access: true }
     }
+    fn physical_sector(&self) -> u32 {
+        SECTOR as u32
+    }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let length = length as u64;
         if length == 0 {

@@ -2,6 +2,7 @@ use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use engine::{BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 use format::jbd2::JournalSuperblock;
+use journal::records::RecordFormat;
 use journal::{DataMode, WriteThreshold};
 use runtime::VirtualWorld;
 use std::cell::Cell;
@@ -59,7 +60,7 @@ impl Setup {
         }
     }
 
-    /// Every mode, layout and block size; with small blocks disks without FUA.
+    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions, too.
     pub fn all() -> Vec<Setup> {
         let mut all = Vec::new();
         for mode in DataMode::ALL {
@@ -68,6 +69,9 @@ impl Setup {
                     forced_unit_access: size == 4096,
                     ..Setup::new(mode, layout, size)
                 }));
+                let mut packed = Setup::new(mode, layout, 4096);
+                packed.options.records = RecordFormat::Packed;
+                all.push(packed);
             }
         }
         all

@@ -9,7 +9,7 @@ use engine::{
     DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, NoPace,
     RecoveryReport,
 };
-use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{Superblock, feature};
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
@@ -55,7 +55,12 @@ async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool)
     let found = find(parts, first).await?;
     let report = replay(parts, first, &found, dry_run).await?;
     let mut fresh = superblock::read(&*parts.home).await?;
-    if !dry_run && fresh.features.has(feature::RECOVER) {
+    if !dry_run && report.gave_up {
+        // Home may be newer than what was replayed over it.
+        fresh.state |= state::ERROR;
+        fresh.error_count = fresh.error_count.saturating_add(1);
+    }
+    if !dry_run && (report.gave_up || fresh.features.has(feature::RECOVER)) {
         fresh.features.clear(feature::RECOVER);
         superblock::write(&*parts.home, &fresh).await?;
     }

@@ -1,9 +1,11 @@
 use super::MAGIC;
 use super::checksum::Seed;
 use super::error::FormatError;
-use super::field::{be32, put32, uuid};
+use super::field::{be32, be64, put32, put64, uuid};
 use super::header::{BlockHeader, BlockType};
 use super::layout::{LogLayout, TagFormat};
+use crate::packed::{PackedLog, UNIT_MIN};
+use std::ops::Range;
 use units::{BlockSize, LogBlock, TransactionId};
 
 /// Where the fields begin. Numbers are 32 bits wide where nothing else is said.
@@ -24,7 +26,10 @@ pub(super) mod at {
     pub const MAX_TRANSACTION_DATA: usize = 0x4c;
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
-    /// Ours, in the kernel's padding: `s_sequence` and `s_start` once more.
+    /// Ours, in the kernel's padding: of a log of packed transactions.
+    pub const PACKED_NONCE: usize = 0xe8;
+    pub const PACKED_UNIT: usize = 0xf0;
+    /// Ours, likewise: `s_sequence` and `s_start` once more.
     pub const KEPT_SEQUENCE: usize = 0xf4;
     pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
@@ -60,8 +65,12 @@ impl Incompatible {
     pub const FAST_COMMIT: u32 = 0x20;
     /// Ours: the log may hold multiwrite tags. Set only while such records may be live.
     pub const MULTIWRITE: u32 = 0x4000_0000;
+    /// Ours: the log holds packed transactions. Set only while they may be live.
+    pub const PACKED: u32 = 0x2000_0000;
+    /// Those that are ours.
+    const OURS: u32 = Self::MULTIWRITE | Self::PACKED;
 
-    pub const NAMES: [(u32, &'static str); 7] = [
+    pub const NAMES: [(u32, &'static str); 8] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -69,8 +78,9 @@ impl Incompatible {
         (Self::CHECKSUM_V3, "checksum_v3"),
         (Self::FAST_COMMIT, "fast_commit"),
         (Self::MULTIWRITE, "multiwrite (okeanos)"),
+        (Self::PACKED, "packed (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x4000_003f;
+    pub const KNOWN: u32 = 0x6000_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -91,7 +101,7 @@ pub struct JournalSuperblock {
     pub first: LogBlock,
     /// The first transaction expected in the log (`s_sequence`).
     pub sequence: TransactionId,
-    /// Where the log begins; block 0 means it is empty (`s_start`).
+    /// Where the log begins; block 0 means it is empty (`s_start`). With packed transactions in their units.
     pub start: LogBlock,
     /// A negative errno if the journal was aborted (`s_errno`).
     pub errno: i32,
@@ -108,6 +118,8 @@ pub struct JournalSuperblock {
     pub checksum_type: u8,
     /// `s_num_fc_blks`; 0 means 256.
     pub fast_commit_blocks: u32,
+    /// Of a log of packed transactions.
+    pub packed: Option<PackedLog>,
     /// While the log is forgotten: the first transaction and the start that it had.
     pub kept: Option<(TransactionId, LogBlock)>,
     /// UUIDs of the file systems that share an external journal: always 48.
@@ -135,6 +147,7 @@ impl JournalSuperblock {
             max_transaction_data: 0,
             checksum_type: 0,
             fast_commit_blocks: 0,
+            packed: None,
             kept: None,
             users: vec![[0; 16]; USERS],
         }
@@ -177,9 +190,12 @@ impl JournalSuperblock {
         self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
         self.checksum_type = bytes[at::CHECKSUM_TYPE];
         self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
+        self.packed = self
+            .has_incompatible(Incompatible::PACKED)
+            .then(|| PackedLog { unit: be32(bytes, at::PACKED_UNIT), nonce: be64(bytes, at::PACKED_NONCE) });
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
         let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
-        let keeps = self.has_incompatible(Incompatible::MULTIWRITE);
+        let keeps = self.has_incompatible(Incompatible::OURS);
         self.kept = (keeps && says_otherwise).then_some(kept);
         self.users = (0..USERS).map(|user| uuid(bytes, at::USERS + 16 * user)).collect();
     }
@@ -233,9 +249,25 @@ impl JournalSuperblock {
         if first.get() == 0 || u64::from(first.get()) + 2 > u64::from(end.get()) {
             return Err(wrong(format!("the log would lie in blocks {}..{}", first.get(), end.get())));
         }
-        if !self.is_clean() && (start < first || start >= end) {
-            let log = first.get()..end.get();
+        self.check_unit()?;
+        let log = self.log_blocks();
+        if !self.is_clean() && !log.contains(&start) {
             return Err(wrong(format!("the log's start, {start}, is outside its blocks {log:?}")));
+        }
+        Ok(())
+    }
+
+    fn check_unit(&self) -> Result<(), FormatError> {
+        let Some(PackedLog { unit, .. }) = self.packed else { return Ok(()) };
+        if self.has_incompatible(Incompatible::MULTIWRITE) {
+            return Err(wrong("its log has multiwrite blocks and packed transactions".to_owned()));
+        }
+        let block = self.block_size.bytes() as u64;
+        if !unit.is_power_of_two() || unit < UNIT_MIN || u64::from(unit) > block {
+            return Err(wrong(format!("packed transactions in units of {unit} bytes")));
+        }
+        if u64::from(self.length) * (block / u64::from(unit)) > u64::from(LENGTH_MAX) {
+            return Err(wrong(format!("{} blocks are too many for units of {unit} bytes", self.length)));
         }
         Ok(())
     }
@@ -271,8 +303,12 @@ impl JournalSuperblock {
         put32(bytes, at::MAX_TRANSACTION, self.max_transaction);
         put32(bytes, at::MAX_TRANSACTION_DATA, self.max_transaction_data);
         bytes[at::CHECKSUM_TYPE] = self.checksum_type;
+        if let Some(packed) = self.packed {
+            put64(bytes, at::PACKED_NONCE, packed.nonce);
+            put32(bytes, at::PACKED_UNIT, packed.unit);
+        }
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
-        if !self.is_clean() && self.has_incompatible(Incompatible::MULTIWRITE) {
+        if !self.is_clean() && self.has_incompatible(Incompatible::OURS) {
             put32(bytes, at::KEPT_SEQUENCE, self.sequence.0);
             put32(bytes, at::KEPT_START, self.start.get());
         }
@@ -292,19 +328,19 @@ impl JournalSuperblock {
     /// The log may hold multiwrite blocks, but is said to be empty. Okeanos never writes that: it comes from a program
     /// that found this feature too late (`tune2fs`).
     pub fn is_forgotten(&self) -> bool {
-        self.is_clean() && self.has_incompatible(Incompatible::MULTIWRITE)
+        self.is_clean() && self.has_incompatible(Incompatible::OURS)
     }
     /// Of a forgotten log: the superblock as it was, if it was one that keeps where its log began.
     pub fn remembered(&self) -> Option<JournalSuperblock> {
         let (sequence, start) = self.kept.filter(|_| self.is_forgotten())?;
-        let inside = (self.first..self.log_end()).contains(&start);
+        let inside = self.log_blocks().contains(&start);
         inside.then(|| JournalSuperblock { sequence, start, kept: None, ..self.clone() })
     }
     /// Of a log that holds records: the superblock as its copy tells it, if that says that the log begins elsewhere. Okeanos
     /// writes both at once, and the same.
     pub fn disputed(&self) -> Option<JournalSuperblock> {
         let (sequence, start) = self.kept.filter(|_| !self.is_clean())?;
-        let inside = (self.first..self.log_end()).contains(&start);
+        let inside = self.log_blocks().contains(&start);
         inside.then(|| JournalSuperblock { sequence, start, kept: None, ..self.clone() })
     }
     pub fn has_incompatible(&self, bits: u32) -> bool {
@@ -349,6 +385,26 @@ impl JournalSuperblock {
             _ => LogBlock(self.length),
         }
     }
+    /// How many log blocks lie in a block: units of packed transactions, else one.
+    pub fn log_blocks_per_block(&self) -> u32 {
+        self.packed.map_or(1, |packed| self.block_size.bytes() as u32 / packed.unit)
+    }
+    /// The log, in its own blocks.
+    pub fn log_blocks(&self) -> Range<LogBlock> {
+        let each = self.log_blocks_per_block();
+        LogBlock(self.first.get() * each)..LogBlock(self.log_end().get() * each)
+    }
+    /// What all checksums of packed transactions begin with.
+    pub fn packed_seed(&self) -> Seed {
+        let nonce = self.packed.map_or(0, |packed| packed.nonce);
+        Seed::of_journal(&self.uuid).with(&nonce.to_be_bytes())
+    }
+    /// The shortest unit of packed transactions that a log of this length can count in.
+    pub fn shortest_unit(&self) -> u32 {
+        let bytes = u64::from(self.length) << self.block_size.shift();
+        let needed = bytes.div_ceil(LENGTH_MAX.into()).next_power_of_two();
+        UNIT_MIN.max(u32::try_from(needed).unwrap_or(u32::MAX))
+    }
     /// The first fast-commit block, if the feature is set and leaves room for one. (The block at `log_end`
     /// belongs to neither.)
     pub fn fast_commit_start(&self) -> Option<LogBlock> {
@@ -365,7 +421,8 @@ impl JournalSuperblock {
     pub fn set_clean(&mut self, last: TransactionId) {
         self.sequence = last;
         self.start = LogBlock(0);
-        self.incompatible &= !Incompatible::MULTIWRITE;
+        self.incompatible &= !Incompatible::OURS;
+        self.packed = None;
     }
     /// The log begins with transaction `sequence` at `start`.
     pub fn set_tail(&mut self, sequence: TransactionId, start: LogBlock) {
@@ -384,6 +441,14 @@ impl JournalSuperblock {
             | if wide { Incompatible::WIDE } else { 0 }
             | if extended { Incompatible::MULTIWRITE } else { 0 };
         self.checksum_type = if checksums { CRC32C } else { 0 };
+        self.packed = None;
+    }
+    /// The log will be written in packed transactions. Behind [`JournalSuperblock::set_log_format`].
+    pub fn set_packed(&mut self, packed: PackedLog) {
+        assert!(self.is_clean(), "the format of a log that holds records cannot change");
+        self.incompatible = self.incompatible & !Incompatible::OURS | Incompatible::PACKED;
+        self.packed = Some(packed);
+        assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
     }
 }
 
@@ -425,6 +490,40 @@ mod tests {
         let mut old = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 2048, [0; 16]);
         old.version = SuperblockVersion::V1;
         assert_eq!(parse(&old), Ok(old));
+    }
+
+    fn packed(unit: u32) -> JournalSuperblock {
+        let mut superblock = superblock();
+        superblock.set_clean(TransactionId(3));
+        superblock.set_log_format(true, true, false);
+        superblock.set_packed(PackedLog { unit, nonce: 0x0123_4567_89ab_cdef });
+        superblock
+    }
+
+    #[test]
+    fn a_log_of_packed_transactions_counts_in_its_units() {
+        let mut live = packed(512);
+        live.set_tail(TransactionId(7), LogBlock(4095));
+        assert_eq!(live.log_blocks(), LogBlock(2)..LogBlock(4096));
+        assert_eq!(parse(&live), Ok(live.clone()));
+        live.set_tail(TransactionId(7), LogBlock(1));
+        assert!(parse(&live).is_err(), "before the log");
+        let clean = JournalSuperblock { start: LogBlock(0), ..live };
+        assert!(parse(&clean).unwrap().is_forgotten());
+    }
+
+    #[test]
+    fn units_that_are_no_sectors_of_a_block_are_refused() {
+        for unit in [0, 1, 256, 513, 2048, 1 << 31] {
+            let mut changed = packed(1024);
+            changed.packed = Some(PackedLog { unit, nonce: 1 });
+            assert!(parse(&changed).is_err(), "{unit}");
+        }
+        let mut long = JournalSuperblock { length: 1 << 31, ..packed(1024) };
+        assert_eq!(long.shortest_unit(), 1024);
+        assert!(long.check_unit().is_ok());
+        long.packed = Some(PackedLog { unit: 512, nonce: 1 });
+        assert!(long.check_unit().is_err());
     }
 
     #[test]

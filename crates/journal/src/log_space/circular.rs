@@ -1,6 +1,7 @@
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use format::jbd2::JournalSuperblock;
 use std::collections::VecDeque;
+use std::ops::Range;
 use units::{LogBlock, TransactionId};
 
 /// Log blocks `first..end`; behind the last comes the first.
@@ -17,7 +18,8 @@ impl Ring {
     }
     /// The blocks that a journal superblock names.
     pub fn of(superblock: &JournalSuperblock) -> Ring {
-        Ring::new(superblock.first, superblock.log_end())
+        let Range { start, end } = superblock.log_blocks();
+        Ring::new(start, end)
     }
 
     fn holds(self, at: LogBlock) -> bool {
@@ -78,6 +80,12 @@ impl CircularLog {
     /// An empty log in blocks `first..end`, beginning at `first`.
     pub fn new(first: LogBlock, end: LogBlock) -> CircularLog {
         CircularLog::beginning_at(Ring::new(first, end), first)
+    }
+
+    /// The empty log of a journal.
+    pub fn of(superblock: &JournalSuperblock) -> CircularLog {
+        let ring = Ring::of(superblock);
+        CircularLog::beginning_at(ring, ring.first)
     }
 
     /// An empty log whose next transaction starts at `head`.

@@ -2,8 +2,38 @@
 
 use super::Records;
 use super::blocks::BlockRecords;
+use super::packed::PackedRecords;
 use format::jbd2::JournalSuperblock;
+use format::packed::PackedLog;
 use std::rc::Rc;
+use std::str::FromStr;
+
+/// The `records=` option of a mount: how transactions are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RecordFormat {
+    #[default]
+    Blocks,
+    Packed,
+}
+
+impl RecordFormat {
+    pub const ALL: [RecordFormat; 2] = [RecordFormat::Blocks, RecordFormat::Packed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RecordFormat::Blocks => "blocks",
+            RecordFormat::Packed => "packed",
+        }
+    }
+}
+
+impl FromStr for RecordFormat {
+    type Err = String;
+    fn from_str(name: &str) -> Result<RecordFormat, String> {
+        let found = RecordFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| format!("records={name}: unknown format; known are blocks, packed"))
+    }
+}
 
 /// What a mount wants of the records of its log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,17 +46,27 @@ pub struct RecordsWanted {
     pub transaction_checksum: bool,
     /// Home addresses beyond 32 bits.
     pub wide: bool,
+    /// Packed transactions, in units of at least so many bytes; what else is wanted then concerns the superblock alone.
+    pub packed: Option<PackedLog>,
 }
 
 /// The record format of the log that `superblock` describes.
 pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
-    Rc::new(BlockRecords::of(superblock))
+    match superblock.packed {
+        Some(packed) => Rc::new(PackedRecords::of(superblock, packed)),
+        None => Rc::new(BlockRecords::of(superblock)),
+    }
 }
 
 /// Chooses the format in which an empty log will be written, and says it in the superblock.
 pub fn begin(superblock: &mut JournalSuperblock, wanted: RecordsWanted) -> Rc<dyn Records> {
     let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
     superblock.set_log_format(wanted.checksums, wanted.wide || superblock.is_wide(), multiwrite);
+    if let Some(packed) = wanted.packed {
+        let most = superblock.block_size.bytes() as u32;
+        let unit = packed.unit.max(superblock.shortest_unit()).min(most);
+        superblock.set_packed(PackedLog { unit, ..packed });
+    }
     of(superblock)
 }
 

@@ -20,8 +20,9 @@
 
 pub mod blocks;
 mod choose;
+pub mod packed;
 
-pub use choose::{RecordsWanted, begin, clear, of};
+pub use choose::{RecordFormat, RecordsWanted, begin, clear, of};
 
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
@@ -88,6 +89,10 @@ pub trait Records: fmt::Debug {
     fn block_bytes(&self) -> usize;
     /// Whether parts of blocks can be recorded; else a policy must not log any ([`crate::Policy::logs_bytes`]).
     fn holds_parts(&self) -> bool;
+    /// Whether a block that is logged whole goes into the log as its image, which needs no memory of its own.
+    fn logs_images(&self) -> bool {
+        false
+    }
     /// All log blocks of a transaction that is not empty.
     fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written;
     /// What replaying the record of a metadata block needs, of which `ranges` changed.

@@ -41,6 +41,9 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
+    /// The log was damaged, and what had been committed behind the damage is given up: home may hold newer blocks than the
+    /// log, so e2fsck is due.
+    pub gave_up: bool,
     pub(super) log: Rc<dyn LogWalk>,
     pub(super) records: Rc<dyn Records>,
     pub(super) transactions: Vec<ScannedTransaction>,
@@ -98,6 +101,7 @@ impl ScanPass {
                 first,
                 end: first,
                 next: first,
+                gave_up: false,
                 log: log.clone(),
                 records: records.clone(),
                 transactions: Vec::new(),
@@ -144,7 +148,11 @@ impl ScanPass {
             Verdict::Damaged(Fault { at, what }) if !self.until_damage => {
                 return Err(RecoverError::Damaged { at, transaction, what });
             }
-            Verdict::End(fault) | Verdict::Damaged(fault) => {
+            Verdict::Damaged(fault) => {
+                (self.fault, self.scanned.gave_up) = (Some(fault), true);
+                return self.look_ahead(block);
+            }
+            Verdict::End(fault) => {
                 self.fault = Some(fault);
                 return self.look_ahead(block);
             }
@@ -193,6 +201,7 @@ impl ScanPass {
                 let Fault { at, what } = self.fault.take().expect("why the log seemed to end");
                 return Err(RecoverError::Damaged { at, transaction: self.open, what });
             }
+            self.scanned.gave_up |= found.proves;
             if self.until_damage && found.transaction.is_after(self.latest) {
                 self.latest = found.transaction;
             }

@@ -47,6 +47,9 @@ impl Records for BlockRecords {
     fn holds_parts(&self) -> bool {
         self.layout.multiwrite
     }
+    fn logs_images(&self) -> bool {
+        true
+    }
     fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
         write::write(self, transaction, images, moment)
     }

@@ -1,0 +1,98 @@
+//! The records of a log of packed transactions.
+
+use super::journal::Record;
+use super::log_reader::LogReader;
+use crate::error::CliError;
+use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use journal::{LogWalk, Ring};
+use units::{LogBlock, TransactionId};
+
+/// From the log's start on, as long as the numbers go on; with `all` every transaction of this log that begins anywhere.
+pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
+    let superblock = &log.superblock;
+    let (seed, ring) = (superblock.packed_seed(), Ring::of(superblock));
+    let mut walk = Walk { log, ring, records: Vec::new() };
+    let (mut at, mut expected) = (superblock.start, superblock.sequence);
+    let mut left = ring.blocks();
+    if all {
+        at = superblock.log_blocks().start;
+    }
+    while left > 0 {
+        let unit = log.unit(at)?;
+        let header = PackedHeader::parse(&unit, seed);
+        let taken = match header.filter(|header| all || header.transaction == expected) {
+            Some(header) => {
+                expected = header.transaction.next();
+                // Others may begin within a torn one.
+                let units = walk.transaction(at, header, left)?;
+                if all { 1 } else { units }
+            }
+            None if all => 1,
+            None => break,
+        };
+        left -= taken;
+        at = ring.advance(at, taken);
+    }
+    Ok(walk.records)
+}
+
+struct Walk<'a> {
+    log: &'a LogReader,
+    ring: Ring,
+    records: Vec<Record>,
+}
+
+impl Walk<'_> {
+    /// Returns how many units the transaction takes, `left` at most.
+    fn transaction(&mut self, at: LogBlock, header: PackedHeader, left: u32) -> Result<u32, CliError> {
+        let superblock = &self.log.superblock;
+        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let PackedHeader { transaction, length, durable, time, body_sum } = header;
+        self.records.push(Record::Packed {
+            transaction: transaction.0,
+            log_block: at.get(),
+            log_blocks: header.units(unit),
+            bytes: length,
+            durable: durable.0,
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+        });
+        let mut sum = superblock.packed_seed();
+        let mut reader = RecordReader::new(superblock.block_size, length);
+        let (units, first, mut refused) = (header.units(unit).min(left), self.records.len(), None);
+        for index in 0..units {
+            let bytes = self.log.unit(self.ring.advance(at, index))?;
+            sum = sum.with(&bytes[if index == 0 { PackedHeader::SIZE } else { 0 }..]);
+            let records = &mut self.records;
+            let given = reader.give(PackedHeader::records_in(index == 0, &bytes), &mut |item| {
+                records.push(record(transaction, item));
+                Ok::<(), Malformed>(())
+            });
+            if let Err(error) = given {
+                refused.get_or_insert(error);
+                break;
+            }
+        }
+        let why = match refused {
+            _ if units < header.units(unit) => "a transaction longer than the log",
+            _ if sum.0 != body_sum => "a transaction did not reach the disk whole: its checksum is wrong",
+            Some(Malformed(what)) => what,
+            None if !reader.is_complete() => "a record without end",
+            None => return Ok(units),
+        };
+        self.records.truncate(first);
+        self.records.push(Record::Damaged { log_block: at.get(), why: why.to_owned() });
+        Ok(units)
+    }
+}
+
+fn record(transaction: TransactionId, item: Item) -> Record {
+    let transaction = transaction.0;
+    match item {
+        Item::Revoke(home) => Record::PackedRevoke { transaction, block: home.get() },
+        Item::Whole { home, .. } => Record::PackedWhole { transaction, block: home.get() },
+        Item::Part { home, range, base_zero, .. } => {
+            Record::PackedPart { transaction, block: home.get(), from: range.start, to: range.end, base_zero }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Packed transactions: one contiguous run of log blocks, big-endian, that holds byte ranges of home blocks.
+//!
+//! The run: a header of 32 bytes; records, one behind the other; zeros up to the end of the last log block. A log block
+//! is a *unit*: the sector that the disk writes as one, not a block of the volume. Each unit after the first begins with
+//! a byte 0, which is no part of the records: so no byte of a file, at whatever place, is ever taken for a header.
+//!
+//! A record: two varints (how far its home block lies behind the one before, wrapping; kind and count), then for parts of
+//! a block `count` times: varint gap behind the part before, varint length, bytes; for a whole block its bytes.
+//!
+//! Validity: the header's checksum is right, and the body's checksum in it is that of all bytes behind it, padding
+//! included. Both begin with the journal's UUID and the log's nonce: what another journal, or an earlier mount, left
+//! behind is nobody's transaction. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
+
+mod header;
+mod read;
+mod tables;
+mod varint;
+mod write;
+
+pub use header::PackedHeader;
+pub use read::{Item, Malformed, RecordReader};
+pub use tables::tables;
+pub use varint::length as varint_length;
+pub use write::RunWriter;
+
+/// The first four bytes of a run. The first of them is not 0, and all are none of JBD2's.
+pub const MAGIC: u32 = 0x4f6b_5061;
+
+/// What the journal superblock says of a log of packed transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedLog {
+    /// Bytes of a log block: a power of two from 512 on, at most a block of the volume. `s_start` counts in these.
+    pub unit: u32,
+    /// Chosen anew whenever a log is begun.
+    pub nonce: u64,
+}
+
+/// The least unit: every sector is at least so long.
+pub const UNIT_MIN: u32 = 512;
+
+/// What a record says of its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Parts,
+    /// Parts; all other bytes of the block are zeros.
+    BaseZero,
+    Whole,
+    Revoke,
+}
+
+impl Kind {
+    const BITS: u32 = 2;
+    const ALL: [Kind; 4] = [Kind::Parts, Kind::BaseZero, Kind::Whole, Kind::Revoke];
+
+    fn number(self) -> u64 {
+        self as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use super::Kind;
+use super::varint::decode;
+use units::{BlockRange, BlockSize, HomeBlock};
+
+/// What a run holds of one home block, or of one part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    Revoke(HomeBlock),
+    Whole {
+        home: HomeBlock,
+        bytes: &'a [u8],
+    },
+    /// `base_zero`: all other bytes of the block are zeros. The range is empty where none is anything else.
+    Part {
+        home: HomeBlock,
+        range: BlockRange,
+        bytes: &'a [u8],
+        base_zero: bool,
+    },
+}
+
+/// Records that nobody wrote so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub &'static str);
+
+/// Reads records from pieces of a run, however it is cut. Holds one unfinished record at most.
+#[derive(Debug)]
+pub struct RecordReader {
+    block_size: BlockSize,
+    /// Bytes of records that have not been given.
+    left: u64,
+    /// Given, and not yet understood.
+    pending: Vec<u8>,
+    previous: u64,
+    open: Option<Open>,
+}
+
+/// A record of which parts are to come.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    home: HomeBlock,
+    parts: u64,
+    end: u64,
+    base_zero: bool,
+}
+
+impl RecordReader {
+    /// `length`: bytes of all records. `block_size`: of home blocks.
+    pub fn new(block_size: BlockSize, length: u32) -> RecordReader {
+        RecordReader { block_size, left: length.into(), pending: Vec::new(), previous: 0, open: None }
+    }
+
+    /// The next bytes of the run; what lies behind the last record is passed over.
+    pub fn give<E: From<Malformed>>(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Item) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let taken = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= taken as u64;
+        self.pending.extend_from_slice(&bytes[..taken]);
+        let pending = std::mem::take(&mut self.pending);
+        let mut at = 0;
+        while let Some(length) = self.item(&pending[at..], sink)? {
+            at += length;
+        }
+        self.pending = pending;
+        self.pending.drain(..at);
+        Ok(())
+    }
+
+    /// Whether all records have come, and the last one to its end.
+    pub fn is_complete(&self) -> bool {
+        self.left == 0 && self.pending.is_empty() && self.open.is_none()
+    }
+
+    /// How many bytes the next item takes, which is given to `sink`; `None` if not all of it is there.
+    fn item<E: From<Malformed>>(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Item) -> Result<(), E>,
+    ) -> Result<Option<usize>, E> {
+        match self.open {
+            Some(open) => self.part(open, bytes, sink),
+            None => self.record(bytes, sink),
+        }
+    }
+
+    fn record<E: From<Malformed>>(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Item) -> Result<(), E>,
+    ) -> Result<Option<usize>, E> {
+        let mut at = 0;
+        let Some(distance) = decode(bytes, &mut at)? else { return Ok(None) };
+        let Some(what) = decode(bytes, &mut at)? else { return Ok(None) };
+        let kind = Kind::ALL[(what & ((1 << Kind::BITS) - 1)) as usize];
+        let (count, block) = (what >> Kind::BITS, self.block_size.bytes());
+        let home = HomeBlock(self.previous.wrapping_add(distance));
+        match kind {
+            Kind::Revoke | Kind::Whole if count != 0 => {
+                return Err(Malformed("a record without parts that counts some").into());
+            }
+            Kind::Revoke => sink(Item::Revoke(home))?,
+            Kind::Whole => {
+                let Some(image) = bytes.get(at..at + block) else { return Ok(None) };
+                at += block;
+                sink(Item::Whole { home, bytes: image })?;
+            }
+            Kind::Parts if count == 0 => return Err(Malformed("a record of no part").into()),
+            Kind::BaseZero if count == 0 => {
+                let range = BlockRange::new(0, 0);
+                sink(Item::Part { home, range, bytes: &[], base_zero: true })?
+            }
+            Kind::Parts | Kind::BaseZero if count > block as u64 => {
+                return Err(Malformed("a record of more parts than its block has bytes").into());
+            }
+            Kind::Parts | Kind::BaseZero => {
+                let base_zero = kind == Kind::BaseZero;
+                self.open = Some(Open { home, parts: count, end: 0, base_zero });
+            }
+        }
+        self.previous = home.get();
+        Ok(Some(at))
+    }
+
+    fn part<E: From<Malformed>>(
+        &mut self,
+        open: Open,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Item) -> Result<(), E>,
+    ) -> Result<Option<usize>, E> {
+        let mut at = 0;
+        let Some(gap) = decode(bytes, &mut at)? else { return Ok(None) };
+        let Some(length) = decode(bytes, &mut at)? else { return Ok(None) };
+        let block = self.block_size.bytes() as u64;
+        let end = open.end.checked_add(gap).and_then(|start| start.checked_add(length));
+        let Some(end) = end.filter(|end| *end <= block && length > 0) else {
+            return Err(Malformed("a part that is empty, or outside its block").into());
+        };
+        let Some(content) = bytes.get(at..at + length as usize) else { return Ok(None) };
+        let Open { home, base_zero, .. } = open;
+        let range = BlockRange::new((end - length) as u32, end as u32);
+        sink(Item::Part { home, range, bytes: content, base_zero })?;
+        // Only the first part starts from zeros; it would wipe out those before it.
+        let rest = Open { parts: open.parts - 1, end, base_zero: false, ..open };
+        self.open = (rest.parts > 0).then_some(rest);
+        Ok(Some(at + length as usize))
+    }
+}

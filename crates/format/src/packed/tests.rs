@@ -1,0 +1,160 @@
+use super::*;
+use crate::jbd2::Seed;
+use units::{BlockRange, BlockSize, HomeBlock, Timestamp, TransactionId};
+
+const SEED: Seed = Seed(0x1234_5678);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Owned {
+    Revoke(HomeBlock),
+    Whole(HomeBlock, Vec<u8>),
+    Part(HomeBlock, BlockRange, Vec<u8>, bool),
+}
+
+/// A small generator of chance; the seed is printed by whoever uses it.
+struct Dice(u64);
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Reads the units of a run, each cut at `cut`.
+fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owned>, Malformed> {
+    let header = PackedHeader::parse(run, SEED).expect("a header");
+    assert_eq!(header.units(unit) as usize * unit, run.len());
+    assert_eq!(header.body_sum, SEED.with(&run[PackedHeader::SIZE..]).0);
+    let (mut reader, mut found) = (RecordReader::new(size, header.length), Vec::new());
+    for (index, unit) in run.chunks(unit).enumerate() {
+        let records = PackedHeader::records_in(index == 0, unit);
+        let (left, right) = records.split_at(cut.min(records.len()));
+        for piece in [left, right] {
+            reader.give(piece, &mut |item| {
+                found.push(match item {
+                    Item::Revoke(home) => Owned::Revoke(home),
+                    Item::Whole { home, bytes } => Owned::Whole(home, bytes.to_vec()),
+                    Item::Part { home, range, bytes, base_zero } => {
+                        Owned::Part(home, range, bytes.to_vec(), base_zero)
+                    }
+                });
+                Ok::<(), Malformed>(())
+            })?;
+        }
+    }
+    if reader.is_complete() { Ok(found) } else { Err(Malformed("the end is missing")) }
+}
+
+fn random_parts(dice: &mut Dice, size: BlockSize) -> Vec<BlockRange> {
+    let (mut parts, mut at) = (Vec::new(), 0);
+    for _ in 0..1 + dice.roll(4) {
+        let start = at + dice.roll(300) as u32;
+        let most = if dice.roll(4) == 0 { 1000 } else { 40 };
+        let end = start + 1 + dice.roll(most) as u32;
+        if end as usize > size.bytes() {
+            break;
+        }
+        parts.push(BlockRange::new(start, end));
+        at = end;
+    }
+    parts
+}
+
+#[test]
+fn whatever_is_written_comes_back_as_it_was() {
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let unit = [512, 1024, 4096][dice.roll(3) as usize];
+        let size = BlockSize::new([1024, 4096][dice.roll(2) as usize]).unwrap();
+        let (mut writer, mut expected) = (RunWriter::new(unit), Vec::new());
+        let mut home = HomeBlock(dice.roll(1 << 30) << dice.roll(33));
+        for _ in 0..dice.roll(60) {
+            let most = 1 << dice.roll(30);
+            home = HomeBlock(home.get().wrapping_add(1 + dice.roll(most)));
+            let byte = dice.roll(256) as u8;
+            // Many a byte is the header's magic: none may be taken for it.
+            let image: Vec<u8> = (0..size.bytes())
+                .map(|at| if dice.0 & 64 == 0 { MAGIC.to_be_bytes()[at % 4] } else { at as u8 ^ byte })
+                .collect();
+            match dice.roll(4) {
+                0 => {
+                    writer.revoke(home);
+                    expected.push(Owned::Revoke(home));
+                }
+                1 => {
+                    writer.whole(home, &image);
+                    expected.push(Owned::Whole(home, image));
+                }
+                kind => {
+                    let (parts, base_zero) = (random_parts(&mut dice, size), kind == 2);
+                    if parts.is_empty() && !base_zero {
+                        continue;
+                    }
+                    writer.parts(home, &parts, &image, base_zero);
+                    if parts.is_empty() {
+                        expected.push(Owned::Part(home, BlockRange::new(0, 0), vec![], true));
+                    }
+                    expected.extend(parts.iter().enumerate().map(|(index, part)| {
+                        let first = base_zero && index == 0;
+                        Owned::Part(home, *part, image[part.as_usize()].to_vec(), first)
+                    }));
+                }
+            }
+        }
+        let time = Timestamp { seconds: -3, nanoseconds: 7 };
+        let (transaction, durable) = (TransactionId(dice.roll(1 << 32) as u32), TransactionId(9));
+        let run = writer.finish(transaction, durable, time, SEED);
+        let header = PackedHeader::parse(&run, SEED).unwrap();
+        assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
+        let cut = dice.roll(unit as u64) as usize;
+        assert_eq!(read(&run, unit, size, cut), Ok(expected), "seed {seed}");
+        for further in run.chunks(unit).skip(1) {
+            assert_eq!(PackedHeader::parse(further, SEED), None, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
+    let mut writer = RunWriter::new(512);
+    writer.revoke(HomeBlock(7));
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+    assert!(PackedHeader::parse(&run, SEED).is_some());
+    assert!(PackedHeader::parse(&run, Seed(7)).is_none());
+    for at in 0..PackedHeader::SIZE {
+        let mut changed = run.clone();
+        changed[at] ^= 4;
+        assert_eq!(PackedHeader::parse(&changed, SEED), None, "byte {at}");
+    }
+}
+
+#[test]
+fn parts_take_as_many_bytes_as_was_said() {
+    let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
+    let mut writer = RunWriter::new(512);
+    writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+    let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
+    assert_eq!(length, 2 + RunWriter::parts_length(parts));
+}
+
+/// Records in no order that anybody writes; neither do they end where their length says.
+#[test]
+fn malformed_records_are_refused() {
+    let size = BlockSize::new(1024).unwrap();
+    let cases: [&[u8]; 8] = [
+        &[0, 0],                     // a record of no part
+        &[0, 1 << 2, 0, 0],          // an empty part
+        &[0, 1 << 2, 0xff, 7, 2, 0], // a part over the end
+        &[0, 0x80, 0x80, 1],         // 4096 parts
+        &[0, 1 << 2 | 3],            // a revoke with parts
+        &[0xff; 20],                 // a number without end
+        &[0, 1 << 2, 0, 5, 1],       // cut in a part
+        &[0],                        // cut in a head
+    ];
+    for (number, case) in cases.into_iter().enumerate() {
+        let mut reader = RecordReader::new(size, case.len() as u32);
+        let given = reader.give::<Malformed>(case, &mut |_| Ok(()));
+        assert!(given.is_err() || !reader.is_complete(), "case {number}");
+    }
+}

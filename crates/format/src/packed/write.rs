@@ -1,0 +1,95 @@
+use super::header::PackedHeader;
+use super::varint::{LENGTH_MAX, encode, length};
+use super::{Kind, UNIT_MIN};
+use crate::jbd2::Seed;
+use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
+
+/// Makes the bytes of a run, record by record.
+pub struct RunWriter {
+    unit: usize,
+    bytes: Vec<u8>,
+    length: u64,
+    previous: u64,
+}
+
+impl RunWriter {
+    /// Most bytes that a record takes beside those of its block: for each part of it, if there is one or more.
+    pub const HEAD_MAX: usize = LENGTH_MAX + 3 + 3 + 3;
+    pub const REVOKE_MAX: usize = LENGTH_MAX + 1;
+
+    /// `unit`: bytes of a log block.
+    pub fn new(unit: usize) -> RunWriter {
+        assert!(unit.is_power_of_two() && unit >= UNIT_MIN as usize, "a unit of {unit} bytes");
+        RunWriter { unit, bytes: vec![0; PackedHeader::SIZE], length: 0, previous: 0 }
+    }
+
+    /// How many bytes `parts` take, but for the record's head, which takes two or more.
+    pub fn parts_length(parts: impl IntoIterator<Item = BlockRange>) -> usize {
+        let (mut bytes, mut end) = (0, 0);
+        for part in parts {
+            bytes += length((part.start - end).into()) + length(part.len() as u64) + part.len();
+            end = part.end;
+        }
+        bytes
+    }
+
+    pub fn revoke(&mut self, home: HomeBlock) {
+        self.head(home, Kind::Revoke, 0);
+    }
+    pub fn whole(&mut self, home: HomeBlock, image: &[u8]) {
+        self.head(home, Kind::Whole, 0);
+        self.put(image);
+    }
+    /// `parts` are sorted and do not overlap. None at all only with `base_zero`.
+    pub fn parts(&mut self, home: HomeBlock, parts: &[BlockRange], image: &[u8], base_zero: bool) {
+        assert!(base_zero || !parts.is_empty(), "a record of {home} that says nothing");
+        self.head(home, if base_zero { Kind::BaseZero } else { Kind::Parts }, parts.len() as u64);
+        let mut end = 0;
+        for part in parts {
+            assert!(part.start >= end && !part.is_empty(), "{home}: {parts:?}");
+            self.number((part.start - end).into());
+            self.number(part.len() as u64);
+            self.put(&image[part.as_usize()]);
+            end = part.end;
+        }
+    }
+
+    /// The whole run: its length is a multiple of the unit.
+    pub fn finish(
+        mut self,
+        transaction: TransactionId,
+        durable: TransactionId,
+        time: Timestamp,
+        seed: Seed,
+    ) -> Vec<u8> {
+        let length = u32::try_from(self.length).expect("a transaction is shorter than the log");
+        self.bytes.resize(self.bytes.len().next_multiple_of(self.unit), 0);
+        let (header, body) = self.bytes.split_at_mut(PackedHeader::SIZE);
+        let body_sum = seed.with(body).0;
+        PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
+        self.bytes
+    }
+
+    fn head(&mut self, home: HomeBlock, kind: Kind, count: u64) {
+        self.number(home.get().wrapping_sub(self.previous));
+        self.number(count << Kind::BITS | kind.number());
+        self.previous = home.get();
+    }
+    fn number(&mut self, value: u64) {
+        let (bytes, count) = encode(value);
+        self.put(&bytes[..count]);
+    }
+    fn put(&mut self, mut bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let used = self.bytes.len() % self.unit;
+            if used == 0 {
+                self.bytes.push(0);
+                continue;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.unit - used));
+            self.bytes.extend_from_slice(now);
+            bytes = later;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `records=packed`: a transaction is one contiguous run of the bytes that changed, of metadata as well as of data, with
+//! one checksum over all of it, and as short as a sector.
+//!
+//! 1. What changed of a metadata block is logged as ranges; near ones are joined where that is shorter. It is logged whole
+//!    from half a block on, so that a record supersedes what it nearly replaces.
+//! 2. A block that was newly made was declared to have changed as a whole. It is logged whole, or as bytes on a base of
+//!    zeros: what home holds of it never matters.
+//! 3. Ranges of file data are never joined: what lies between them may not be in memory.
+//! 4. Only the durable floor in a later header proves that a transaction was durable, never that there is a later one.
+
+mod parts;
+mod replay;
+mod scan;
+mod write;
+
+use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Written};
+use crate::ranges::RangeSet;
+use crate::transaction::{Coverage, LockedTransaction};
+use format::jbd2::{JournalSuperblock, Seed};
+use format::packed::{PackedHeader, PackedLog, RunWriter};
+use units::{BlockSize, TransactionId};
+
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRecords {
+    /// Bytes of a log block.
+    unit: usize,
+    /// Of home blocks.
+    block_size: BlockSize,
+    seed: Seed,
+}
+
+impl PackedRecords {
+    pub fn of(superblock: &JournalSuperblock, packed: PackedLog) -> PackedRecords {
+        PackedRecords {
+            unit: packed.unit as usize,
+            block_size: superblock.block_size,
+            seed: superblock.packed_seed(),
+        }
+    }
+}
+
+impl Records for PackedRecords {
+    fn block_bytes(&self) -> usize {
+        self.unit
+    }
+    fn holds_parts(&self) -> bool {
+        true
+    }
+    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
+        write::write(self, transaction, images, moment)
+    }
+    fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
+        match parts::of_metadata(ranges, self.block_size) {
+            Some(_) => Coverage::Fragment,
+            None => Coverage::Whole,
+        }
+    }
+
+    fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
+        let Holdings { blocks, fragments, fragment_bytes, revokes } = *holdings;
+        // Parts of a metadata block are logged only if they take less than the block does. A fragment of data counts as
+        // a record of its own, so one that is made with the credit of a block never raises the bound.
+        let head = RunWriter::HEAD_MAX as u64;
+        let bytes = blocks * (self.block_size.bytes() as u64 + head)
+            + (fragments * head + fragment_bytes)
+            + revokes * RunWriter::REVOKE_MAX as u64;
+        PackedHeader::units_of(bytes, self.unit)
+    }
+    fn revoke_blocks_bound(&self, revokes: u64) -> u32 {
+        let bytes = revokes * RunWriter::REVOKE_MAX as u64;
+        // A byte of each unit is no record's, and what the others leave of the last one may not do.
+        u32::try_from(bytes.div_ceil(self.unit as u64 - 1) + 1).unwrap_or(u32::MAX)
+    }
+
+    fn scanner(&self, first: TransactionId) -> Box<dyn Scanner> {
+        Box::new(scan::PackedScanner::new(*self, first))
+    }
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(replay::PackedDecoder::new(*self))
+    }
+    fn proves_commits(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,134 @@
+//! Which parts of a block are logged.
+
+use crate::ranges::RangeSet;
+use format::packed::{RunWriter, varint_length};
+use units::{BlockRange, BlockSize};
+
+/// A row of zeros shorter than this is no gap between two parts.
+const ZEROS_MIN: usize = 8;
+
+/// What is logged of a metadata block of which `ranges` changed; `None`: all of it.
+pub(super) fn of_metadata(ranges: &RangeSet, block_size: BlockSize) -> Option<Vec<BlockRange>> {
+    let parts = joined(ranges);
+    is_worth_it(&parts, block_size).then_some(parts)
+}
+
+/// What a whole image is but zeros, if that is worth it.
+pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockRange>> {
+    let parts = nonzero(image);
+    is_worth_it(&parts, block_size).then_some(parts)
+}
+
+/// At or above half a block, tags included, a record does not gain enough: a whole block needs no base, and supersedes what
+/// was logged of it before.
+fn is_worth_it(parts: &[BlockRange], block_size: BlockSize) -> bool {
+    const HEAD_MIN: usize = 2;
+    HEAD_MIN + RunWriter::parts_length(parts.iter().copied()) < block_size.bytes() / 2
+}
+
+/// Ranges between which fewer bytes lie than a part of its own takes are one.
+fn joined(ranges: &RangeSet) -> Vec<BlockRange> {
+    let mut parts: Vec<BlockRange> = Vec::with_capacity(ranges.as_slice().len());
+    for range in ranges.as_slice() {
+        match parts.last_mut() {
+            Some(last) if is_shorter_as_one(*last, *range) => last.end = range.end,
+            _ => parts.push(*range),
+        }
+    }
+    parts
+}
+
+fn is_shorter_as_one(left: BlockRange, right: BlockRange) -> bool {
+    let length = |part: BlockRange| varint_length(part.len() as u64);
+    let gap = (right.start - left.end) as usize;
+    let one = length(BlockRange::new(left.start, right.end)) + gap;
+    one <= length(left) + varint_length(gap as u64) + length(right)
+}
+
+fn nonzero(image: &[u8]) -> Vec<BlockRange> {
+    let mut parts: Vec<BlockRange> = Vec::new();
+    for (number, word) in image.chunks(8).enumerate() {
+        if word.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let at = |index: usize| (8 * number + index) as u32;
+        let first = word.iter().position(|byte| *byte != 0).unwrap_or(0);
+        let end = word.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        match parts.last_mut() {
+            Some(part) if (at(first) - part.end) < ZEROS_MIN as u32 => part.end = at(end),
+            _ => parts.push(BlockRange::new(at(first), at(end))),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ranges: &[(u32, u32)]) -> RangeSet {
+        let mut set = RangeSet::new();
+        ranges.iter().for_each(|(start, end)| set.insert(BlockRange::new(*start, *end)));
+        set
+    }
+    fn size() -> BlockSize {
+        BlockSize::new(1024).unwrap()
+    }
+
+    /// Every changed byte is in a part, and joining never makes a record longer.
+    #[test]
+    fn parts_cover_what_changed_and_are_not_longer() {
+        for seed in 0..2000u64 {
+            let mut state = seed;
+            let mut roll = |sides: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) % sides
+            };
+            let mut ranges = RangeSet::new();
+            for _ in 0..1 + roll(8) {
+                let start = roll(1000) as u32;
+                ranges.insert(BlockRange::new(start, (start + 1 + roll(30) as u32).min(1024)));
+            }
+            let parts = joined(&ranges);
+            let all = parts.iter().fold(RangeSet::new(), |mut all, part| {
+                all.insert(*part);
+                all
+            });
+            assert!(ranges.as_slice().iter().all(|range| all.covers(*range)), "seed {seed}: {parts:?}");
+            let apart = RunWriter::parts_length(ranges.as_slice().iter().copied());
+            assert!(RunWriter::parts_length(parts.iter().copied()) <= apart, "seed {seed}: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn near_ranges_are_one_and_far_ones_are_not() {
+        let near = of_metadata(&set(&[(10, 12), (14, 20)]), size()).unwrap();
+        assert_eq!(near, [BlockRange::new(10, 20)]);
+        assert_eq!(of_metadata(&set(&[(10, 12), (15, 20)]), size()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn half_a_block_is_logged_whole_tags_included() {
+        // Two bytes of head, one of gap, two of length.
+        assert!(of_metadata(&set(&[(0, 506)]), size()).is_some());
+        assert!(of_metadata(&set(&[(0, 507)]), size()).is_none());
+        assert!(of_metadata(&set(&[(0, 1024)]), size()).is_none());
+    }
+
+    #[test]
+    fn what_is_not_zero_is_found_to_the_byte() {
+        for seed in 0..2000u64 {
+            let mut image = [0; 1024];
+            for step in 0..seed % 12 {
+                image[(seed as usize * 389 + step as usize * 61) % 1024] = 1 + step as u8;
+            }
+            let mut rebuilt = [0; 1024];
+            let parts = nonzero(&image);
+            parts.iter().for_each(|part| rebuilt[part.as_usize()].copy_from_slice(&image[part.as_usize()]));
+            assert_eq!(rebuilt, image, "seed {seed}: {parts:?}");
+            assert!(parts.windows(2).all(|pair| pair[1].start - pair[0].end >= ZEROS_MIN as u32));
+        }
+        assert_eq!(of_image(&[0; 1024], size()), Some(vec![]));
+        assert_eq!(of_image(&[1; 1024], size()), None);
+    }
+}

@@ -1,0 +1,97 @@
+use super::PackedRecords;
+use crate::records::{Decoded, Decoder, LogPiece, Sink};
+use crate::recover::{PassCounts, RecoverError};
+use format::jbd2::Seed;
+use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use units::{LogBlock, TransactionId};
+
+/// Reads the runs that a scan has found, unit by unit.
+pub(super) struct PackedDecoder {
+    records: PackedRecords,
+    transaction: TransactionId,
+    run: Option<Run>,
+}
+
+struct Run {
+    at: LogBlock,
+    units_left: u32,
+    body_sum: u32,
+    sum: Seed,
+    reader: RecordReader,
+}
+
+/// Where a record ends badly: in itself, or with whoever takes it.
+enum Refused {
+    Malformed,
+    By(RecoverError),
+}
+impl From<Malformed> for Refused {
+    fn from(_: Malformed) -> Refused {
+        Refused::Malformed
+    }
+}
+
+impl PackedDecoder {
+    pub fn new(records: PackedRecords) -> PackedDecoder {
+        PackedDecoder { records, transaction: TransactionId(0), run: None }
+    }
+
+    fn changed(&self, at: LogBlock) -> RecoverError {
+        let what = "it is no longer what the scan read".to_owned();
+        RecoverError::Damaged { at, transaction: self.transaction, what }
+    }
+}
+
+impl Decoder for PackedDecoder {
+    fn begin(&mut self, transaction: TransactionId) {
+        self.transaction = transaction;
+        self.run = None;
+    }
+
+    fn give(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError> {
+        let PackedRecords { unit, block_size, seed } = self.records;
+        let is_first = self.run.is_none();
+        let mut run = match self.run.take() {
+            Some(run) => run,
+            None => {
+                let header = PackedHeader::parse(piece.bytes, seed);
+                let header = header.filter(|header| header.transaction == self.transaction);
+                let Some(header) = header else { return Err(self.changed(piece.at)) };
+                Run {
+                    at: piece.at,
+                    units_left: header.units(unit),
+                    body_sum: header.body_sum,
+                    sum: seed,
+                    reader: RecordReader::new(block_size, header.length),
+                }
+            }
+        };
+        run.sum = run.sum.with(if is_first { &piece.bytes[PackedHeader::SIZE..] } else { piece.bytes });
+        let given = run.reader.give(PackedHeader::records_in(is_first, piece.bytes), &mut |item| {
+            let decoded = match item {
+                Item::Revoke(home) => Decoded::Revoke(home),
+                Item::Whole { home, bytes } => Decoded::Whole { home, bytes },
+                Item::Part { home, range, bytes, base_zero } => {
+                    Decoded::Part { home, range, bytes, base_zero }
+                }
+            };
+            sink(decoded).map_err(Refused::By)
+        });
+        match given {
+            Ok(()) => {}
+            Err(Refused::Malformed) => return Err(self.changed(run.at)),
+            Err(Refused::By(error)) => return Err(error),
+        }
+        run.units_left -= 1;
+        if run.units_left > 0 {
+            self.run = Some(run);
+        } else if run.sum.0 != run.body_sum || !run.reader.is_complete() {
+            return Err(self.changed(run.at));
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> PassCounts {
+        PassCounts::default()
+    }
+}

@@ -1,0 +1,119 @@
+use super::PackedRecords;
+use crate::records::{Ahead, Fault, Found, LogPiece, LogSpan, Scanner, Verdict};
+use crate::recover::{PassCounts, RecoverError};
+use format::jbd2::{FormatError, Seed};
+use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use units::{LogBlock, TransactionId};
+
+/// Holds one unfinished record of the open transaction, and counts.
+pub(super) struct PackedScanner {
+    records: PackedRecords,
+    open: TransactionId,
+    run: Option<Run>,
+}
+
+/// The run of the open transaction, as far as it has been read.
+struct Run {
+    at: LogBlock,
+    header: PackedHeader,
+    units_left: u32,
+    sum: Seed,
+    reader: RecordReader,
+    /// Counts only if the checksum is right: then nobody's disk made it so.
+    malformed: Option<Malformed>,
+    counts: PassCounts,
+    has_revokes: bool,
+}
+
+impl PackedScanner {
+    pub fn new(records: PackedRecords, first: TransactionId) -> PackedScanner {
+        PackedScanner { records, open: first, run: None }
+    }
+
+    fn begin(&self, piece: LogPiece) -> Option<Run> {
+        let PackedRecords { unit, block_size, seed } = self.records;
+        let header = PackedHeader::parse(piece.bytes, seed)?;
+        (header.transaction == self.open).then(|| Run {
+            at: piece.at,
+            header,
+            units_left: header.units(unit),
+            sum: seed,
+            reader: RecordReader::new(block_size, header.length),
+            malformed: None,
+            counts: PassCounts::default(),
+            has_revokes: false,
+        })
+    }
+}
+
+impl Run {
+    fn add(&mut self, is_first: bool, unit: &[u8]) {
+        let body = if is_first { &unit[PackedHeader::SIZE..] } else { unit };
+        self.sum = self.sum.with(body);
+        if self.malformed.is_some() {
+            return;
+        }
+        let (counts, has_revokes) = (&mut self.counts, &mut self.has_revokes);
+        let given = self.reader.give(PackedHeader::records_in(is_first, unit), &mut |item| {
+            match item {
+                Item::Revoke(_) => *has_revokes = true,
+                Item::Whole { .. } => counts.whole_records += 1,
+                Item::Part { .. } => counts.fragment_records += 1,
+            }
+            Ok::<(), Malformed>(())
+        });
+        self.malformed = given.err();
+    }
+
+    fn verdict(self, open: TransactionId, blocks: u32) -> Result<Verdict, RecoverError> {
+        let Run { at, .. } = self;
+        if self.sum.0 != self.header.body_sum {
+            let what = "the checksum of the whole transaction is wrong".to_owned();
+            return Ok(Verdict::End(Fault { at, what }));
+        }
+        let complete = if self.reader.is_complete() { None } else { Some(Malformed("a record without end")) };
+        if let Some(Malformed(what)) = self.malformed.or(complete) {
+            let why = format!("{open} holds {what}");
+            return Err(FormatError::Block { at, what: "packed transaction", why }.into());
+        }
+        let span = LogSpan { at, blocks };
+        let revokes = if self.has_revokes { vec![span] } else { Vec::new() };
+        Ok(Verdict::Committed(Found { revokes, records: vec![span], counts: self.counts }))
+    }
+}
+
+impl Scanner for PackedScanner {
+    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
+        let (is_first, mut run) = match self.run.take() {
+            Some(run) => (false, run),
+            None => match self.begin(piece) {
+                Some(run) => (true, run),
+                None => {
+                    let what = "no packed transaction with its number begins here".to_owned();
+                    return Ok(Verdict::End(Fault { at: piece.at, what }));
+                }
+            },
+        };
+        run.add(is_first, piece.bytes);
+        run.units_left -= 1;
+        if run.units_left > 0 {
+            self.run = Some(run);
+            return Ok(Verdict::GoOn);
+        }
+        let (open, blocks) = (self.open, run.header.units(self.records.unit));
+        let verdict = run.verdict(open, blocks)?;
+        if matches!(verdict, Verdict::Committed(_)) {
+            self.open = open.next();
+        }
+        Ok(verdict)
+    }
+
+    /// A later transaction proves an earlier one durable only as far as its floor says so: it may have been issued while
+    /// that one was on its way.
+    fn ahead(&self, block: &[u8]) -> Option<Ahead> {
+        let header = PackedHeader::parse(block, self.records.seed)?;
+        let transaction = header.transaction;
+        let proves = header.durable.is_at_or_after(self.open) && transaction.is_after(header.durable);
+        transaction.is_after(self.open).then_some(Ahead { transaction, proves })
+    }
+}

@@ -1,0 +1,65 @@
+//! The run of a transaction: its blocks in order of their addresses, whatever is said of each.
+
+use super::{PackedRecords, parts};
+use crate::plan::BlockKind;
+use crate::ranges::RangeSet;
+use crate::records::{Images, Moment, Written};
+use crate::transaction::{LockedTransaction, Record};
+use device::Buffer;
+use format::packed::RunWriter;
+use std::rc::Rc;
+use units::HomeBlock;
+
+/// What a transaction says of one block.
+enum Said<'a> {
+    Revoked,
+    Metadata(&'a RangeSet),
+    Data(&'a Record),
+}
+
+pub(super) fn write(
+    records: &PackedRecords,
+    transaction: &LockedTransaction,
+    images: Images,
+    moment: &Moment,
+) -> Written {
+    let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
+    let metadata = transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
+    let data = transaction.data().map(|(home, record)| (home, Said::Data(record)));
+    let mut said: Vec<(HomeBlock, Said)> = revoked.chain(metadata).chain(data).collect();
+    // No block is in two of them. Near addresses take fewer bytes.
+    said.sort_by_key(|(home, _)| *home);
+
+    let mut run = RunWriter::new(records.unit);
+    for (home, said) in said {
+        match said {
+            Said::Revoked => run.revoke(home),
+            Said::Metadata(ranges) => metadata_block(records, home, ranges, &images(home), &mut run),
+            Said::Data(Record::Whole) => run.whole(home, &images(home)),
+            Said::Data(Record::Bytes { ranges, base_zero }) => {
+                run.parts(home, ranges.as_slice(), &images(home), *base_zero)
+            }
+        }
+    }
+    let bytes = run.finish(transaction.id, moment.durable, moment.time, records.seed);
+    let unit = |bytes| (BlockKind::Packed, Rc::new(Buffer::copy_of(bytes)));
+    Written::Sealed(bytes.chunks(records.unit).map(unit).collect())
+}
+
+/// Its image is known as a whole, so it may be logged whole, and without its zeros.
+fn metadata_block(
+    records: &PackedRecords,
+    home: HomeBlock,
+    ranges: &RangeSet,
+    image: &[u8],
+    run: &mut RunWriter,
+) {
+    assert_eq!(image.len(), records.block_size.bytes(), "the image of {home}");
+    if let Some(parts) = parts::of_metadata(ranges, records.block_size) {
+        run.parts(home, &parts, image, false);
+    } else if let Some(parts) = parts::of_image(image, records.block_size) {
+        run.parts(home, &parts, image, true);
+    } else {
+        run.whole(home, image);
+    }
+}
