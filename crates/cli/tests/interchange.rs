@@ -106,9 +106,7 @@ fn a_volume_with_an_external_journal_goes_both_ways() {
 #[test]
 fn features_that_cannot_be_kept_right_are_refused_by_name() {
     let rig = Rig::new();
-    for (feature, read_only) in
-        [("quota", true), ("project", true), ("verity", true), ("bigalloc", false), ("encrypt", false)]
-    {
+    for (feature, read_only) in [("quota", true), ("verity", true), ("bigalloc", false), ("encrypt", false)] {
         rig.run(&format!(
             "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made; before=$(sha256sum <image)
              refuses $O mount image $M 2>told; grep -q {feature} told
@@ -272,4 +270,21 @@ fn a_live_multiwrite_journal_is_refused_by_e2fsck_and_the_kernel_until_okeanos_r
         ));
         nothing_is_lost(&told, &format!("{mode}, {place} journal"));
     }
+}
+
+#[test]
+fn a_volume_of_all_the_features_that_mke2fs_leaves_off_goes_both_ways() {
+    both_ways("-t ext4 -O inline_data,ea_inode,large_dir,project,mmp", "data=wasteless");
+}
+
+#[test]
+fn chattr_sets_projects_through_a_mount() {
+    let rig = Rig::new();
+    rig.run(
+        "mke2fs -q -t ext4 -O project image 64M; $O mount image $M; mkdir $M/d; chattr -p 7 $M/d; chattr +P $M/d
+         touch $M/d/inside $M/outside; [ \"$(lsattr -p $M/d/inside | awk '{ print $1 }')\" = 7 ]
+         refuses ln $M/outside $M/d/link; chattr -p 7 $M/outside; ln $M/outside $M/d/link; chattr -p 9 $M/outside
+         $O umount $M; settle image; clean image
+         mount -o loop,ro image $M; [ \"$(lsattr -p $M/d | awk '{ print $1 }' | sort | xargs)\" = '7 9' ]; umount $M",
+    );
 }

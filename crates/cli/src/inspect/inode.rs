@@ -136,6 +136,7 @@ fn flag_names(bits: u32) -> Vec<&'static str> {
         (flags::EXTENTS, "extents"),
         (flags::EA_INODE, "ea-inode"),
         (flags::INLINE_DATA, "inline-data"),
+        (flags::PROJECT_INHERIT, "project-inherit"),
     ];
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
 }

@@ -1,6 +1,7 @@
 //! Inode flags as chattr(1) sets them.
 
 use crate::{Error, Inode, Result, Volume, errno};
+use format::ext4::feature;
 use format::ext4::inode::flags::*;
 use std::rc::Rc;
 
@@ -11,12 +12,11 @@ const VISIBLE: u32 = 0x725b_dfff;
 const CHANGEABLE: u32 = 0x3_80ff;
 /// ext4 changes these as well. Here the mode of the mount decides what is journaled, block maps and extent
 /// trees are not turned into each other, and the rest belongs to features that are not supported.
-const FIXED: u32 = JOURNAL_DATA | EXTENTS | DAX | PROJECT_INHERIT | CASE_FOLD;
+const FIXED: u32 = JOURNAL_DATA | EXTENTS | DAX | CASE_FOLD;
 const DAX: u32 = 0x0200_0000;
-const PROJECT_INHERIT: u32 = 0x2000_0000;
 const CASE_FOLD: u32 = 0x4000_0000;
 /// Meaningless but for directories (kernel: `EXT4_REG_FLMASK`).
-const DIRECTORY_ONLY: u32 = DIRECTORY_SYNC | TOP_DIRECTORY;
+const DIRECTORY_ONLY: u32 = DIRECTORY_SYNC | TOP_DIRECTORY | PROJECT_INHERIT;
 /// All that others than files and directories have (kernel: `EXT4_OTHER_FLMASK`).
 const OTHERS: u32 = NO_DUMP | NO_ATIME;
 
@@ -30,19 +30,53 @@ impl Volume {
     /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here; EPERM for the flush zone,
     /// which stays immutable.
     pub async fn set_flags(self: &Rc<Self>, inode: &Rc<Inode>, wanted: u32) -> Result<()> {
+        self.set_flags_and_project(inode, wanted, None).await
+    }
+
+    /// The number of the inode's project.
+    pub fn project(&self, inode: &Inode) -> u32 {
+        if self.has(feature::PROJECT) { inode.fields.borrow().project } else { 0 }
+    }
+    /// Whether what is made in a directory is of its project, and nothing else comes there.
+    pub(crate) fn inherits_project(&self, directory: &Inode) -> bool {
+        self.has(feature::PROJECT) && directory.has_flag(PROJECT_INHERIT)
+    }
+    /// EXDEV when the inode may not come into the directory, since it is of another project.
+    pub(crate) fn check_project(&self, directory: &Inode, inode: &Inode) -> Result<()> {
+        match self.inherits_project(directory) && self.project(directory) != self.project(inode) {
+            true => Err(Error::Refused(errno::EXDEV)),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Volume::set_flags`], and the number of the project. EOPNOTSUPP without the feature.
+    pub async fn set_flags_and_project(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        wanted: u32,
+        project: Option<u32>,
+    ) -> Result<()> {
         let was = inode.fields.borrow().flags;
         if was & !wanted & IMMUTABLE != 0 && self.is_flush_zone(inode).await? {
             return Err(Error::Refused(errno::EPERM));
         }
         let _guard = inode.lock.write().await;
         let before = inode.fields.borrow().flags;
-        let after = flags_after(inode, before, wanted)?;
-        if after == before {
+        let changeable = if self.has(feature::PROJECT) { CHANGEABLE | PROJECT_INHERIT } else { CHANGEABLE };
+        let after = flags_after(inode, before, wanted, changeable)?;
+        let project = project.filter(|project| *project != self.project(inode));
+        if project.is_some() && !(self.has(feature::PROJECT) && inode.fields.borrow().holds_project()) {
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        if after == before && project.is_none() {
             return Ok(());
         }
         let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_inode()).await?;
         inode.fields.borrow_mut().flags = after;
+        if let Some(project) = project {
+            inode.fields.borrow_mut().project = project;
+        }
         self.note_change(inode);
         let stored = self.store(&mut handle, inode).await;
         handle.stop();
@@ -50,14 +84,15 @@ impl Volume {
     }
 }
 
-fn flags_after(inode: &Inode, before: u32, wanted: u32) -> Result<u32> {
+fn flags_after(inode: &Inode, before: u32, wanted: u32, changeable: u32) -> Result<u32> {
     let possible = match (inode.is_directory(), inode.is_regular()) {
-        (true, _) => CHANGEABLE,
-        (_, true) => CHANGEABLE & !DIRECTORY_ONLY,
+        (true, _) => changeable,
+        (_, true) => changeable & !DIRECTORY_ONLY,
         _ => OTHERS,
     };
     // Whoever changes one flag gives all that he saw: those of no concern to him must not stop him.
-    let impossible = wanted & !VISIBLE | wanted & CHANGEABLE & !possible | (wanted ^ before) & FIXED;
+    let fixed = FIXED | PROJECT_INHERIT & !changeable;
+    let impossible = wanted & !VISIBLE | wanted & changeable & !possible | (wanted ^ before) & fixed;
     if impossible != 0 {
         return Err(Error::Refused(errno::EOPNOTSUPP));
     }

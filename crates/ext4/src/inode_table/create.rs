@@ -14,9 +14,10 @@ const DIRECTORY: u16 = 0x4000;
 const REGULAR: u16 = 0x8000;
 const SET_GROUP_ID: u16 = 0o2000;
 /// Inode flags that new inodes take over (kernel: `EXT4_FL_INHERITED`): secrm, unrm, compr, sync, nodump,
-/// noatime, nocompr, journal-data, notail, dirsync.
-const INHERITED: u32 = 0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000;
-const DIRECTORY_SYNC: u32 = 0x1_0000;
+/// noatime, nocompr, journal-data, notail, and what only directories take over.
+const INHERITED: u32 =
+    0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | INHERITED_BY_DIRECTORIES;
+const INHERITED_BY_DIRECTORIES: u32 = flags::DIRECTORY_SYNC | flags::PROJECT_INHERIT;
 /// What devices, fifos, sockets and symbolic links take over: nodump, noatime.
 const INHERITED_BY_OTHERS: u32 = 0x40 | 0x80;
 
@@ -181,7 +182,7 @@ impl Volume {
         }
         let inherited = match kind {
             DIRECTORY => INHERITED,
-            REGULAR => INHERITED & !DIRECTORY_SYNC,
+            REGULAR => INHERITED & !INHERITED_BY_DIRECTORIES,
             _ => INHERITED_BY_OTHERS,
         };
         let room = superblock.inode_size - 128;
@@ -201,6 +202,7 @@ impl Volume {
             block: device_bytes(new.rdev),
             generation: self.engine.world().random() as u32,
             extra_size,
+            project: if self.inherits_project(new.parent) { parent.project } else { 0 },
             xattr_area: vec![0; usize::from(room - extra_size)],
             ..format::ext4::Inode::default()
         };

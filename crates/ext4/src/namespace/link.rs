@@ -33,6 +33,7 @@ impl Volume {
         if inode.has_flag(flags::IMMUTABLE | flags::APPEND) {
             return refused(errno::EPERM);
         }
+        self.check_project(parent, inode)?;
         if directory.find(name).await?.is_some() {
             return refused(errno::EEXIST);
         }

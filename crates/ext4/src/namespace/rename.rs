@@ -77,6 +77,10 @@ impl Volume {
             (Some(_), _) if to.parent.has_flag(flags::APPEND) => return refused(errno::EPERM),
             _ => {}
         }
+        self.check_project(to.parent, &source)?;
+        if let (Some(target), RenameMode::Exchange) = (&target, mode) {
+            self.check_project(from.parent, target)?;
+        }
         // A directory must not come to lie within itself, nor take the place of one that it lies in.
         if above.1.contains(&source.number) {
             return refused(errno::EINVAL);

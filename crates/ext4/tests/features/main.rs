@@ -5,4 +5,5 @@ mod ea_inode;
 mod inline_data;
 mod large_dir;
 mod mmp;
+mod project;
 mod support;

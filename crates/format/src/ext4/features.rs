@@ -100,7 +100,7 @@ features! {
     METADATA_CSUM ReadOnlyCompatible 0x400 "metadata_csum" Full "CRC-32C in every metadata structure";
     REPLICA ReadOnlyCompatible 0x800 "replica" ReadOnly "never finished";
     READONLY ReadOnlyCompatible 0x1000 "read-only" ReadOnly "must not be written";
-    PROJECT ReadOnlyCompatible 0x2000 "project" ReadOnly "project quotas";
+    PROJECT ReadOnlyCompatible 0x2000 "project" Full "files have the numbers of projects";
     SHARED_BLOCKS ReadOnlyCompatible 0x4000 "shared_blocks" ReadOnly "files share blocks";
     VERITY ReadOnlyCompatible 0x8000 "verity" ReadOnly "files under Merkle trees";
     ORPHAN_PRESENT ReadOnlyCompatible 0x1_0000 "orphan_present" Full "the orphan file may hold orphans";

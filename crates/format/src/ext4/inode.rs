@@ -58,6 +58,7 @@ pub mod flags {
     pub const EXTENTS: u32 = 0x8_0000;
     pub const EA_INODE: u32 = 0x20_0000;
     pub const INLINE_DATA: u32 = 0x1000_0000;
+    pub const PROJECT_INHERIT: u32 = 0x2000_0000;
 }
 
 /// What the layout of inodes depends on besides themselves.
@@ -244,6 +245,11 @@ impl Inode {
             ((value >> 32) as u16).store(&mut raw[SECTORS_HIGH..]);
         }
         if in_blocks { flags::HUGE_FILE } else { 0 }
+    }
+
+    /// Whether there is room for the number of the project.
+    pub fn holds_project(&self) -> bool {
+        GOOD_OLD_INODE_SIZE + usize::from(self.extra_size) >= PROJECT + 4
     }
 
     /// An empty extent root in `block`, and the flag that says so.

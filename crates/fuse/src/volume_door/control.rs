@@ -21,12 +21,13 @@ const GETVERSION_32: u32 = 0x8004_7601;
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
 /// The flags that both ways can tell, and their bits in either (`FS_XFLAG_...`).
-const BOTH_WAYS: [(u32, u32); 5] = [
+const BOTH_WAYS: [(u32, u32); 6] = [
     (flags::SYNC, 0x20),
     (flags::IMMUTABLE, 0x8),
     (flags::APPEND, 0x10),
     (flags::NO_DUMP, 0x80),
     (flags::NO_ATIME, 0x40),
+    (flags::PROJECT_INHERIT, 0x200),
 ];
 
 impl VolumeDoor {
@@ -42,7 +43,8 @@ impl VolumeDoor {
                 answer.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
             }
             FSGETXATTR if arguments.out_size as usize >= size_of::<Fsxattr>() => {
-                answer.append(&Fsxattr { xflags: xflags_of(before), ..Default::default() });
+                let projid = self.volume.project(&inode);
+                answer.append(&Fsxattr { xflags: xflags_of(before), projid, ..Default::default() });
             }
             SETFLAGS => {
                 let wanted = first_word(input)?;
@@ -52,12 +54,12 @@ impl VolumeDoor {
             }
             FSSETXATTR => {
                 let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
-                if (wanted.extsize, wanted.projid, wanted.cowextsize) != (0, 0, 0) {
+                if (wanted.extsize, wanted.cowextsize) != (0, 0) {
                     return Err(Error::Refused(libc::EOPNOTSUPP));
                 }
-                let wanted = flags_of(wanted.xflags, before)?;
+                let (wanted, project) = (flags_of(wanted.xflags, before)?, wanted.projid);
                 self.check_flags_change(header, &arguments, &inode, wanted)?;
-                self.volume.set_flags(&inode, wanted).await?;
+                self.volume.set_flags_and_project(&inode, wanted, Some(project)).await?;
                 changed = true;
             }
             GETVERSION => {
