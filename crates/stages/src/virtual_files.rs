@@ -102,7 +102,9 @@ impl VirtualFiles {
         match file.sync {
             SyncKind::None => Ok(()),
             SyncKind::Fsync => self.sync(file).await,
-            SyncKind::OSync => self.volume.settle_write(inode, &written, Some(SyncWhat::All)).await.map_err(system),
+            SyncKind::OSync => {
+                self.volume.settle_write(inode, &written, Some(SyncWhat::All)).await.map_err(system)
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The daemon's part of `-o remount`: what changes while the volume is mounted.
 
 use crate::daemon::control::{About, AccessTimes, Changed, Live};
-use crate::mount::MountPlan;
 use crate::daemon::reporter::Reporter;
+use crate::mount::MountPlan;
 use disks::FileDisk;
 use engine::BarrierKind;
 use ext4::{Atime, LiveOptions, OnError, Volume};
