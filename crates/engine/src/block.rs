@@ -8,8 +8,9 @@
 //!    not while an older image is on its way with a transaction in flight, which would then be written over it.
 //! 4. What counts against the cache's bound are images, not blocks. They are counted with every change of them.
 
-use crate::image::Image;
-use crate::limits::IN_FLIGHT_MAX;
+use crate::image::{Image, Images};
+#[cfg(debug_assertions)]
+use crate::promise::check_promise;
 use crate::update::Contents;
 use device::Buffer;
 use runtime::sync::Event;
@@ -91,14 +92,6 @@ pub(crate) enum AsOf {
     Loose,
 }
 
-struct Images {
-    current: Image,
-    /// Those of transactions in flight, as of their lock.
-    frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
-    /// As of the latest committed transaction, and not yet home.
-    committed: Option<(TransactionId, Image)>,
-}
-
 pub(crate) struct CachedBlock {
     pub number: HomeBlock,
     images: RefCell<Images>,
@@ -136,10 +129,9 @@ impl CachedBlock {
     /// `nothing`: a buffer for blocks of which nothing is known.
     pub fn new(number: HomeBlock, nothing: Rc<Buffer>, usage: Rc<Usage>) -> CachedBlock {
         usage.blocks.set(usage.blocks.get() + 1);
-        let images = Images { current: Image::unknown(nothing), frozen: Default::default(), committed: None };
         CachedBlock {
             number,
-            images: RefCell::new(images),
+            images: RefCell::new(Images::unknown(nothing)),
             state: Cell::new(State::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
@@ -259,15 +251,12 @@ impl CachedBlock {
     pub fn freeze(&self, by: TransactionId) {
         self.state.set(self.state.get().outside());
         let mut images = self.images.borrow_mut();
-        let image = images.current.clone();
-        images.freeze(by, image);
+        images.freeze(by);
         self.recount(&images);
     }
     /// The image that `by`, which is in flight, froze.
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
-        let images = self.images.borrow();
-        let of = images.frozen.iter().flatten().find(|(of, _)| *of == by);
-        of.map(|(_, image)| image.bytes().clone())
+        self.images.borrow().frozen(by).map(|image| image.bytes().clone())
     }
     /// `by` is committed in the log: its image may go home, in place of any older one.
     pub fn commit(&self, by: TransactionId) {
@@ -354,48 +343,6 @@ impl CachedBlock {
         let frozen = images.count_apart();
         let all = &self.usage.frozen;
         all.set(all.get() + frozen - self.counted.replace(frozen));
-    }
-}
-
-impl Images {
-    fn is_in_flight(&self) -> bool {
-        self.frozen.iter().any(Option::is_some)
-    }
-    fn older(&self) -> impl Iterator<Item = &Image> {
-        self.frozen.iter().chain([&self.committed]).flatten().map(|(_, image)| image)
-    }
-    fn older_mut(&mut self) -> impl Iterator<Item = &mut Image> {
-        self.frozen.iter_mut().chain([&mut self.committed]).flatten().map(|(_, image)| image)
-    }
-    fn freeze(&mut self, by: TransactionId, image: Image) {
-        let is_for =
-            |slot: &&mut Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
-        let slot = self.frozen.iter_mut().find(is_for).expect("no more transactions in flight than may be");
-        *slot = Some((by, image));
-    }
-    fn thaw(&mut self, by: TransactionId) -> Option<Image> {
-        let slot = self.frozen.iter_mut().find(|slot| slot.as_ref().is_some_and(|(of, _)| *of == by))?;
-        slot.take().map(|(_, image)| image)
-    }
-    /// Older images that are neither the current one nor one another.
-    fn count_apart(&self) -> usize {
-        let differs = |(index, image): (usize, &Image)| {
-            !self.current.is(image.bytes()) && !self.older().take(index).any(|newer| newer.is(image.bytes()))
-        };
-        self.older().enumerate().filter(|(index, image)| differs((*index, image))).count()
-    }
-}
-
-/// What lies outside of `ranges` is as it was: whoever logs only what was declared would lose the rest.
-#[cfg(debug_assertions)]
-fn check_promise(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
-    let mut others = journal::RangeSet::of(BlockRange::new(0, after.len() as u32));
-    ranges.iter().for_each(|range| others.remove(*range));
-    for gap in others.as_slice().iter().map(|gap| gap.as_usize()) {
-        if before[gap.clone()] != after[gap.clone()] {
-            let first = gap.clone().find(|offset| before[*offset] != after[*offset]).expect("they differ");
-            panic!("{at}: byte {first} changed outside of the declared {ranges:?}");
-        }
     }
 }
 
@@ -526,13 +473,5 @@ mod tests {
         assert!(block.may_go_home() && !block.is_home());
         block.drop_committed();
         assert!(block.is_home());
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "block 1: byte 12 changed outside of the declared")]
-    fn a_change_beyond_its_declared_ranges_is_found() {
-        let ranges = [BlockRange::new(0, 4), BlockRange::new(8, 12)];
-        block().change(&ranges, |bytes| bytes[8..13].fill(1));
     }
 }

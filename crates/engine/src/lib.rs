@@ -29,6 +29,8 @@ mod open;
 mod options;
 mod pace;
 mod pipeline;
+#[cfg(debug_assertions)]
+mod promise;
 mod read;
 mod recovery;
 mod run_plan;
@@ -38,6 +40,7 @@ mod sync;
 mod tail;
 mod update;
 mod whose;
+mod writers;
 
 pub use block::Block;
 pub use engine::Engine;
