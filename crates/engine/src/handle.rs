@@ -13,6 +13,9 @@ use units::{BlockRange, HomeBlock, TransactionId};
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
+/// Up to here a structure is compared on the stack: an inode, a descriptor.
+const SMALL_STRUCTURE: usize = 256;
+
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
 pub struct Handle {
     engine: Rc<Engine>,
@@ -128,6 +131,42 @@ impl Handle {
         ranges: &[BlockRange],
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
+        self.begin_change(block, ranges);
+        block.0.change(ranges, change)
+    }
+
+    /// [`Handle::change`] of a structure that is written anew as a whole: what counts as changed reaches from the first to the
+    /// last byte that differs afterwards. If none does, the block is in the transaction all the same.
+    pub fn change_within<T>(
+        &mut self,
+        block: &Block,
+        range: BlockRange,
+        change: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
+        let within = |bytes: &mut [u8]| {
+            let (mut small, large);
+            let before = match bytes[range.as_usize()].len() {
+                length @ ..=SMALL_STRUCTURE => {
+                    small = [0; SMALL_STRUCTURE];
+                    small[..length].copy_from_slice(&bytes[range.as_usize()]);
+                    &small[..length]
+                }
+                _ => {
+                    large = bytes[range.as_usize()].to_vec();
+                    &large[..]
+                }
+            };
+            let result = change(bytes);
+            (result, differing(before, &bytes[range.as_usize()]))
+        };
+        let (result, (first, end)) = block.0.change(&[range], within);
+        let start = range.start + first as u32;
+        self.begin_change(block, &[BlockRange::new(start, range.start + end as u32)]);
+        result
+    }
+
+    /// The running transaction has these ranges of `block`.
+    fn begin_change(&mut self, block: &Block, ranges: &[BlockRange]) {
         self.changes += 1;
         let engine = &self.engine;
         let block = &block.0;
@@ -148,7 +187,6 @@ impl Handle {
         drop(transaction);
         engine.queue.soil(block, || engine.world.now(), &engine.cache);
         block.join(Contents::Metadata);
-        block.change(ranges, change)
     }
 
     /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.
@@ -289,5 +327,45 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.engine.pipeline.leave(self.credits + self.data_credits, self.home_credits);
+    }
+}
+
+/// From the first byte that differs to behind the last; the first byte if none does. Both have the same length.
+fn differing(before: &[u8], after: &[u8]) -> (usize, usize) {
+    let same = |from: usize, to: usize| before[from..to] == after[from..to];
+    let (mut start, mut end) = (0, before.len());
+    while end >= 8 && same(end - 8, end) {
+        end -= 8;
+    }
+    while end > 0 && same(end - 1, end) {
+        end -= 1;
+    }
+    if end == 0 {
+        return (0, 1);
+    }
+    while start + 8 <= end && same(start, start + 8) {
+        start += 8;
+    }
+    while same(start, start + 1) {
+        start += 1;
+    }
+    (start, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_found_wherever_it_begins_and_ends() {
+        let before = [7; 40];
+        assert_eq!(differing(&before, &before), (0, 1));
+        for first in 0..40 {
+            for last in first..40 {
+                let mut after = before;
+                (after[first], after[last]) = (1, 2);
+                assert_eq!(differing(&before, &after), (first, last + 1));
+            }
+        }
     }
 }

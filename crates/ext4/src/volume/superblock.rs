@@ -76,7 +76,7 @@ impl Volume {
     pub(crate) fn change_superblock(&self, handle: &mut Handle) {
         let bytes = self.superblock.borrow().serialize();
         let (_, range) = place(self.block_size());
-        handle.change(&self.superblock_block, range, |block| {
+        handle.change_within(&self.superblock_block, range, |block| {
             block[range.as_usize()].copy_from_slice(&bytes);
         });
     }
