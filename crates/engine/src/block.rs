@@ -11,6 +11,7 @@
 use crate::image::{Image, Images};
 #[cfg(debug_assertions)]
 use crate::promise::check_promise;
+use crate::state::State;
 use crate::update::Contents;
 use device::Buffer;
 use runtime::sync::Event;
@@ -37,38 +38,6 @@ impl Block {
     }
     pub fn set_verified(&self) {
         self.0.verified.set(true)
-    }
-}
-
-/// What the current image waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
-    Settled,
-    /// Data mode `writeback`: newer than home, in no transaction.
-    Loose(Owner),
-    /// The commit of the running transaction. `ordered`: data that must be home before. `loose`: changed once more since,
-    /// for no transaction.
-    Running { ordered: Option<Owner>, loose: Option<Owner> },
-}
-
-impl State {
-    fn ordered(self) -> Option<Owner> {
-        match self {
-            State::Running { ordered, .. } => ordered,
-            _ => None,
-        }
-    }
-    fn loose(self) -> Option<Owner> {
-        match self {
-            State::Settled => None,
-            State::Loose(owner) => Some(owner),
-            State::Running { loose, .. } => loose,
-        }
-    }
-    /// The same, in no transaction.
-    fn outside(self) -> State {
-        self.loose().map_or(State::Settled, State::Loose)
     }
 }
 
@@ -165,7 +134,7 @@ impl CachedBlock {
         images.current.is_whole() && images.older().all(Image::is_whole)
     }
     pub fn is_running(&self) -> bool {
-        matches!(self.state.get(), State::Running { .. })
+        self.state.get().is_running()
     }
     /// Home holds, or is about to be told, nothing older than the current image.
     pub fn is_home(&self) -> bool {
@@ -220,26 +189,22 @@ impl CachedBlock {
 
     /// The running transaction logs it.
     pub fn join(&self, contents: Contents) {
-        let state = self.state.get();
         self.contents.set(contents);
-        self.state.set(State::Running { ordered: state.ordered(), loose: state.loose() });
+        self.state.set(self.state.get().joined());
     }
     /// The running transaction sends this data home before it commits.
     pub fn order(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(State::Running { ordered: Some(owner), loose: self.state.get().loose() });
+        self.state.set(self.state.get().ordered_for(owner));
     }
     /// Data that no commit waits for.
     pub fn loosen(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(match self.state.get() {
-            State::Running { ordered, .. } => State::Running { ordered, loose: Some(owner) },
-            State::Settled | State::Loose(_) => State::Loose(owner),
-        });
+        self.state.set(self.state.get().loosened_for(owner));
     }
     /// What was loose is ordered from now on.
     pub fn order_loose(&self, owner: Owner) {
-        self.state.set(State::Running { ordered: Some(owner), loose: None });
+        self.state.set(self.state.get().not_loose().ordered_for(owner));
     }
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.
@@ -319,11 +284,7 @@ impl CachedBlock {
     }
     /// The running transaction needs no more of it at home. `logs`: but in the log.
     pub fn leave_order(&self, logs: bool) {
-        let state = self.state.get();
-        self.state.set(match logs {
-            true => State::Running { ordered: None, loose: state.loose() },
-            false => state.outside(),
-        });
+        self.state.set(self.state.get().without_order(logs));
     }
     /// `sent`, which was loose, is home: says whose it was, unless it was changed meanwhile.
     pub fn loose_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
@@ -331,10 +292,7 @@ impl CachedBlock {
             return None;
         }
         let state = self.state.get();
-        self.state.set(match state {
-            State::Running { ordered, .. } => State::Running { ordered, loose: None },
-            _ => State::Settled,
-        });
+        self.state.set(state.not_loose());
         state.loose()
     }
 

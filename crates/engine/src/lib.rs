@@ -35,6 +35,7 @@ mod read;
 mod recovery;
 mod run_plan;
 mod sequences;
+mod state;
 mod stats;
 mod sync;
 mod tail;
