@@ -132,7 +132,7 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
     });
     drop(table);
     let update = FileUpdate {
-        owner: Owner(writer as u64 + 1),
+        owner: Owner(writer + 1),
         home,
         range: BlockRange::new(start, start + APPEND),
         bytes: &[number as u8; APPEND as usize],

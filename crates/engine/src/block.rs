@@ -8,8 +8,10 @@
 //!    not while an older image is on its way with a transaction in flight, which would then be written over it.
 //! 4. What counts against the cache's bound are images, not blocks. They are counted with every change of them.
 
-use crate::image::Image;
-use crate::limits::IN_FLIGHT_MAX;
+use crate::image::{Image, Images};
+#[cfg(debug_assertions)]
+use crate::promise::check_promise;
+use crate::state::State;
 use crate::update::Contents;
 use device::Buffer;
 use runtime::sync::Event;
@@ -39,38 +41,6 @@ impl Block {
     }
 }
 
-/// What the current image waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
-    Settled,
-    /// Data mode `writeback`: newer than home, in no transaction.
-    Loose(Owner),
-    /// The commit of the running transaction. `ordered`: data that must be home before. `loose`: changed once more since,
-    /// for no transaction.
-    Running { ordered: Option<Owner>, loose: Option<Owner> },
-}
-
-impl State {
-    fn ordered(self) -> Option<Owner> {
-        match self {
-            State::Running { ordered, .. } => ordered,
-            _ => None,
-        }
-    }
-    fn loose(self) -> Option<Owner> {
-        match self {
-            State::Settled => None,
-            State::Loose(owner) => Some(owner),
-            State::Running { loose, .. } => loose,
-        }
-    }
-    /// The same, in no transaction.
-    fn outside(self) -> State {
-        self.loose().map_or(State::Settled, State::Loose)
-    }
-}
-
 /// Where a block stands in the cache's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
@@ -89,14 +59,6 @@ pub(crate) enum AsOf {
     Running,
     /// Data of no transaction.
     Loose,
-}
-
-struct Images {
-    current: Image,
-    /// Those of transactions in flight, as of their lock.
-    frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
-    /// As of the latest committed transaction, and not yet home.
-    committed: Option<(TransactionId, Image)>,
 }
 
 pub(crate) struct CachedBlock {
@@ -136,10 +98,9 @@ impl CachedBlock {
     /// `nothing`: a buffer for blocks of which nothing is known.
     pub fn new(number: HomeBlock, nothing: Rc<Buffer>, usage: Rc<Usage>) -> CachedBlock {
         usage.blocks.set(usage.blocks.get() + 1);
-        let images = Images { current: Image::unknown(nothing), frozen: Default::default(), committed: None };
         CachedBlock {
             number,
-            images: RefCell::new(images),
+            images: RefCell::new(Images::unknown(nothing)),
             state: Cell::new(State::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
@@ -173,7 +134,7 @@ impl CachedBlock {
         images.current.is_whole() && images.older().all(Image::is_whole)
     }
     pub fn is_running(&self) -> bool {
-        matches!(self.state.get(), State::Running { .. })
+        self.state.get().is_running()
     }
     /// Home holds, or is about to be told, nothing older than the current image.
     pub fn is_home(&self) -> bool {
@@ -197,27 +158,6 @@ impl CachedBlock {
         let _ = ranges;
         self.recount(&images);
         result
-    }
-    /// The bytes of `ranges`, one after the other.
-    pub fn bytes_of(&self, ranges: &[BlockRange]) -> Vec<u8> {
-        let bytes = self.bytes();
-        ranges.iter().flat_map(|range| &bytes[range.as_usize()]).copied().collect()
-    }
-    /// Where in `ranges` the bytes are no longer `before`, which [`CachedBlock::bytes_of`] gave.
-    pub fn differing(&self, ranges: &[BlockRange], before: &[u8]) -> Vec<BlockRange> {
-        let (bytes, mut rest) = (self.bytes(), before);
-        let mut parts: Vec<BlockRange> = Vec::new();
-        for range in ranges {
-            let (old, later) = rest.split_at(range.len());
-            rest = later;
-            for (at, _) in (range.start..).zip(old).filter(|(at, old)| bytes[*at as usize] != **old) {
-                match parts.last_mut() {
-                    Some(part) if part.end == at => part.end += 1,
-                    _ => parts.push(BlockRange::new(at, at + 1)),
-                }
-            }
-        }
-        parts
     }
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
         let mut images = self.images.borrow_mut();
@@ -249,26 +189,22 @@ impl CachedBlock {
 
     /// The running transaction logs it.
     pub fn join(&self, contents: Contents) {
-        let state = self.state.get();
         self.contents.set(contents);
-        self.state.set(State::Running { ordered: state.ordered(), loose: state.loose() });
+        self.state.set(self.state.get().joined());
     }
     /// The running transaction sends this data home before it commits.
     pub fn order(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(State::Running { ordered: Some(owner), loose: self.state.get().loose() });
+        self.state.set(self.state.get().ordered_for(owner));
     }
     /// Data that no commit waits for.
     pub fn loosen(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(match self.state.get() {
-            State::Running { ordered, .. } => State::Running { ordered, loose: Some(owner) },
-            State::Settled | State::Loose(_) => State::Loose(owner),
-        });
+        self.state.set(self.state.get().loosened_for(owner));
     }
     /// What was loose is ordered from now on.
     pub fn order_loose(&self, owner: Owner) {
-        self.state.set(State::Running { ordered: Some(owner), loose: None });
+        self.state.set(self.state.get().not_loose().ordered_for(owner));
     }
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.
@@ -280,15 +216,12 @@ impl CachedBlock {
     pub fn freeze(&self, by: TransactionId) {
         self.state.set(self.state.get().outside());
         let mut images = self.images.borrow_mut();
-        let image = images.current.clone();
-        images.freeze(by, image);
+        images.freeze(by);
         self.recount(&images);
     }
     /// The image that `by`, which is in flight, froze.
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
-        let images = self.images.borrow();
-        let of = images.frozen.iter().flatten().find(|(of, _)| *of == by);
-        of.map(|(_, image)| image.bytes().clone())
+        self.images.borrow().frozen(by).map(|image| image.bytes().clone())
     }
     /// `by` is committed in the log: its image may go home, in place of any older one.
     pub fn commit(&self, by: TransactionId) {
@@ -356,11 +289,7 @@ impl CachedBlock {
     }
     /// The running transaction needs no more of it at home. `logs`: but in the log.
     pub fn leave_order(&self, logs: bool) {
-        let state = self.state.get();
-        self.state.set(match logs {
-            true => State::Running { ordered: None, loose: state.loose() },
-            false => state.outside(),
-        });
+        self.state.set(self.state.get().without_order(logs));
     }
     /// `sent`, which was loose, is home: says whose it was, unless it was changed meanwhile.
     pub fn loose_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
@@ -368,10 +297,7 @@ impl CachedBlock {
             return None;
         }
         let state = self.state.get();
-        self.state.set(match state {
-            State::Running { ordered, .. } => State::Running { ordered, loose: None },
-            _ => State::Settled,
-        });
+        self.state.set(state.not_loose());
         state.loose()
     }
 
@@ -380,48 +306,6 @@ impl CachedBlock {
         let frozen = images.count_apart();
         let all = &self.usage.frozen;
         all.set(all.get() + frozen - self.counted.replace(frozen));
-    }
-}
-
-impl Images {
-    fn is_in_flight(&self) -> bool {
-        self.frozen.iter().any(Option::is_some)
-    }
-    fn older(&self) -> impl Iterator<Item = &Image> {
-        self.frozen.iter().chain([&self.committed]).flatten().map(|(_, image)| image)
-    }
-    fn older_mut(&mut self) -> impl Iterator<Item = &mut Image> {
-        self.frozen.iter_mut().chain([&mut self.committed]).flatten().map(|(_, image)| image)
-    }
-    fn freeze(&mut self, by: TransactionId, image: Image) {
-        let is_for =
-            |slot: &&mut Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
-        let slot = self.frozen.iter_mut().find(is_for).expect("no more transactions in flight than may be");
-        *slot = Some((by, image));
-    }
-    fn thaw(&mut self, by: TransactionId) -> Option<Image> {
-        let slot = self.frozen.iter_mut().find(|slot| slot.as_ref().is_some_and(|(of, _)| *of == by))?;
-        slot.take().map(|(_, image)| image)
-    }
-    /// Older images that are neither the current one nor one another.
-    fn count_apart(&self) -> usize {
-        let differs = |(index, image): (usize, &Image)| {
-            !self.current.is(image.bytes()) && !self.older().take(index).any(|newer| newer.is(image.bytes()))
-        };
-        self.older().enumerate().filter(|(index, image)| differs((*index, image))).count()
-    }
-}
-
-/// What lies outside of `ranges` is as it was: whoever logs only what was declared would lose the rest.
-#[cfg(debug_assertions)]
-fn check_promise(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
-    let mut others = journal::RangeSet::of(BlockRange::new(0, after.len() as u32));
-    ranges.iter().for_each(|range| others.remove(*range));
-    for gap in others.as_slice().iter().map(|gap| gap.as_usize()) {
-        if before[gap.clone()] != after[gap.clone()] {
-            let first = gap.clone().find(|offset| before[*offset] != after[*offset]).expect("they differ");
-            panic!("{at}: byte {first} changed outside of the declared {ranges:?}");
-        }
     }
 }
 
@@ -552,13 +436,5 @@ mod tests {
         assert!(block.may_go_home() && !block.is_home());
         block.drop_committed();
         assert!(block.is_home());
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    #[should_panic(expected = "block 1: byte 12 changed outside of the declared")]
-    fn a_change_beyond_its_declared_ranges_is_found() {
-        let ranges = [BlockRange::new(0, 4), BlockRange::new(8, 12)];
-        block().change(&ranges, |bytes| bytes[8..13].fill(1));
     }
 }

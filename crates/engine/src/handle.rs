@@ -13,11 +13,6 @@ use units::{BlockRange, HomeBlock, Owner, TransactionId};
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
-/// Of changes of up to so many bytes only those that differ are logged, where records hold ranges of metadata: an inode, or a
-/// group descriptor. Longer ones may replace what is not in memory as it is at home: a block that is newly made, or the
-/// superblock, which is written home by itself when a volume is opened.
-const COMPARED_MAX: usize = 512;
-
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
 pub struct Handle {
     engine: Rc<Engine>,
@@ -85,9 +80,9 @@ impl Engine {
         Ok(())
     }
 
-    fn is_worth_comparing(&self, ranges: &[BlockRange]) -> bool {
-        let logs_ranges = || self.log.as_ref().is_some_and(|log| !log.borrow().records.logs_images());
-        ranges.iter().map(|range| range.len()).sum::<usize>() <= COMPARED_MAX && logs_ranges()
+    /// Whether of a metadata block only what changed is logged.
+    fn logs_ranges(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.borrow().records.logs_images())
     }
 
     fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
@@ -138,23 +133,44 @@ impl Handle {
         ranges: &[BlockRange],
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
+        self.begin_change(block, ranges);
+        block.0.change(ranges, change)
+    }
+
+    /// [`Handle::change`] of a structure that is written anew as a whole: where ranges are logged, only the bytes that differ
+    /// afterwards count as changed. If none does, all of them do. Not for what is written home past the log, and may there be
+    /// another than in memory.
+    pub fn change_within<T>(
+        &mut self,
+        block: &Block,
+        range: BlockRange,
+        change: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
+        if !self.engine.logs_ranges() {
+            return self.change(block, range, change);
+        }
+        let before = block.0.bytes()[range.as_usize()].to_vec();
+        let result = block.0.change(&[range], change);
+        let mut parts = differing(range, &before, &block.0.bytes());
+        if parts.is_empty() {
+            parts.push(range);
+        }
+        self.begin_change(block, &parts);
+        result
+    }
+
+    /// The running transaction has these ranges of `block`.
+    fn begin_change(&mut self, block: &Block, ranges: &[BlockRange]) {
         self.changes += 1;
         let engine = &self.engine;
         let block = &block.0;
         if !block.is_cached() {
             engine.abort(&EngineError::Shared { at: block.number });
         }
-        engine.queue.soil(block, || engine.world.now(), &engine.cache);
-        block.join(Contents::Metadata);
         let whole = engine.block_size.whole();
         assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
-        let before = engine.is_worth_comparing(ranges).then(|| block.bytes_of(ranges));
-        let result = block.change(ranges, change);
-        let differing = before.map(|before| block.differing(ranges, &before));
-        // What changes nothing is part of the transaction all the same.
-        let changed = differing.as_deref().filter(|parts| !parts.is_empty()).unwrap_or(ranges);
         let mut transaction = engine.pipeline.transaction();
-        for range in changed {
+        for range in ranges {
             if transaction.add_metadata(block.number, *range) {
                 debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number);
                 if self.credits > 0 {
@@ -163,7 +179,9 @@ impl Handle {
                 }
             }
         }
-        result
+        drop(transaction);
+        engine.queue.soil(block, || engine.world.now(), &engine.cache);
+        block.join(Contents::Metadata);
     }
 
     /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.
@@ -325,5 +343,40 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.engine.pipeline.leave(self.credits + self.data_credits, self.home_credits);
+    }
+}
+
+/// Where in `range` the bytes of a block are no longer `before`, which were those of the range.
+fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> Vec<BlockRange> {
+    let mut parts: Vec<BlockRange> = Vec::new();
+    for (at, _) in (range.start..).zip(before).filter(|(at, old)| bytes[*at as usize] != **old) {
+        match parts.last_mut() {
+            Some(part) if part.end == at => part.end += 1,
+            _ => parts.push(BlockRange::new(at, at + 1)),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_found_wherever_it_begins_and_ends() {
+        let range = BlockRange::new(8, 48);
+        let before = [7; 64];
+        assert_eq!(differing(range, &before[range.as_usize()], &before), []);
+        for first in 8..48 {
+            for last in first + 2..48 {
+                let mut after = before;
+                (after[first as usize], after[last as usize]) = (1, 2);
+                let parts = [first, last].map(|at| BlockRange::new(at, at + 1));
+                assert_eq!(differing(range, &before[range.as_usize()], &after), parts);
+            }
+        }
+        let mut after = before;
+        after[10..20].fill(1);
+        assert_eq!(differing(range, &before[range.as_usize()], &after), [BlockRange::new(10, 20)]);
     }
 }

@@ -30,16 +30,20 @@ mod open;
 mod options;
 mod pace;
 mod pipeline;
+#[cfg(debug_assertions)]
+mod promise;
 mod read;
 mod recovery;
 mod rest;
 mod run_plan;
 mod sequences;
+mod state;
 mod stats;
 mod sync;
 mod tail;
 mod update;
 mod whose;
+mod writers;
 
 pub use block::Block;
 pub use engine::Engine;

@@ -13,21 +13,13 @@ use crate::completion::Completion;
 use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::limits::IN_FLIGHT_MAX;
+use crate::writers::{Hold, Writers};
 use journal::{Holdings, RunningTransaction};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
-
-/// With at most this many writers about, an answer of the disk is worth staying awake for.
-const FEW_WRITERS: usize = 32;
-/// How long a commit is held for writers on their way back: once, and for each of them. Without the hold the
-/// writers fall into two halves that commit in turns: twice the commits, half-filled blocks. The time for each is
-/// about what a writer costs the processors, so a group that comes back at once is not waited for in vain.
-const HOLD: Duration = Duration::from_micros(100);
-const HOLD_EACH: Duration = Duration::from_micros(5);
 
 /// The transaction that handles join now, and what is kept beside it.
 struct Running {
@@ -56,12 +48,6 @@ pub(crate) struct Taken {
     pub completion: Rc<Completion>,
 }
 
-/// A moment to wait for, as long as nothing else happens.
-pub(crate) struct Hold {
-    pub until: Instant,
-    pub few_writers: bool,
-}
-
 pub(crate) struct Pipeline {
     block_size: BlockSize,
     running: RefCell<Running>,
@@ -71,9 +57,7 @@ pub(crate) struct Pipeline {
     /// Commit everything up to this one.
     wanted: Cell<TransactionId>,
     locking: Cell<bool>,
-    /// Writers answered by the last commit that have not come back yet, and when they were answered.
-    away: Cell<usize>,
-    answered: Cell<Instant>,
+    writers: Writers,
     gate: Gate,
     /// Something changed that the tasks wait for.
     work: Event,
@@ -106,8 +90,7 @@ impl Pipeline {
             committed: Cell::new(next.previous()),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
-            away: Cell::default(),
-            answered: Cell::default(),
+            writers: Writers::default(),
             gate: Gate::default(),
             work: Event::default(),
             failure: RefCell::default(),
@@ -271,11 +254,8 @@ impl Pipeline {
     }
     /// One of the writers answered by the last commit is back; a held commit waits for the last of them.
     pub fn note_return(&self) {
-        if let Some(away) = self.away.get().checked_sub(1) {
-            self.away.set(away);
-            if away == 0 {
-                self.work.notify();
-            }
+        if self.writers.came_back() {
+            self.work.notify();
         }
     }
 
@@ -288,21 +268,15 @@ impl Pipeline {
     }
     /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
     pub fn hold(&self) -> Option<Hold> {
-        let waiting = self.running.borrow().completion.waiters();
-        let away = self.away.get();
-        if waiting == 0 || away == 0 {
-            return None;
-        }
-        let until = self.answered.get().plus(HOLD + HOLD_EACH * away as u32);
-        Some(Hold { until, few_writers: waiting + away <= FEW_WRITERS })
+        self.writers.hold(self.running.borrow().completion.waiters())
     }
     /// Waits until all of them are back, or all is over.
     pub async fn until_back(&self) {
-        self.work.until(|| (self.is_over() || self.away.get() == 0).then_some(())).await
+        self.work.until(|| (self.is_over() || self.writers.are_back()).then_some(())).await
     }
     /// They are waited for no longer.
     pub fn end_hold(&self) {
-        self.away.set(0);
+        self.writers.give_up();
     }
     /// Lets nobody join, and waits until the open handles have stopped, or all is over.
     pub async fn stop_handles(&self) {
@@ -346,16 +320,14 @@ impl Pipeline {
     }
     /// Whether few enough wait for a commit to make staying awake for the disk worth while.
     pub fn few_wait_for(&self, completion: &Completion) -> bool {
-        let waiting = completion.waiters();
-        waiting > 0 && waiting + self.away.get() <= FEW_WRITERS
+        self.writers.are_few(completion.waiters())
     }
     /// `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {
         let oldest = self.in_flight.borrow_mut().pop_front().expect("a transaction in flight");
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
         self.committed.set(transaction);
-        self.away.set(oldest.completion.waiters());
-        self.answered.set(now);
+        self.writers.answered(oldest.completion.waiters(), now);
         oldest.completion.complete(Ok(()));
         self.gate.wake_first();
     }
@@ -467,28 +439,6 @@ mod tests {
         assert!(pipeline.wanted.get() != TransactionId(1) && pipeline.begun().is_none());
         change(&pipeline, 5);
         assert!(!pipeline.skip_empty());
-    }
-
-    #[test]
-    fn a_commit_is_held_for_writers_that_are_away_while_others_wait() {
-        let pipeline = pipeline();
-        let first = change(&pipeline, 5);
-        let completion = pipeline.completion_of(first).unwrap();
-        let mut waits = [(); 3].map(|()| Box::pin(completion.wait()));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
-        lock(&pipeline);
-        pipeline.finish(first, Instant(9000));
-        assert!(pipeline.hold().is_none(), "nobody waits yet");
-        pipeline.note_return();
-        let next = pipeline.completion_of(change(&pipeline, 6)).unwrap();
-        let mut wait = Box::pin(next.wait());
-        assert!(wait.as_mut().poll(&mut context).is_pending());
-        let hold = pipeline.hold().unwrap();
-        assert_eq!((hold.until, hold.few_writers), (Instant(9000).plus(HOLD + HOLD_EACH * 2), true));
-        pipeline.note_return();
-        pipeline.note_return();
-        assert!(pipeline.hold().is_none());
     }
 
     #[test]

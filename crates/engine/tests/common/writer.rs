@@ -153,7 +153,7 @@ impl Writer {
 
     async fn sync(&self, transaction: TransactionId, version: usize) -> Result<(), EngineError> {
         if self.chance(2) || self.setup.mode == DataMode::Writeback {
-            self.engine.sync_owner(Owner(self.number as u64 + 1), transaction).await?;
+            self.engine.sync_owner(Owner(self.number + 1), transaction).await?;
         } else {
             self.engine.commit(transaction).await?;
         }
@@ -196,7 +196,7 @@ impl Writer {
         self.history.borrow_mut().open[self.number as usize].push(slot.clone());
         handle
             .file_data(FileUpdate {
-                owner: Owner(self.number as u64 + 1),
+                owner: Owner(self.number + 1),
                 home: HomeBlock(slot.home),
                 range: BlockRange::new(start as u32, (start + length) as u32),
                 bytes: &bytes,

@@ -321,10 +321,14 @@ impl<'a> Directory<'a> {
         range: BlockRange,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
-        handle.change(block, range, change);
+        if kind == Kind::Leaf && range != self.whole() {
+            handle.change(block, range, change);
+        } else {
+            handle.change_within(block, range, change);
+        }
         if kind != Kind::Leaf {
             let table = self.table(block, kind)?;
-            handle.change(block, table.range(), |bytes| table.set_checksum(bytes));
+            handle.change_within(block, table.range(), |bytes| table.set_checksum(bytes));
         } else if let Some(range) = self.format.checksum_range(self.settings.block_size.bytes()) {
             handle.change(block, range, |bytes| self.format.set_checksum(bytes));
         }

@@ -117,7 +117,7 @@ impl Volume {
         let block =
             &self.groups.descriptor_blocks[(group.get() / superblock.descriptors_per_block()) as usize];
         let range = BlockRange::new(start, start + size);
-        handle.change(block, range, |bytes| {
+        handle.change_within(block, range, |bytes| {
             descriptor.serialize(&mut bytes[range.as_usize()], group, &superblock);
         });
     }

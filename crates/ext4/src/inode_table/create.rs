@@ -51,7 +51,7 @@ impl Volume {
             let Some((number, block)) = self.take_inode(handle, group, directory).await? else { continue };
             let inode = Rc::new(Inode::new(number, self.new_fields(&new), handle.transaction()));
             let (_, range) = self.inode_place(number);
-            handle.change(&block, range, |bytes| {
+            handle.change_within(&block, range, |bytes| {
                 let slot = &mut bytes[range.as_usize()];
                 slot.fill(0);
                 inode.fields.borrow().serialize(slot, number, &self.layout);
@@ -92,7 +92,7 @@ impl Volume {
             descriptor.directories = descriptor.directories.saturating_sub(directory.into());
         });
         self.superblock.borrow_mut().free_inodes += 1;
-        handle.change(&table, range, |bytes| {
+        handle.change_within(&table, range, |bytes| {
             inode.fields.borrow().serialize(&mut bytes[range.as_usize()], number, &self.layout);
         });
         self.drop_preallocation(inode);

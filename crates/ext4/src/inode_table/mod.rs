@@ -42,7 +42,7 @@ impl Volume {
     pub async fn store(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let (at, range) = self.inode_place(inode.number);
         let block = self.engine.metadata(at).await?;
-        handle.change(&block, range, |bytes| {
+        handle.change_within(&block, range, |bytes| {
             let fields = inode.fields.borrow();
             fields.serialize(&mut bytes[range.as_usize()], inode.number, &self.layout);
         });

@@ -52,9 +52,10 @@ impl OrphanFile {
 
     fn set(&self, handle: &mut Handle, slot: Slot, number: Option<InodeNumber>) {
         let block = &self.blocks[slot.block];
-        // The slot, and the tail with the checksum.
-        let range = BlockRange::new(4 * slot.entry as u32, handle.engine().block_size().bytes() as u32);
-        handle.change(block, range, |bytes| {
+        let (at, end) = (4 * slot.entry as u32, handle.engine().block_size().bytes() as u32);
+        // The slot, and the checksum at the end of the tail.
+        let ranges = [BlockRange::new(at, at + 4), BlockRange::new(end - 4, end)];
+        handle.change_ranges(block, &ranges, |bytes| {
             format::set_entry(bytes, slot.entry, number);
             format::store_checksum(bytes, block.number(), self.checksum_seed);
         });

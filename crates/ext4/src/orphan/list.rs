@@ -131,7 +131,7 @@ impl Volume {
     ) {
         let (_, range) = self.inode_place(number);
         let next = next.map_or(0, InodeNumber::get);
-        handle.change(table, range, |bytes| {
+        handle.change_within(table, range, |bytes| {
             patch_deletion_time(&mut bytes[range.as_usize()], next, number, self.layout.checksum_seed);
         });
     }

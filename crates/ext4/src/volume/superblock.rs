@@ -76,6 +76,7 @@ impl Volume {
     pub(crate) fn change_superblock(&self, handle: &mut Handle) {
         let bytes = self.superblock.borrow().serialize();
         let (_, range) = place(self.block_size());
+        // All of it: opening and closing write it home past the log, so the block in memory may be older.
         handle.change(&self.superblock_block, range, |block| {
             block[range.as_usize()].copy_from_slice(&bytes);
         });

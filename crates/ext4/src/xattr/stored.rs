@@ -226,7 +226,7 @@ impl Volume {
             return self.free_blocks(handle, block.number(), 1, Contents::Metadata).await;
         }
         let seed = self.checksum_seed();
-        handle.change(block, self.block_size().whole(), |bytes| {
+        handle.change_within(block, self.block_size().whole(), |bytes| {
             xattr::set_references(bytes, references - 1);
             set_checksum(seed, block.number(), bytes);
         });
@@ -238,7 +238,7 @@ impl Volume {
         let content = xattr::serialize_block(&content, self.block_size().bytes());
         let content = content.expect("store_xattrs made sure it fits");
         let seed = self.checksum_seed();
-        handle.change(block, self.block_size().whole(), |bytes| {
+        handle.change_within(block, self.block_size().whole(), |bytes| {
             bytes.copy_from_slice(&content);
             set_checksum(seed, block.number(), bytes);
         });

@@ -1,0 +1,93 @@
+//! What a block's current image waits for.
+
+use units::Owner;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
+    Settled,
+    /// Data mode `writeback`: newer than home, in no transaction.
+    Loose(Owner),
+    /// The commit of the running transaction. `ordered`: data that must be home before. `loose`: changed once more since,
+    /// for no transaction.
+    Running { ordered: Option<Owner>, loose: Option<Owner> },
+}
+
+impl State {
+    pub fn is_running(self) -> bool {
+        matches!(self, State::Running { .. })
+    }
+    pub fn ordered(self) -> Option<Owner> {
+        match self {
+            State::Running { ordered, .. } => ordered,
+            State::Settled | State::Loose(_) => None,
+        }
+    }
+    pub fn loose(self) -> Option<Owner> {
+        match self {
+            State::Settled => None,
+            State::Loose(owner) => Some(owner),
+            State::Running { loose, .. } => loose,
+        }
+    }
+
+    /// The running transaction has it.
+    pub fn joined(self) -> State {
+        State::Running { ordered: self.ordered(), loose: self.loose() }
+    }
+    /// The running transaction sends it home before it commits.
+    pub fn ordered_for(self, owner: Owner) -> State {
+        State::Running { ordered: Some(owner), loose: self.loose() }
+    }
+    /// Changed for no transaction.
+    pub fn loosened_for(self, owner: Owner) -> State {
+        match self {
+            State::Settled | State::Loose(_) => State::Loose(owner),
+            State::Running { ordered, .. } => State::Running { ordered, loose: Some(owner) },
+        }
+    }
+    /// Home has what was changed for no transaction, or a transaction takes it.
+    pub fn not_loose(self) -> State {
+        match self {
+            State::Settled | State::Loose(_) => State::Settled,
+            State::Running { ordered, .. } => State::Running { ordered, loose: None },
+        }
+    }
+    /// The running transaction needs no more of it at home. `logs`: but in the log.
+    pub fn without_order(self, logs: bool) -> State {
+        match logs {
+            true => State::Running { ordered: None, loose: self.loose() },
+            false => self.outside(),
+        }
+    }
+    /// In no transaction that runs: it was locked.
+    pub fn outside(self) -> State {
+        self.loose().map_or(State::Settled, State::Loose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Owner = Owner(1);
+    const B: Owner = Owner(2);
+
+    /// All that can be reached: each change touches what it names and nothing else.
+    #[test]
+    fn every_change_of_every_state_touches_what_it_names_alone() {
+        let options = [None, Some(A)];
+        let running = options.map(|ordered| options.map(|loose| State::Running { ordered, loose }));
+        for state in [State::Settled, State::Loose(A)].into_iter().chain(running.concat()) {
+            let (ordered, loose) = (state.ordered(), state.loose());
+            let facts = |state: State| (state.is_running(), state.ordered(), state.loose());
+            assert_eq!(facts(state.joined()), (true, ordered, loose));
+            assert_eq!(facts(state.ordered_for(B)), (true, Some(B), loose));
+            assert_eq!(facts(state.loosened_for(B)), (state.is_running(), ordered, Some(B)));
+            assert_eq!(facts(state.not_loose()), (state.is_running(), ordered, None));
+            assert_eq!(facts(state.without_order(true)), (true, None, loose));
+            assert_eq!(facts(state.without_order(false)), (false, None, loose));
+            assert_eq!(facts(state.outside()), (false, None, loose));
+        }
+    }
+}
