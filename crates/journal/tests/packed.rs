@@ -345,6 +345,10 @@ fn a_sync_of_128_bytes_takes_one_sector_alone_and_250_bytes_in_a_group() {
         written.count() as usize * records.block_bytes()
     };
     let packed = format(512, 1);
+    for (name, records) in [("blocks", &block_records), ("packed", &packed)] {
+        let (alone, group) = (blocks(&**records, 1), blocks(&**records, 100));
+        println!("records={name}: {alone} bytes for a sync alone, {} for each of 100", group / 100);
+    }
     assert_eq!(blocks(&*packed, 1), 512);
     assert!(blocks(&*packed, 100) <= 100 * 250, "{}", blocks(&*packed, 100));
     assert!(blocks(&*block_records, 100) > 2 * blocks(&*packed, 100));
