@@ -8,7 +8,7 @@ use journal::DataMode;
 use runtime::VirtualWorld;
 use std::rc::Rc;
 
-const OLD: [u8; 64 << 10] = [1; 64 << 10];
+static OLD: [u8; 64 << 10] = [1; 64 << 10];
 
 async fn write(volume: &Rc<Volume>, inode: &Rc<Inode>, at: u64, bytes: &[u8]) {
     volume.write(inode, &Caller::ROOT, at, bytes, WriteFlags::default()).await.unwrap();
