@@ -13,7 +13,7 @@ Examples (as root):
   okeanos bench programs --works sqlite,tree --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered
   okeanos bench programs --scale 0.2 --turns 1       a look, not a table
 
-Works: postgresql, sqlite, redis, etcd, maildir, git, tree (tar, cp, grep, rm), large (1 GiB).
+Works: postgresql, sqlite, redis, etcd, maildir, git, tree (tar, cp, grep, rm), large (a file of 1 GiB).
 Each work runs on a fresh volume on a loop device, one contender after the other. Ratios are speeds within a turn,
 to the first contender: above 1 is faster. `make bench-peers` installs what the works need.";
 

@@ -27,8 +27,16 @@ impl Kept {
         let tree = kept.path("tree");
         write_tree(&tree, scale.of(FILES)).map_err(RigError::at(tree.display()))?;
         rig::run(Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(kept.archive()).arg("."))?;
-        let git =
-            |arguments: &[&str]| rig::run(Command::new("git").arg("-C").arg(&tree).args(arguments)).map(drop);
+        let git = |arguments: &[&str]| {
+            rig::run(
+                Command::new("git")
+                    .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                    .arg("-C")
+                    .arg(&tree)
+                    .args(arguments),
+            )
+            .map(drop)
+        };
         if Command::new("git").arg("--version").output().is_ok() {
             git(&["init", "-q"])?;
             git(&["add", "."])?;

@@ -9,42 +9,78 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server of ours, killed when dropped.
-struct Server(Child);
+/// A server of ours. It ends with this program, and when it is dropped.
+struct Server {
+    name: String,
+    child: Child,
+}
+
+/// How long a server may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Server {
     fn start(command: &mut Command) -> Result<Server, RigError> {
         let name = format!("{command:?}");
         // What it has to say is of no interest unless it ends, and then whoever waits for it says so.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map(Server).map_err(RigError::at(name))
+        // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+        let child = command.spawn().map_err(RigError::at(&name))?;
+        Ok(Server { name, child })
     }
+
+    /// Tries until the server answers. An error if it has ended instead, or takes too long.
+    fn await_answer<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(value) = attempt() {
+                return Ok(value);
+            }
+            if let Some(status) = self.child.try_wait().map_err(RigError::at(&self.name))? {
+                return Err(RigError::new(format!("{} ended ({status})", self.name)));
+            }
+            if Instant::now() > deadline {
+                return Err(RigError::new(format!("{} does not answer", self.name)));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asks it to end, and waits until it has.
     fn stop(mut self, signal: i32) -> Result<(), RigError> {
+        self.signal(signal);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait().map_err(RigError::at(&self.name))? {
+                Some(_) => return Ok(()),
+                None if Instant::now() > deadline => {
+                    return Err(RigError::new(format!("{} does not end", self.name)));
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32) {
         // SAFETY: kill takes no pointers; the child has not been waited for, so the number is still its own.
-        unsafe { libc::kill(self.0.id() as i32, signal) };
-        self.0.wait().map(drop).map_err(RigError::at("a server"))
+        unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill().and_then(|()| self.0.wait().map(drop));
-    }
-}
-
-/// Tries until it works, for half a minute at most.
-fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(value) = attempt() {
-            return Ok(value);
+        if let Ok(None) = self.child.try_wait() {
+            // PostgreSQL takes its children along then.
+            self.signal(libc::SIGQUIT);
+            std::thread::sleep(Duration::from_millis(500));
+            // It may have ended already.
+            let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
         }
-        if Instant::now() > deadline {
-            return Err(RigError::new(format!("{what} did not answer within half a minute")));
-        }
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -68,7 +104,10 @@ pub(super) fn postgresql(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Res
     let programs = postgresql_programs()?;
     let as_postgres = |program: &str| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", USER, "--regid", USER, "--init-groups"]).arg(programs.join(program));
+        // A change of user clears what is to happen at this program's death.
+        command
+            .args(["--pdeathsig", "KILL", "--reuid", USER, "--regid", USER, "--init-groups"])
+            .arg(programs.join(program));
         command.current_dir("/");
         command
     };
@@ -76,10 +115,10 @@ pub(super) fn postgresql(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Res
     rig::run(as_postgres("initdb").arg("-D").arg(&data).args(["--auth", "trust"]))?;
     let port = free_port()?.to_string();
     let listening = ["-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-p", &port];
-    let server = Server::start(as_postgres("postgres").arg("-D").arg(&data).args(listening))?;
+    let mut server = Server::start(as_postgres("postgres").arg("-D").arg(&data).args(listening))?;
     let client = ["-h", "127.0.0.1", "-p", &port];
     let ready = || rig::run(as_postgres("pg_isready").args(client)).ok();
-    patiently("PostgreSQL", ready)?;
+    server.await_answer(ready)?;
     rig::run(as_postgres("pgbench").args(client).args(["-i", "-q", "-s", "10", USER]))?;
     rig::run(as_postgres("psql").args(client).args(["-c", "checkpoint", USER]))?;
     let mut measured = Vec::new();
@@ -106,7 +145,7 @@ pub(super) fn redis(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<V
     let data = volume.path("redis");
     std::fs::create_dir(&data).map_err(RigError::at(data.display()))?;
     let port = free_port()?.to_string();
-    let server =
+    let mut server =
         Server::start(Command::new("redis-server").args(["--port", &port, "--bind", "127.0.0.1"]).args([
             "--save",
             "",
@@ -117,7 +156,7 @@ pub(super) fn redis(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<V
             "--dir",
             text(&data)?,
         ]))?;
-    patiently("Redis", || rig::run(Command::new("redis-cli").args(["-p", &port, "ping"])).ok())?;
+    server.await_answer(|| rig::run(Command::new("redis-cli").args(["-p", &port, "ping"])).ok())?;
     let mut measured = Vec::new();
     for (clients, requests) in [(50, 100_000), (1, 6_000)] {
         let (count, requests) = (clients.to_string(), scale.of(requests).to_string());
@@ -141,7 +180,7 @@ pub(super) fn etcd(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Ve
     const PUTTERS: u64 = 8;
     let (data, port, peers) = (volume.path("etcd"), free_port()?, free_port()?);
     let [here, peer] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
-    let server = Server::start(
+    let mut server = Server::start(
         Command::new("etcd")
             .arg("--data-dir")
             .arg(&data)
@@ -149,7 +188,7 @@ pub(super) fn etcd(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Ve
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")]),
     )?;
-    patiently("etcd", || Putter::connect(port).ok()?.put("first").ok())?;
+    server.await_answer(|| Putter::connect(port).ok()?.put("first").ok())?;
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(scale.seconds(4.0));
     let put_until_end = |number: u64| -> std::io::Result<u64> {
