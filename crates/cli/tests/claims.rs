@@ -127,28 +127,3 @@ fn an_image_is_not_mounted_beside_the_kernel() {
            umount other; settle image; $O mount -o noloop image $M; $O umount $M; clean image"#,
     );
 }
-
-/// In the moment between giving up the claim on the device and mount(2), which is drawn out here.
-#[test]
-fn what_another_program_wrote_before_the_mount_is_told_and_nothing_is_written_over_it() {
-    Rig::new().run(
-        r#"$O mkfs image 64M -- -q; L=$(losetup -f --show image)
-           trap 'kill -CONT $PORTER; kill $DAEMON; losetup -d $L' EXIT
-           for attempt in $(seq 10); do
-               $O mount -f $L $M 2>told & DAEMON=$!
-               stop_porter
-               # Locked for good is the device's node once its claim is given up.
-               locked=0
-               while [ $locked -lt 5 ] && ! mountpoint -q $M; do
-                   sleep 0.1; if grep -q "FLOCK .* $DAEMON " /proc/locks; then locked=$((locked + 1)); else locked=0; fi
-               done
-               mountpoint -q $M || break
-               # It was too late to stop it.
-               kill -CONT $PORTER; $O umount $M; wait $DAEMON
-           done
-           debugfs -w -R 'ssv mnt_count 77' $L 2>/dev/null
-           kill -CONT $PORTER; refuses wait $DAEMON; grep -q 'another program wrote' told
-           refuses mountpoint -q $M; trap 'losetup -d $L' EXIT
-           dumpe2fs -h $L 2>/dev/null >super; grep -q '^Mount count: *77$' super; grep -q needs_recovery super"#,
-    );
-}

@@ -51,6 +51,8 @@ pub(crate) struct Durability {
     disks: Disks,
     /// Barriers are kept.
     ordered: Cell<bool>,
+    /// Each disk was written while they were not.
+    unflushed: [Cell<bool>; 2],
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
     /// Up to which one some held data that is in no transaction, or that must be durable before a commit.
@@ -63,6 +65,7 @@ impl Durability {
     pub fn new(disks: Disks) -> Durability {
         Durability {
             ordered: Cell::new(disks.ordered),
+            unflushed: Default::default(),
             disks,
             written: Cell::default(),
             durable: Cell::default(),
@@ -79,9 +82,15 @@ impl Durability {
         durability
     }
 
-    /// Whether barriers are kept from now on. What was written before is flushed by the next one.
-    pub fn keep_barriers(&self, ordered: bool) {
+    /// Whether barriers are kept from now on. What was written while they were not is flushed by the first of each disk. True
+    /// if they were not.
+    pub fn keep_barriers(&self, ordered: bool) -> bool {
+        let begins = ordered && !self.ordered.get();
         self.ordered.set(ordered);
+        if begins {
+            self.unflushed.iter().for_each(|disk| disk.set(true));
+        }
+        begins
     }
 
     /// An error if anything may have been lost.
@@ -130,6 +139,7 @@ impl Durability {
         Flush { place, covers: self.written.get() }
     }
     pub fn flush_completed(&self, flush: Flush) {
+        self.unflushed[self.disk_of(flush.place)].set(false);
         if flush.place == Place::Home {
             self.durable.set(self.durable.get().max(flush.covers));
         }
@@ -164,6 +174,9 @@ impl Durability {
             _ => HomeWrites::default(),
         };
         flush[Place::Home as usize] |= self.durable.get() < before;
+        for place in [Place::Home, Place::Log] {
+            flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
+        }
         let durable = [Place::Home, Place::Log].map(|place| !flush[self.disk_of(place)]);
         Phase { flush, durable }
     }
@@ -231,6 +244,20 @@ mod tests {
         assert_eq!(durability.end_phase([2, 2], None), Phase { flush: [false; 2], durable: [false; 2] });
         let unordered = Durability::new(Disks { ordered: false, ..ONE });
         assert_eq!(unordered.end_phase([2, 2], Some(Barrier::DataBeforeCommit)).flush, [false; 2]);
+    }
+
+    #[test]
+    fn barriers_that_are_kept_from_now_on_flush_what_was_written_before() {
+        for disks in [ONE, TWO] {
+            let durability = Durability::new(Disks { ordered: false, ..disks });
+            assert!(durability.keep_barriers(true) && !durability.keep_barriers(true));
+            let first = durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply));
+            assert_eq!(first.flush, [true, disks.separate]);
+            for place in [Place::Home, Place::Log] {
+                durability.flush_completed(durability.flush_begins(place));
+            }
+            assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
+        }
     }
 
     #[test]

@@ -97,6 +97,8 @@ impl Engine {
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.pipeline.fail(cause);
+            // What is under way writes nothing more either.
+            let _: Result<(), EngineError> = self.runner.durability.note(Err(cause.clone()));
             self.wake_all();
         }
     }

@@ -120,7 +120,9 @@ impl Engine {
         let capacity = log.space.capacity();
         // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
         let needed = log.checkpoint.blocks_needed();
-        let excess = needed.saturating_sub(capacity / 2);
+        // What is left holds the largest transaction, and a revoke for each live record.
+        let largest = log.transaction_limit() + log.revoke_reserve();
+        let excess = needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)));
         let blocks = log.checkpoint.blocks_to_write(excess, BATCH_BLOCKS_MAX);
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }

@@ -19,6 +19,10 @@ impl Engine {
         // A commit under way may have taken some along.
         if let Some(completion) = self.pipeline.last_in_flight() {
             completion.wait().await?;
+            // The next may have begun at the same moment, and taken the rest.
+            if self.pipeline.last_in_flight().is_some() {
+                return Ok(false);
+            }
         }
         let id = self.pipeline.running_id();
         let Some(blocks) = self.data_in_place(owner) else { return Ok(false) };
@@ -32,6 +36,8 @@ impl Engine {
         if !durability.is_durable(durability.home_written()) {
             self.runner.run(plan_home_durable()).await.inspect_err(|error| self.abort(error))?;
         }
+        self.check()?;
+        self.pipeline.note_return();
         let latency = self.world.now().since(asked);
         self.counters.borrow_mut().synced(latency);
         Ok(true)

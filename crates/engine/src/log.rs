@@ -111,8 +111,7 @@ impl LogState {
         bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.free()
     }
     /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
-    /// largest transaction takes with its revokes. Whoever waits for space then gets it: a record takes 13 bytes of the
-    /// log or more (21 where a revoke takes 8 and not 4), so half of a log needs a fifth of it for revokes at most.
+    /// largest transaction takes with its revokes.
     pub fn is_short(&self) -> bool {
         let largest = self.transaction_limit() + self.revoke_reserve();
         self.space.free() < largest.max(self.space.capacity() / 8 * 3)

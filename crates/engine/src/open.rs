@@ -44,20 +44,20 @@ impl Engine {
         area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area);
-        let keeps_others_out = parts.options.keep_others_out;
-        let engine = Engine::assemble(parts, Some(log), next);
-        if keeps_others_out && !engine.pipeline.is_resting() {
-            engine.begin_log(next).await?;
-        }
-        Ok(engine)
+        Ok(Engine::assemble(parts, Some(log), next))
     }
 
-    /// Says in the superblock that the log has begun, although nothing is in it yet.
-    pub(crate) async fn begin_log(&self, next: TransactionId) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
+    /// Says in the journal superblock that the log has begun, although nothing is in it yet, where that is to keep others
+    /// off ([`EngineOptions::keep_others_out`]). The volume must say before that its journal is to be replayed.
+    pub async fn keep_others_out(&self) -> Result<(), EngineError> {
+        let Some(log) = self.log.as_ref().filter(|_| self.options.keep_others_out) else { return Ok(()) };
+        let next = self.pipeline.running_id();
         let mut plan = Plan::default();
         {
             let mut log = log.borrow_mut();
+            if log.started {
+                return Ok(());
+            }
             log.start(next);
             begin_log(&mut plan, log.image_of(&log.superblock));
         }
@@ -135,6 +135,7 @@ impl Engine {
             log.started.then(|| log.image_of(&superblock))
         });
         self.runner.run(plan_empty_log(clean)).await?;
+        self.pipeline.check()?;
         if let Some(log) = &self.log {
             log.borrow_mut().emptied(self.pipeline.committed());
         }

@@ -10,9 +10,6 @@ impl Engine {
     /// What was opened to be read, or has come to rest, may be changed from now on.
     pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
         self.check()?;
-        if self.options.keep_others_out {
-            self.begin_log(self.pipeline.running_id()).await?;
-        }
         self.pipeline.set_resting(false);
         self.spawn_tasks();
         Ok(())
@@ -24,7 +21,7 @@ impl Engine {
         self.sync().await?;
         self.pipeline.set_resting(true);
         // What has come in between.
-        let rested = match self.sync().await {
+        let rested = match self.commit(self.pipeline.running_id()).await {
             Ok(()) => self.empty_log().await,
             Err(error) => Err(error),
         };
@@ -35,7 +32,18 @@ impl Engine {
     pub fn set_commit_age(&self, age: Duration) {
         self.commit_age.set(age);
     }
-    pub fn set_barrier(&self, barrier: BarrierKind) {
-        self.runner.durability.keep_barriers(barrier == BarrierKind::Flush);
+    /// Between commits: no commit is ordered in a part of it alone. What was written without barriers is flushed by the
+    /// first that comes, on each disk, and the tail moves past nothing of it before.
+    pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
+        let _turn = self.queue.turn().await;
+        while let Some(completion) = self.pipeline.last_in_flight() {
+            completion.wait().await?;
+        }
+        if self.runner.durability.keep_barriers(barrier == BarrierKind::Flush)
+            && let Some(log) = &self.log
+        {
+            log.borrow_mut().tail.forget_notes();
+        }
+        Ok(())
     }
 }

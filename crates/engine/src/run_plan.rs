@@ -116,6 +116,8 @@ impl Runner {
             _ => self.home.make_durable(),
         };
         self.durability.note(flush.await.map_err(EngineError::from))?;
+        // Another one may have failed meanwhile, and lost what this one did not find any more.
+        self.durability.check()?;
         self.durability.flush_completed(begun);
         Ok(())
     }

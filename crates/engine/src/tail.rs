@@ -151,6 +151,11 @@ impl Tail {
         (decision == Decision::Along).then_some(tail)
     }
 
+    /// What was taken for durable is so no longer: barriers were not kept.
+    pub fn forget_notes(&mut self) {
+        (self.noted, self.durable) = (None, None);
+    }
+
     pub fn move_begins(&mut self) {
         self.moving = true;
     }

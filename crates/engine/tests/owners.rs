@@ -47,7 +47,7 @@ fn edges(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
     assert!(methods.get("commit_task") == Some(&"commit"), "the engine's methods are not found");
     let edges_of = |file: &str, text: &'static str| -> BTreeSet<&str> {
         let mut known: BTreeSet<&str> = names(text, "crate::", "::");
-        let receivers = ["self.", "engine.", "engine.clone().", "self.engine."];
+        let receivers = ["self.", "engine.", "engine.clone().", "self.clone().", "self.engine."];
         if known.contains("engine") || file == "engine" {
             let calls = receivers.iter().flat_map(|receiver| names(text, receiver, "("));
             known.extend(calls.filter_map(|method| methods.get(method).copied()));

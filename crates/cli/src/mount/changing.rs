@@ -6,6 +6,7 @@ use crate::mount::MountPlan;
 use disks::FileDisk;
 use engine::BarrierKind;
 use ext4::{Atime, LiveOptions, OnError, Volume};
+use runtime::sync::RwLock;
 use std::rc::Rc;
 
 #[derive(Clone)]
@@ -15,6 +16,8 @@ pub struct Changing {
     reporter: Reporter,
     /// But for what is live.
     about: About,
+    /// One change after the other: each claims the disks or gives them back.
+    changes: Rc<RwLock>,
 }
 
 impl Changing {
@@ -28,7 +31,8 @@ impl Changing {
             options: plan.words.clone(),
             live: None,
         };
-        Changing { volume: volume.clone(), disks: disks.to_vec(), reporter: reporter.clone(), about }
+        let (volume, disks, reporter) = (volume.clone(), disks.to_vec(), reporter.clone());
+        Changing { volume, disks, reporter, about, changes: Rc::default() }
     }
 
     pub fn about(&self) -> About {
@@ -52,6 +56,7 @@ impl Changing {
 
     /// All of it, or nothing.
     pub async fn change(&self, wanted: Live) -> Changed {
+        let _turn = self.changes.write().await;
         let changed = match wanted.read_only {
             true => self.forbid_changes().await,
             false => self.allow_changes().await,
@@ -59,7 +64,7 @@ impl Changing {
         if let Err(error) = changed {
             return Changed::Refused { error };
         }
-        self.volume.set_live_options(LiveOptions {
+        let set = self.volume.set_live_options(LiveOptions {
             atime: match wanted.atime {
                 AccessTimes::Never => Atime::Never,
                 AccessTimes::Relative => Atime::Relative,
@@ -69,7 +74,10 @@ impl Changing {
             commit: wanted.commit,
             barrier: if wanted.barrier { BarrierKind::Flush } else { BarrierKind::None },
         });
-        Changed::Done(self.about())
+        match set.await {
+            Ok(()) => Changed::Done(self.about()),
+            Err(error) => Changed::Refused { error: error.to_string() },
+        }
     }
 
     async fn allow_changes(&self) -> Result<(), String> {

@@ -15,10 +15,10 @@ impl Volume {
         }
         let _turn = self.access_changes.write().await;
         self.access_times.end();
-        if self.is_read_only() {
-            return Ok(self.engine.shutdown().await?);
-        }
-        let closed = self.close_writable().await;
+        let closed = match self.is_read_only() {
+            true => self.engine.shutdown().await.map_err(Error::from),
+            false => self.close_writable().await,
+        };
         let protection = self.protection.take();
         if let Some(protection) = protection {
             let ended = protection.end(closed.is_ok()).await;

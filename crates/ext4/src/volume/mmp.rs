@@ -23,6 +23,8 @@ const PATIENCE_MAX: u16 = 60;
 pub(crate) struct Protection {
     block: MmpOnDisk,
     sequence: Cell<u32>,
+    /// What was last written, whether it arrived or not.
+    tried: Cell<u32>,
     interval: Duration,
     /// Where a foreign claim stops everything.
     engine: RefCell<Option<Rc<Engine>>>,
@@ -133,6 +135,7 @@ impl Protection {
         let protection = Rc::new(Protection {
             block,
             sequence: Cell::new(sequence),
+            tried: Cell::new(sequence),
             interval: Duration::from_secs(update.into()),
             engine: RefCell::default(),
             lost: RefCell::default(),
@@ -182,15 +185,16 @@ impl Protection {
     /// Writes what comes next, if the block is still ours.
     async fn count(&self, next: Use) -> Result<()> {
         let (bytes, mut content) = self.block.read().await?;
-        if content.used_by != Use::Counted(self.sequence.get()) {
+        if ![&self.sequence, &self.tried].iter().any(|ours| content.used_by == Use::Counted(ours.get())) {
             return Err(in_use(&content, "it was mounted twice; run e2fsck"));
         }
         content.used_by = next;
         content.seconds = self.block.world.wall_clock().seconds as u64;
-        self.block.write(bytes, &content).await?;
         if let Use::Counted(sequence) = next {
-            self.sequence.set(sequence);
+            self.tried.set(sequence);
         }
+        self.block.write(bytes, &content).await?;
+        self.sequence.set(self.tried.get());
         Ok(())
     }
 

@@ -91,10 +91,10 @@ impl Volume {
     pub fn options(&self) -> &VolumeOptions {
         &self.options
     }
-    pub fn set_live_options(&self, options: LiveOptions) {
+    pub async fn set_live_options(&self, options: LiveOptions) -> Result<()> {
         self.live.set(options);
         self.engine.set_commit_age(options.commit);
-        self.engine.set_barrier(options.barrier);
+        Ok(self.engine.set_barrier(options.barrier).await?)
     }
     pub fn live_options(&self) -> LiveOptions {
         self.live.get()

@@ -163,6 +163,7 @@ impl Volume {
         // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
         let marked = self.superblock();
         superblock::write(&**self.home_disk(), &marked).await?;
+        self.engine.keep_others_out().await?;
         if !self.was_writable.get() {
             report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
             self.engine.world().spawn(Box::pin(self.clone().store_old_access_times()));

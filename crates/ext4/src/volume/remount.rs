@@ -27,15 +27,8 @@ impl Volume {
         }
         let known = self.superblock();
         check_features(&known, Access::ReadWrite)?;
-        let found = superblock::read(&**self.home_disk()).await?;
-        if marks_of_change(&found) != marks_of_change(&known) {
-            // What is in memory may be older than the disk: e2fsck, or a mount by somebody else.
-            return Err(Error::Journal(
-                "the volume was changed by others while it was mounted read-only".into(),
-            ));
-        }
         let world = self.engine.world().clone();
-        let protection = Protection::begin(&world, self.home_disk(), &found, &self.options.node).await?;
+        let protection = Protection::begin(&world, self.home_disk(), &known, &self.options.node).await?;
         let begun = self.begin_protected_changes(protection.as_deref(), &mut report).await;
         match (begun, protection) {
             (Ok(()), protection) => *self.protection.borrow_mut() = protection,
@@ -49,7 +42,9 @@ impl Volume {
         }
         self.access.set(Access::ReadWrite);
         // The kernel may have forgotten some meanwhile.
-        self.free_unused().await?;
+        if let Err(error) = self.free_unused().await {
+            report.warnings.push(format!("files without names are not freed yet: {error}"));
+        }
         Ok(report)
     }
 
@@ -59,6 +54,13 @@ impl Volume {
         report: &mut OpenReport,
     ) -> Result<()> {
         protection.map_or(Ok(()), |protection| protection.guard(&self.engine))?;
+        let (known, found) = (self.superblock(), superblock::read(&**self.home_disk()).await?);
+        if marks_of_change(&found) != marks_of_change(&known) {
+            // What is in memory may be older than the disk: e2fsck, or a mount by somebody else.
+            return Err(Error::Journal(
+                "the volume was changed by others while it was mounted read-only".into(),
+            ));
+        }
         self.engine.begin_writing().await?;
         let begun = self.begin_changes(report).await;
         if begun.is_err() {
@@ -72,18 +74,37 @@ impl Volume {
     /// and has nothing open for writing. Harmless where nothing may be changed already.
     pub async fn forbid_changes(self: &Rc<Self>) -> Result<()> {
         let _turn = self.access_changes.write().await;
+        // Nor is it harmless where the last attempt failed: something is not home.
+        self.engine.check()?;
         if self.is_read_only() || self.closed.get() {
             return Ok(());
         }
         self.store_access_times().await?;
         self.access.set(Access::ReadOnly);
-        self.engine.rest().await?;
-        let marked = self.mark_clean().await;
+        let rested = self.rest_clean().await;
+        if let Err(error) = &rested {
+            self.stop_for(error);
+        }
         let protection = self.protection.take();
         match protection {
-            Some(protection) => protection.end(marked.is_ok()).await.and(marked),
-            None => marked,
+            Some(protection) => protection.end(rested.is_ok()).await.and(rested),
+            None => rested,
         }
+    }
+
+    async fn rest_clean(&self) -> Result<()> {
+        self.engine.rest().await?;
+        self.mark_clean().await
+    }
+
+    /// What the disk holds is not clean, so the volume stays as failed as it is. A journal that is well is replayed by the
+    /// next mount: e2fsck need not look.
+    fn stop_for(&self, error: &Error) {
+        let cause = match error {
+            Error::Engine(cause) => cause.clone(),
+            other => EngineError::BadJournal { why: other.to_string() },
+        };
+        self.engine.stop_writing(&cause);
     }
 }
 

@@ -61,7 +61,9 @@ pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
 /// Chooses the format in which an empty log will be written, and says it in the superblock.
 pub fn begin(superblock: &mut JournalSuperblock, wanted: RecordsWanted) -> Rc<dyn Records> {
     let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
-    superblock.set_log_format(wanted.checksums, wanted.wide || superblock.is_wide(), multiwrite);
+    // Without a checksum of the superblock a flipped bit of its nonce would make every run a stranger's.
+    let checksums = wanted.checksums || wanted.packed.is_some();
+    superblock.set_log_format(checksums, wanted.wide || superblock.is_wide(), multiwrite);
     if let Some(packed) = wanted.packed {
         let most = superblock.block_size.bytes() as u32;
         let unit = packed.unit.max(superblock.shortest_unit()).min(most);
