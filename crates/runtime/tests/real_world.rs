@@ -208,6 +208,21 @@ fn answers_that_come_soon_are_polled_for() {
 }
 
 #[test]
+fn what_was_only_sent_is_no_reason_to_poll() {
+    let world = RealWorld::new().unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let null: File = Rc::new(OpenOptions::new().write(true).open("/dev/null").unwrap().into());
+        for _ in 0..100 {
+            inner.ring().send(&null, vec![1; 16], Vec::new());
+            inner.sleep_until(after(&inner, 3)).await;
+        }
+        let statistics = inner.ring().statistics();
+        assert_eq!((statistics.polls, statistics.polls_in_vain), (0, 0), "{statistics:?}");
+    });
+}
+
+#[test]
 fn an_idle_world_takes_no_processor_time() {
     let own_time = || {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

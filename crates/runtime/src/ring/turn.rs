@@ -19,7 +19,7 @@ pub(crate) enum Wait {
 
 impl Ring {
     pub(crate) fn turn(&self, wait: Wait) -> io::Result<Ended> {
-        let ended;
+        let mut ended;
         {
             let mut uring = self.0.uring.borrow_mut();
             let result = match wait {
@@ -36,6 +36,9 @@ impl Ring {
                 Err(error) => return Err(error),
             };
             self.collect(&mut uring);
+            if ended == Ended::Completion && self.nobody_waits_for_what_arrived() {
+                ended = Ended::AtOnce;
+            }
         }
         self.dispatch();
         Ok(ended)
@@ -79,14 +82,13 @@ impl Ring {
         limit: Option<Duration>,
     ) -> io::Result<Ended> {
         self.enter(uring, 0, None)?;
+        if !uring.completion().is_empty() {
+            // What is handed over may complete at once, as an answer to a request does. Nothing was waited for.
+            return Ok(Ended::AtOnce);
+        }
         let (begin, until) = (Instant::now(), limit.map_or(awake, |limit| limit.min(awake)));
         let (mut now, mut ended) = (begin, Ended::Completion);
         while uring.completion().is_empty() {
-            // Deferred work becomes completions only inside the kernel; it says when there is some.
-            if uring.submission().taskrun() {
-                self.enter(uring, 0, None)?;
-                continue;
-            }
             let waited = now.duration_since(begin);
             if ended == Ended::Crowded || waited >= until {
                 let rest = limit.map(|limit| limit.saturating_sub(waited));
@@ -99,6 +101,13 @@ impl Ring {
                     Err(error) if is_passing(&error) && ended == Ended::Crowded => Ok(ended),
                     Err(error) => Err(error),
                 };
+            }
+            // Deferred work becomes completions only inside the kernel; it says when there is some.
+            if uring.submission().taskrun() {
+                self.enter(uring, 0, None)?;
+                // The time in the kernel was not taken by others.
+                now = Instant::now();
+                continue;
             }
             // SAFETY: the call has no preconditions. It returns at once unless somebody waits for this processor.
             unsafe { libc::sched_yield() };
@@ -116,6 +125,14 @@ impl Ring {
         for entry in uring.completion() {
             arrived.push((entry.user_data(), entry.result(), entry.flags()));
         }
+    }
+
+    /// Such completions tell nothing about how long a wait takes: an answer that was sent completes by itself.
+    fn nobody_waits_for_what_arrived(&self) -> bool {
+        let mut slots = self.0.slots.borrow_mut();
+        self.0.arrived.borrow().iter().all(|&(user_data, ..)| {
+            user_data == UNOBSERVED || matches!(slots.get(user_data as u32).waiter, Waiter::Nobody { .. })
+        })
     }
 
     fn dispatch(&self) {
