@@ -43,7 +43,7 @@ macro_rules! opcodes {
         pub fn name(opcode: u32) -> &'static str {
             match opcode {
                 $($name => $text,)*
-                _ => "other",
+                _ => OTHER,
             }
         }
     };
@@ -51,6 +51,9 @@ macro_rules! opcodes {
 
 /// Operation codes (`enum fuse_opcode`) of a local file system.
 pub mod opcode {
+    /// The name of all that have none.
+    pub const OTHER: &str = "other";
+
     opcodes! {
         LOOKUP = 1, "lookup";
         FORGET = 2, "forget";

@@ -1,11 +1,11 @@
 //! How many requests of each kind have come.
 
-use crate::abi::opcode;
+use crate::abi::opcode::{self, OTHER};
 use std::cell::Cell;
 
 const NUMBERS: usize = 64;
 
-/// By operation code; codes that nobody knows yet count together, at 0.
+/// By operation code. Codes past the end count at 0.
 pub(super) struct Counts([Cell<u64>; NUMBERS]);
 
 impl Default for Counts {
@@ -20,11 +20,16 @@ impl Counts {
         count.set(count.get() + 1);
     }
 
-    /// Those that came at all.
+    /// Those that came at all. Codes without a name count together, and come first.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let counts =
-            self.0.iter().enumerate().map(|(number, count)| (opcode::name(number as u32), count.get()));
-        counts.filter(|(_, count)| *count > 0)
+        let all = || {
+            let numbered = self.0.iter().enumerate();
+            numbered.map(|(number, count)| (opcode::name(number as u32), count.get()))
+        };
+        let is_other = |(name, _): &(&str, u64)| *name == OTHER;
+        let others = all().filter(is_other).map(|(_, count)| count).sum();
+        let named = all().filter(move |count| !is_other(count));
+        std::iter::once((OTHER, others)).chain(named).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -35,8 +40,11 @@ mod tests {
     #[test]
     fn each_operation_is_counted_under_its_name() {
         let counts = Counts::default();
-        [opcode::WRITE, opcode::LOOKUP, opcode::WRITE, 4711].into_iter().for_each(|code| counts.count(code));
+        let unnamed = [0, 63, 4711];
+        assert!(unnamed.iter().all(|code| opcode::name(*code) == OTHER));
+        let named = [opcode::WRITE, opcode::LOOKUP, opcode::WRITE];
+        named.into_iter().chain(unnamed).for_each(|code| counts.count(code));
         let counted: Vec<_> = counts.by_name().collect();
-        assert_eq!(counted, [("other", 1), ("lookup", 1), ("write", 2)]);
+        assert_eq!(counted, [("other", 3), ("lookup", 1), ("write", 2)]);
     }
 }
