@@ -40,8 +40,9 @@ impl VolumeDoor {
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let mut change = change_of(&arguments, inode.is_directory());
-        if asks_for_nothing(&arguments) && self.capabilities_taken.take() == Some((header.nodeid, header.pid))
-        {
+        let mark = Some((header.nodeid, header.pid));
+        if asks_for_nothing(&arguments) && self.capabilities_taken.get() == mark {
+            self.capabilities_taken.set(None);
             // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them. Thread 0 is
             // one whose rights we do not see.
             let may_keep = header.pid == 0 || privilege::holds(header.pid, Capability::SetId);
