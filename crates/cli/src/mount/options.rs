@@ -68,6 +68,9 @@ pub struct MountSettings {
 /// long as those of its ext4.
 const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
+/// More than any mount has use for; far below what overflows the kernel's count.
+const READ_AHEAD_MAX: u64 = 1 << 30;
+
 /// Longer polling would only heat the machine.
 const POLL_MAX: Duration = Duration::from_millis(10);
 
@@ -280,7 +283,7 @@ impl MountSettings {
             "cache" => self.cache = Some(parse_size(value)?),
             "journal_dev" | "journal_path" => self.journal_device = Some(value.into()),
             "poll" => self.poll = poll(value)?,
-            "readahead" => self.read_ahead = parse_size(value)?,
+            "readahead" => self.read_ahead = read_ahead(value)?,
             "errors" => {
                 self.on_error = match value {
                     "continue" => OnError::Continue,
@@ -365,6 +368,14 @@ fn poll(value: &str) -> Result<Duration, Refusal> {
         return Err(Refusal::Wrong("at most 10ms, or auto, or off".into()));
     }
     Ok(time)
+}
+
+/// The kernel counts in KiB: less than one would turn it off unasked.
+fn read_ahead(value: &str) -> Result<u64, Refusal> {
+    match parse_size(value)? {
+        bytes @ (0 | 1024..=READ_AHEAD_MAX) => Ok(bytes),
+        _ => Err(Refusal::Wrong("from 1K to 1G, or 0 for none".into())),
+    }
 }
 
 enum Refusal {
@@ -463,6 +474,13 @@ mod tests {
     }
 
     #[test]
+    fn reading_ahead_is_off_only_where_that_is_asked_for() {
+        for (text, expected) in [("readahead=0", 0), ("readahead=1K", 1024), ("readahead=1G", 1 << 30)] {
+            assert_eq!(parse(text).unwrap().read_ahead, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_checksum_of_the_whole_needs_those_of_the_parts() {
         for (text, expected) in [
             ("defaults", (true, false)),
@@ -501,6 +519,8 @@ mod tests {
             ("poll=1s", "10ms"),
             ("poll=soon", "poll"),
             ("readahead=far", "readahead"),
+            ("readahead=1023", "from 1K"),
+            ("readahead=1025M", "to 1G"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
