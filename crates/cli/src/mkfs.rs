@@ -71,15 +71,20 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
-    check_unused(target)?;
-    let (made, claim) = prepare(target, *size)?;
+    let (made, mut held) = prepare(target, *size)?;
+    if !made {
+        // Who looks takes the same locks.
+        drop(held);
+        check_unused(target)?;
+        held = claim(target)?;
+    }
     let result = match journal {
         None => make(target, internal_journal(*journal_size), extra),
         Some(journal) => {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
     };
-    drop(claim);
+    drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
     if result.is_err() && made {
         // An image that we made and that holds nothing is in the way of the next attempt.
@@ -96,10 +101,19 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
 
 /// A volume that another computer has mounted tells of it, if it has the feature mmp.
 fn check_unused(target: &Path) -> Result<(), CliError> {
-    if !target.exists() {
+    let metadata = std::fs::metadata(target).map_err(|error| CliError::system(target.display(), error))?;
+    if metadata.is_file() && metadata.len() == 0 {
         return Ok(());
     }
-    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let world = match RealWorld::new() {
+        Ok(world) => world,
+        // mke2fs needs none.
+        Err(error) => {
+            let (name, why) = (target.display(), CliError::no_ring(error));
+            eprintln!("okeanos: {name}: whether another computer uses it could not be seen: {why}");
+            return Ok(());
+        }
+    };
     let (for_run, path) = (world.clone(), target.to_path_buf());
     let checked = world.run(async move {
         let disk: Rc<dyn Disk> = Rc::new(open_disk(&for_run, &path, Access::ReadOnly)?);
@@ -230,6 +244,14 @@ mod tests {
         assert!(metadata.blocks() * 512 < 64 << 20, "sparse");
         let check = std::process::Command::new("e2fsck").args(["-fn"]).arg(&image).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    }
+
+    #[test]
+    fn an_empty_file_is_in_nobodys_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk");
+        File::create(&image).unwrap();
+        check_unused(&image).unwrap();
     }
 
     #[test]
