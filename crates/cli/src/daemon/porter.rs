@@ -15,7 +15,7 @@ use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -25,6 +25,9 @@ use std::time::Duration;
 
 /// How long, after SIGTERM, those who still have files open may finish.
 const GRACE: Duration = Duration::from_secs(10);
+/// Where the kernel keeps the read-ahead of mounts. The links of `/sys/class/bdi` lead out of it, and so perhaps onto a
+/// mount that nobody answers for yet.
+const READ_AHEAD_LIMITS: &str = "/sys/devices/virtual/bdi";
 /// Longer than any order: a path is at most 4096 bytes, and JSON makes up to four characters of a byte.
 const MESSAGE_MAX: usize = 32 << 10;
 
@@ -230,6 +233,7 @@ impl Child {
         // The mount may cover any of these.
         let (mut table, null) = (open("/proc/self/mountinfo", false)?, open("/dev/null", true)?);
         let (ours, theirs) = (open("/proc/self/ns/mnt", false)?, open(&daemon, false)?);
+        let limits = open_directory(READ_AHEAD_LIMITS);
         let namespace = identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
         let connection =
             fuse::mount(&self.directory, options).map_err(|error| CliError::new(error.to_string()))?;
@@ -244,7 +248,9 @@ impl Child {
         };
         let device = mount.device;
         // An ordinary user may not, and a volume that is read less far ahead is a volume all the same.
-        let _ = set_read_ahead(device, matches!(options.kind, Kind::Block { .. }), read_ahead);
+        let _ = limits.and_then(|limits| {
+            set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
+        });
         self.mounted = Some(Mounted { mount, namespace });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {
             // SAFETY: the descriptor is open.
@@ -260,8 +266,7 @@ impl Child {
     fn unmount(&self) -> io::Result<()> {
         let Some(Mounted { mount, namespace }) = &self.mounted else { return Ok(()) };
         // Names from here on are looked up in this directory: there is no other that leads to `/proc` everywhere.
-        let proc =
-            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open("/proc")?;
+        let proc = open_directory("/proc")?;
         if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {
             let way = way_into(*namespace).ok_or(io::ErrorKind::NotFound)?;
             // SAFETY: the descriptor is open.
@@ -295,10 +300,23 @@ impl Child {
 }
 
 /// The mount's own limit, which the kernel sets to 128 KiB whatever is agreed on with the first request; that only lowers
-/// it further. `/sys/class/bdi` names it by the device.
-fn set_read_ahead((major, minor): (u32, u32), is_block: bool, bytes: u64) -> io::Result<()> {
+/// it further. `limits` names it by the device.
+fn set_read_ahead(limits: &File, (major, minor): (u32, u32), is_block: bool, bytes: u64) -> io::Result<()> {
     let kind = if is_block { "-fuseblk" } else { "" };
-    fs::write(format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb"), (bytes >> 10).to_string())
+    let path = CString::new(format!("{major}:{minor}{kind}/read_ahead_kb"))?;
+    // SAFETY: the descriptor is open, and the path ends with a zero byte.
+    let opened = unsafe { libc::openat(limits.as_raw_fd(), path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    if opened < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, so nobody else owns it.
+    let mut file = unsafe { File::from_raw_fd(opened) };
+    file.write_all((bytes >> 10).to_string().as_bytes())
+}
+
+/// As a place to look names up in, and nothing else.
+fn open_directory(path: &str) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
 }
 
 /// Which mount an open file is in: `fdinfo` tells (proc_pid_fdinfo(5)).
