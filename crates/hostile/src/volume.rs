@@ -11,7 +11,7 @@ use ext4::{
     Access, Caller, Error, FileType, Inode, OpenParts, RangeMode, RenameMode, SeekWhat, SetAttributes,
     Volume, VolumeOptions, WriteFlags,
 };
-use ext4::{Existence, SetXattr};
+use ext4::{Existence, SetXattr, SyncWhat};
 use runtime::{Either, VirtualWorld, race};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -254,6 +254,6 @@ async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<
         let _ = volume.unlink(inode, name).await;
         let _ = volume.rmdir(inode, name).await;
     }
-    let _ = volume.fsync(inode, false).await;
+    let _ = volume.sync_file(inode, SyncWhat::All).await;
     Ok(())
 }

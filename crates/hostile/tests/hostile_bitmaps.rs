@@ -4,7 +4,7 @@
 use device::World;
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, Inode, OpenParts, RangeMode, Result, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Inode, OpenParts, RangeMode, Result, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use hostile::lie_in_bitmaps;
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
@@ -82,7 +82,7 @@ async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, dice: &SplitMix) {
             _ => {
                 let _ =
                     volume.mkdir(&root, format!("directory-{step}").as_bytes(), &Caller::ROOT, 0o755).await;
-                let _ = volume.fsync(&inode, false).await;
+                let _ = volume.sync_file(&inode, SyncWhat::All).await;
             }
         }
         check(volume, &files[(dice.next() % files.len() as u64) as usize]).await;

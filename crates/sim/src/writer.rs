@@ -5,7 +5,9 @@ use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
 use crate::script::{Action, Place, Script, Sync, link_target, pattern};
 use device::World;
 use engine::DataMode;
-use ext4::{Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, Volume, WriteFlags, errno};
+use ext4::{
+    Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, SyncWhat, Volume, WriteFlags, errno,
+};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -204,7 +206,8 @@ impl Writer {
                 let data_only = step.sync == Sync::Data;
                 let promised = if data_only { &inode.last_data_change } else { &inode.last_change };
                 let promised = promised.get();
-                self.volume.fsync(&inode, data_only).await?;
+                let what = if data_only { SyncWhat::Data } else { SyncWhat::All };
+                self.volume.sync_file(&inode, what).await?;
                 // What the sync was called for it promises, whatever the inode itself believes; and with it
                 // all transactions before.
                 let called_for = did && (changes_data || !data_only);

@@ -3,7 +3,7 @@
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions, WriteThreshold};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern};
-use ext4::{Caller, Inode, OpenParts, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Inode, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::{VirtualWorld, join_all};
 use sim::setup;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ impl Bench {
         self.volume.write(&self.files[file], &Caller::ROOT, at, &bytes, WriteFlags::default()).await.unwrap();
     }
     async fn sync(&self, file: usize) {
-        self.volume.fsync(&self.files[file], false).await.unwrap();
+        self.volume.sync_file(&self.files[file], SyncWhat::All).await.unwrap();
     }
     /// What an action costs.
     async fn cost(&self, action: impl Future<Output = ()>) -> Vec<u64> {

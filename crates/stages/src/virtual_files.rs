@@ -163,7 +163,7 @@ impl Files for VirtualFiles {
         Ok(content.len())
     }
     async fn sync(&self, file: &VirtualFile) -> io::Result<()> {
-        self.volume.fsync(&file.inode, false).await.map_err(system)
+        self.volume.sync_file(&file.inode, SyncWhat::All).await.map_err(system)
     }
     async fn length(&self, path: &str) -> io::Result<u64> {
         let inode = self.find(path).await.map_err(system)?;

@@ -3,7 +3,6 @@
 use super::Written;
 use crate::{Inode, Result, Volume};
 use format::ext4::inode::flags;
-use std::rc::Rc;
 use units::TransactionId;
 
 /// What of a file is to be durable.
@@ -24,11 +23,6 @@ impl Volume {
             SyncWhat::All => self.sync_with(inode, inode.last_change.get()).await,
             SyncWhat::Data => self.sync_data(inode).await,
         }
-    }
-
-    /// `fsync`, or `fdatasync`.
-    pub async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, data_only: bool) -> Result<()> {
-        self.sync_file(inode, if data_only { SyncWhat::Data } else { SyncWhat::All }).await
     }
 
     /// Waits for what has been written to be durable, if the writer has `asked` (`O_SYNC`, `O_DSYNC`) or the file promises it.

@@ -2,7 +2,7 @@
 
 use crate::image::{EXT4, TestImage, open};
 use device::{LocalFuture, World};
-use ext4::{Caller, WriteFlags};
+use ext4::{Caller, SyncWhat, WriteFlags};
 use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ fn a_clock_that_goes_backwards_harms_nothing() {
                 assert!(modified <= last, "the clock's word is taken as it is");
                 last = modified;
                 if step % 10 == 0 {
-                    volume.fsync(&file, false).await.unwrap();
+                    volume.sync_file(&file, SyncWhat::All).await.unwrap();
                 }
             }
             for place in (0..(round + 1) * 4000).step_by(8) {

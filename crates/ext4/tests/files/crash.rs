@@ -4,7 +4,7 @@
 use crate::image::{EXT3_1K, EXT4, EXT4_1K, Kind, MODES, TestImage, open_in, with_volume};
 use device::World;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
-use ext4::{Caller, Inode, Volume, WriteFlags};
+use ext4::{Caller, Inode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
 use runtime::{VirtualWorld, race, spawn_with_result};
 use std::cell::RefCell;
@@ -52,7 +52,8 @@ async fn grow_and_shrink(
             size += length;
         }
         if world.random().is_multiple_of(2) {
-            volume.fsync(&inode, world.random().is_multiple_of(2)).await.unwrap();
+            let what = [SyncWhat::All, SyncWhat::Data][(world.random() % 2) as usize];
+            volume.sync_file(&inode, what).await.unwrap();
             histories.borrow_mut()[file].sizes = vec![size];
         }
     }

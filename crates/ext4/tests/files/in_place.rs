@@ -3,7 +3,7 @@
 use crate::image::{EXT4, TestImage, open_in};
 use device::World;
 use disks::{CrashPolicy, MemoryDisk};
-use ext4::{Caller, Inode, Volume, WriteFlags};
+use ext4::{Caller, Inode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -27,10 +27,10 @@ fn cost_of(
         let volume = open_in(&world, &disk, mode).await.unwrap();
         let inode = volume.inode(number).await.unwrap();
         write(&volume, &inode, 0, &OLD).await;
-        volume.fsync(&inode, false).await.unwrap();
+        volume.sync_file(&inode, SyncWhat::All).await.unwrap();
         let before = volume.engine().statistics();
         change(&volume, &inode).await;
-        volume.fsync(&inode, true).await.unwrap();
+        volume.sync_file(&inode, SyncWhat::Data).await.unwrap();
         let after = volume.engine().statistics();
         let again = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
         let volume = open_in(&world, &again, mode).await.unwrap();
@@ -82,7 +82,7 @@ fn an_overwrite_that_a_running_commit_took_along_is_durable_when_synced() {
             if round % 2 == 0 {
                 let (volume, inode) = (volume.clone(), inode.clone());
                 let world = volume.engine().world().clone();
-                world.spawn(Box::pin(async move { volume.fsync(&inode, false).await.unwrap() }));
+                world.spawn(Box::pin(async move { volume.sync_file(&inode, SyncWhat::All).await.unwrap() }));
             }
         }
         write(volume, inode, 0, &[9; 4096]).await;

@@ -1,7 +1,7 @@
 //! Pages that the kernel writes back beside writes that went past its cache.
 
 use crate::image::{EXT4, TestImage, with_volume};
-use ext4::{Caller, SeekWhat, SetAttributes, SetTime, WriteFlags, WriteOrigin, errno};
+use ext4::{Caller, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin, errno};
 use units::Timestamp;
 
 const PAST: WriteFlags = WriteFlags { append: false, kill_privileges: false, origin: WriteOrigin::PastCache };
@@ -79,7 +79,7 @@ fn a_time_that_was_set_outlives_pages_changed_before() {
         volume.setattr(file, root, set).await.unwrap();
         volume.write(file, root, 0, &[2; 4096], BACK).await.unwrap();
         assert_eq!(volume.getattr(file).modified, then);
-        volume.fsync(file, true).await.unwrap();
+        volume.sync_file(file, SyncWhat::Data).await.unwrap();
         volume.write(file, root, 0, &[3; 4096], BACK).await.unwrap();
         assert!(volume.getattr(file).modified > then, "changed after fsync");
         volume.setattr(file, root, set).await.unwrap();

@@ -1,7 +1,7 @@
 //! What a file must hold: bytes in memory, and the same operations on both.
 
 use device::World;
-use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
+use ext4::{Caller, Inode, RangeMode, SeekWhat, SyncWhat, Volume, WriteFlags, errno};
 use std::rc::Rc;
 
 pub struct ModelFile {
@@ -43,7 +43,8 @@ impl ModelFile {
             82..92 => self.read(volume, offset, length as usize).await,
             92..96 => self.seek(volume, offset).await,
             96 => {
-                volume.fsync(&self.inode, world.random().is_multiple_of(2)).await.unwrap();
+                let what = [SyncWhat::All, SyncWhat::Data][(world.random() % 2) as usize];
+                volume.sync_file(&self.inode, what).await.unwrap();
                 "fsync".into()
             }
             _ => self.read(volume, 0, usize::MAX).await,

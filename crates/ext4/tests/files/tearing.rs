@@ -4,7 +4,7 @@
 use crate::image::{EXT3_1K, EXT4_1K, Kind, TestImage, open_in};
 use device::World;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
-use ext4::{Caller, Inode, RangeMode, Volume, WriteFlags};
+use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
 use runtime::{VirtualWorld, race, spawn_with_result};
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ async fn overwrite(volume: Rc<Volume>, inode: Rc<Inode>, file: usize, acknowledg
     for version in 1..=VERSIONS {
         let bytes = vec![version; LENGTH];
         volume.write(&inode, &Caller::ROOT, AT as u64, &bytes, WriteFlags::default()).await.unwrap();
-        volume.fsync(&inode, true).await.unwrap();
+        volume.sync_file(&inode, SyncWhat::Data).await.unwrap();
         acknowledged.borrow_mut()[file] = version;
         for block in (HOLE_EACH..LENGTH / BLOCK).step_by(HOLE_EACH) {
             let (at, length) = ((block * BLOCK) as u64, BLOCK as u64);

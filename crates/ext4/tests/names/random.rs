@@ -5,7 +5,7 @@ use crate::kernel;
 use crate::model::{Model, NodeId, SHARED, Told, What, walk};
 use crate::support::*;
 use device::World;
-use ext4::{Caller, RenameMode, Volume};
+use ext4::{Caller, RenameMode, SyncWhat, Volume};
 use runtime::VirtualWorld;
 use runtime::sync::Event;
 use std::cell::RefCell;
@@ -49,7 +49,7 @@ impl Task {
         self.world.sleep_until(until).await;
         if self.below(40) == 0 {
             let directory = self.inode(self.pick(&self.model.directories())).await;
-            self.volume.fsync(&directory, false).await.unwrap();
+            self.volume.sync_file(&directory, SyncWhat::All).await.unwrap();
         }
     }
 

@@ -5,7 +5,7 @@ use crate::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage};
 use device::World;
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, Error, Inode, OpenParts, Result, SetXattr, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Error, Inode, OpenParts, Result, SetXattr, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use format::ext4::superblock::state;
 use format::ext4::{GroupDescriptor, Superblock, bitmap};
 use runtime::VirtualWorld;
@@ -122,7 +122,7 @@ async fn fill_holes(volume: &Rc<Volume>, root: &Rc<Inode>) -> Result<()> {
 async fn write_new(volume: &Rc<Volume>, root: &Rc<Inode>, name: &[u8]) -> Result<()> {
     let file = volume.mknod(root, name, &Caller::ROOT, 0o100_644, 0).await?.value;
     volume.write(&file, &Caller::ROOT, 0, &[b'z'; 40_000], WriteFlags::default()).await?;
-    volume.fsync(&file, false).await
+    volume.sync_file(&file, SyncWhat::All).await
 }
 
 async fn check_files(volume: &Rc<Volume>) {
