@@ -7,7 +7,8 @@ use common::Volume;
 use rig::Rig;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
@@ -312,7 +313,6 @@ fn what_was_changed_before_a_file_became_immutable_is_kept() {
 
 #[test]
 fn chattr_changes_the_time_of_the_last_change() {
-    use std::os::unix::fs::MetadataExt;
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount("");
     std::fs::write(volume.at("file"), "x").unwrap();
@@ -355,6 +355,86 @@ fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
     assert_eq!(std::fs::read(volume.at("c")).unwrap(), b"a");
     let left = std::fs::symlink_metadata(volume.at("a")).unwrap().file_type();
     assert!(std::os::unix::fs::FileTypeExt::is_char_device(&left));
+    volume.umount_and_check();
+}
+
+/// What the kernel lists as the inode of `name`, without looking it up.
+fn listed(directory: &Path, name: &str) -> Option<u64> {
+    let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
+    // SAFETY: the path ends with NUL; the stream is used by this thread alone and closed once.
+    let stream = unsafe { libc::opendir(path.as_ptr()) };
+    assert!(!stream.is_null(), "{}", std::io::Error::last_os_error());
+    let mut found = None;
+    loop {
+        // SAFETY: the stream is open; an entry is not used beyond the next call.
+        let Some(entry) = (unsafe { libc::readdir(stream).as_ref() }) else { break };
+        // SAFETY: a name ends with NUL.
+        if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes() {
+            found = Some(entry.d_ino);
+        }
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(stream) };
+    found
+}
+
+#[test]
+fn a_directory_that_moved_lists_its_new_parent() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    let number = |name: &str| volume.at(name).metadata().unwrap().ino();
+    let parent = |name: &str| {
+        // The second comes from what the kernel keeps, if it keeps anything.
+        let [first, second] = [(); 2].map(|()| listed(&volume.at(name), "..").unwrap());
+        assert_eq!(first, second, "{name}");
+        first
+    };
+    for name in ["a", "b", "a/one", "b/two"] {
+        std::fs::create_dir(volume.at(name)).unwrap();
+    }
+    let (a, b) = (number("a"), number("b"));
+    assert_eq!((parent("a/one"), parent("b/two")), (a, b));
+    let path = |name: &str| std::ffi::CString::new(volume.at(name).to_str().unwrap()).unwrap();
+    let exchange = || {
+        let (one, two) = (path("a/one"), path("b/two"));
+        // SAFETY: both names end with NUL and live on.
+        let result = unsafe {
+            libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, two.as_ptr(), libc::RENAME_EXCHANGE)
+        };
+        assert_eq!(result, 0);
+    };
+    for round in 0..20 {
+        exchange();
+        assert_eq!((parent("a/one"), parent("b/two")), (a, b), "exchanged, round {round}");
+        std::fs::rename(volume.at("a/one"), volume.at("b/one")).unwrap();
+        assert_eq!(parent("b/one"), b, "moved, round {round}");
+        std::fs::rename(volume.at("b/one"), volume.at("b/other")).unwrap();
+        assert_eq!(parent("b/other"), b, "renamed, round {round}");
+        std::fs::rename(volume.at("b/other"), volume.at("a/one")).unwrap();
+        assert_eq!(parent("a/one"), a, "moved back, round {round}");
+    }
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_file_that_gets_its_name_late_is_listed() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    std::fs::create_dir(volume.at("directory")).unwrap();
+    for number in 0..20 {
+        let name = format!("file-{number}");
+        assert_eq!(listed(&volume.at("directory"), &name), None);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(libc::O_TMPFILE).open(volume.at("directory")).unwrap();
+        let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let path = volume.at("directory").join(&name);
+        let to = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let here = libc::AT_FDCWD;
+        // SAFETY: both names end with NUL and live on.
+        let linked = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+        assert_eq!(linked, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(listed(&volume.at("directory"), &name), Some(file.metadata().unwrap().ino()));
+    }
     volume.umount_and_check();
 }
 

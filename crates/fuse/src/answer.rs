@@ -11,8 +11,16 @@ pub struct Answer {
     /// Room for the header, then the payload's beginning.
     head: Vec<u8>,
     body: Vec<Slice>,
-    /// A node whose attributes the kernel has to ask for again before it sees this answer.
-    stale_attributes: Option<u64>,
+    /// What the kernel has to ask for again before it sees this answer.
+    stale: Vec<Stale>,
+}
+
+/// What the kernel keeps and is to forget, by node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stale {
+    Attributes(u64),
+    /// A directory's entries.
+    Listing(u64),
 }
 
 const HEADER: usize = size_of::<OutHeader>();
@@ -26,7 +34,7 @@ impl Answer {
     pub fn with_room(payload: usize) -> Answer {
         let mut head = Vec::with_capacity(HEADER + payload);
         head.resize(HEADER, 0);
-        Answer { error: 0, head, body: Vec::new(), stale_attributes: None }
+        Answer { error: 0, head, body: Vec::new(), stale: Vec::new() }
     }
     pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
         let mut answer = Answer::with_room(size_of_val(value));
@@ -48,11 +56,17 @@ impl Answer {
         Answer { error: errno, ..Answer::empty() }
     }
     /// The operation changed attributes of `node` that this kind of answer does not tell.
-    pub fn with_stale_attributes(self, node: u64) -> Answer {
-        Answer { stale_attributes: Some(node), ..self }
+    pub fn with_stale_attributes(mut self, node: u64) -> Answer {
+        self.stale.push(Stale::Attributes(node));
+        self
     }
-    pub(crate) fn stale_attributes(&self) -> Option<u64> {
-        self.stale_attributes
+    /// The operation changed entries of the directory `node` without the kernel's knowing.
+    pub fn with_stale_listing(mut self, node: u64) -> Answer {
+        self.stale.push(Stale::Listing(node));
+        self
+    }
+    pub(crate) fn stale(&self) -> &[Stale] {
+        &self.stale
     }
     pub fn append(&mut self, value: &(impl IntoBytes + Immutable)) {
         self.append_bytes(value.as_bytes());

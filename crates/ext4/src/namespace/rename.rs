@@ -39,14 +39,15 @@ struct Move<'a> {
 }
 
 impl Volume {
-    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is made.
+    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is made. Tells which
+    /// directories have another parent now.
     pub async fn rename(
         self: &Rc<Self>,
         from: (&Rc<Inode>, &[u8]),
         to: (&Rc<Inode>, &[u8]),
         caller: &Caller,
         mode: RenameMode,
-    ) -> Result<Stamped<()>> {
+    ) -> Result<Stamped<Vec<InodeNumber>>> {
         check_name(from.1)?;
         check_name(to.1)?;
         let crossing = from.0.number != to.0.number;
@@ -72,7 +73,7 @@ impl Volume {
             (Some(_), mode) if mode.refuses_target() => return refused(errno::EEXIST),
             (None, RenameMode::Exchange) => return refused(errno::ENOENT),
             (Some(target), _) if target.number == source.number => {
-                return Ok(Stamped { value: (), transaction: source.last_change.get() });
+                return Ok(Stamped { value: Vec::new(), transaction: source.last_change.get() });
             }
             (Some(_), _) if to.parent.has_flag(flags::APPEND) => return refused(errno::EPERM),
             _ => {}
@@ -91,12 +92,16 @@ impl Volume {
         let locks = lock_children(&source, target.as_ref()).await;
         let moving = Move { from, to, source, target, caller, mode };
         let transaction = self.rename_locked(&moving).await?;
+        let exchanged = moving.target.iter().filter(|_| mode == RenameMode::Exchange);
+        let moved = std::iter::once(&moving.source).chain(exchanged);
+        let elsewhere = moved.filter(|inode| crossing && inode.is_directory()).map(|inode| inode.number);
+        let elsewhere = elsewhere.collect();
         let replaced = moving.target.filter(|_| mode != RenameMode::Exchange);
         drop((locks, directories, renames));
         if let Some(victim) = replaced {
             self.free_if_unused(&victim).await?;
         }
-        Ok(Stamped { value: (), transaction })
+        Ok(Stamped { value: elsewhere, transaction })
     }
 
     /// The directory itself and all above it. `renames` is held.

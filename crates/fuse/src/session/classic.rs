@@ -4,6 +4,7 @@
 use super::MAX_WRITE;
 use crate::Answer;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use crate::answer::Stale;
 use runtime::{File, PollStream, Ring};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -75,10 +76,16 @@ impl Classic {
         self.ring.send(&self.fuse, head, body);
     }
 
-    /// Has the kernel forget the attributes of a node; it has when this returns. A node that it does not know, or
-    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold.)
-    pub fn forget_attributes(&self, node: u64) {
-        let notification = NotifyInvalInode { ino: node, off: -1, len: 0 };
+    /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does not know, or
+    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold: pages of a listing
+    /// are locked only while an answer is copied to them.)
+    pub fn forget(&self, stale: Stale) {
+        let (ino, off) = match stale {
+            Stale::Attributes(node) => (node, -1),
+            // All pages, and the attributes with them.
+            Stale::Listing(node) => (node, 0),
+        };
+        let notification = NotifyInvalInode { ino, off, len: 0 };
         let length = size_of::<OutHeader>() + size_of_val(&notification);
         let header = OutHeader { len: length as u32, error: NOTIFY_INVAL_INODE, unique: 0 };
         let message = [header.as_bytes(), notification.as_bytes()].concat();

@@ -295,9 +295,7 @@ impl<F: FileSystem> Session<F> {
             self.until_alone(1).await;
         }
         let answer = self.file_system.clone().serve(request).await;
-        if let Some(node) = answer.stale_attributes() {
-            self.classic.forget_attributes(node);
-        }
+        answer.stale().iter().for_each(|stale| self.classic.forget(*stale));
         self.running.set(self.running.get() - 1);
         self.idle.notify();
         answer

@@ -1,6 +1,6 @@
 //! Names: looking up, making, moving, removing.
 
-use super::{Result, VALID_SECONDS, VolumeDoor, caller, number_of};
+use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of, number_of};
 use crate::Answer;
 use crate::abi::*;
 use ext4::{Error, Inode, RenameMode, Stamped, flags};
@@ -110,7 +110,8 @@ impl VolumeDoor {
         // One transaction holds both directories.
         let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
         self.settle(strict, moved.transaction).await?;
-        Ok(Answer::empty())
+        let moved = moved.value.into_iter().map(node_of);
+        Ok(moved.fold(Answer::empty(), Answer::with_stale_listing))
     }
 
     pub(super) async fn readlink(&self, header: &InHeader) -> Result {
