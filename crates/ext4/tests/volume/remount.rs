@@ -1,8 +1,8 @@
 //! Volumes that are read-only, then not, then again, without being closed.
 
 use crate::image::{ALL, EXT4_1K, Kind, TestImage, with_volume};
-use device::World;
-use disks::{Atomicity, CrashPolicy, MemoryDisk};
+use device::{Operation, World};
+use disks::{Atomicity, CrashPolicy, Fault, MemoryDisk};
 use engine::{DataMode, EngineError, EngineOptions};
 use ext4::{Access, Caller, Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
@@ -91,6 +91,37 @@ fn a_volume_made_read_only_again_is_as_clean_as_a_closed_one() {
             }
             volume.close().await.unwrap();
             expect_clean(&left, &disk, "closed");
+        });
+    }
+}
+
+#[test]
+fn a_volume_that_could_not_be_made_read_only_says_so_each_time() {
+    let image = TestImage::make(EXT4_1K);
+    let superblock = Fault { range: 1024..2048, ..Fault::forever(Operation::Write) };
+    for fault in [Fault::forever(Operation::Flush), superblock] {
+        println!("{fault:?}");
+        let virtual_world = VirtualWorld::new(7);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, DataMode::Ordered, Access::ReadWrite).await.unwrap();
+            for index in 0..DIRECTORIES {
+                make(&volume, &name(0, index)).await.unwrap();
+            }
+            volume.sync().await.unwrap();
+            disk.inject(fault);
+            assert!(volume.forbid_changes().await.is_err());
+            disk.heal();
+            assert!(volume.forbid_changes().await.is_err(), "again");
+            assert!(volume.allow_changes().await.is_err(), "what has failed stays so");
+            expect(&volume, 1).await;
+            assert!(volume.close().await.is_err(), "nor is it closed cleanly");
+            // What was synced is in the journal.
+            let after = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+            let again = open(&world, &after, DataMode::Ordered, Access::ReadWrite).await.unwrap();
+            expect(&again, 1).await;
+            again.close().await.unwrap();
         });
     }
 }
