@@ -365,9 +365,8 @@ fn listed(directory: &Path, name: &str) -> Option<u64> {
     let stream = unsafe { libc::opendir(path.as_ptr()) };
     assert!(!stream.is_null(), "{}", std::io::Error::last_os_error());
     let mut found = None;
-    loop {
-        // SAFETY: the stream is open; an entry is not used beyond the next call.
-        let Some(entry) = (unsafe { libc::readdir(stream).as_ref() }) else { break };
+    // SAFETY: the stream is open; an entry is not used beyond the next call.
+    while let Some(entry) = unsafe { libc::readdir(stream).as_ref() } {
         // SAFETY: a name ends with NUL.
         if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes() {
             found = Some(entry.d_ino);

@@ -165,7 +165,8 @@ async fn suffer(
         Either::Right(()) => return Err("the writers hang, although no operation of the disk does".into()),
     };
     for error in &errors {
-        if error.errno() != errno::EIO {
+        // Who begins a change after the journal's end finds a volume that is read-only; every sync fails.
+        if ![errno::EIO, errno::EROFS].contains(&error.errno()) {
             return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
         }
     }
