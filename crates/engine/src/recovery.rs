@@ -3,7 +3,7 @@
 //! again gives the same.
 
 use crate::error::EngineError;
-use crate::log::{ERRNO_IO, image_of, read_superblock};
+use crate::log::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
 use crate::run_plan::Runner;
 use device::Buffer;
@@ -229,10 +229,6 @@ impl Recovery<'_> {
         next: TransactionId,
     ) -> Result<(), EngineError> {
         superblock.set_clean(next.previous());
-        if self.report.gave_up {
-            // The next mount is to say so, whatever happens to whoever asked for this.
-            superblock.errno = ERRNO_IO;
-        }
         records::clear(superblock, self.parts.options.journal_checksum);
         let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
