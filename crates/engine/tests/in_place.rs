@@ -2,29 +2,12 @@
 
 mod common;
 
-use common::{Layout, Rig, Setup};
+use common::{Layout, Rig, Setup, write_byte};
 use disks::Latency;
-use engine::{Base, Credits, Engine, FileUpdate};
 use journal::DataMode;
 use runtime::race;
-use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
-
-async fn write(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
-    let mut handle = engine.start(Credits(0)).await.unwrap();
-    let update = FileUpdate {
-        owner: Owner(owner),
-        home: HomeBlock(home),
-        range: BlockRange::new(0, 1),
-        bytes: &[byte],
-        base: Base::Zero,
-        request: 1,
-        sequential: false,
-    };
-    handle.file_data(update).await.unwrap();
-    handle.stop()
-}
+use units::Owner;
 
 /// One commit is under way when the sync begins; the next, for which nobody waits, begins as it ends and takes the data along.
 #[test]
@@ -38,14 +21,14 @@ fn synced_data_that_the_next_commit_takes_along_is_durable() {
     let parts = rig.parts.clone();
     rig.run(async move {
         let engine = Rig::open(parts).await;
-        let found = write(&engine, 1, 50, 1).await;
+        let found = write_byte(&engine, 1, 50, 1).await;
         engine.commit(found).await.unwrap();
-        let other = write(&engine, 2, 60, 1).await;
+        let other = write_byte(&engine, 2, 60, 1).await;
         let first = engine.commit(other);
         let second = async {
             // Behind the lock of the first.
             engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(1))).await;
-            let overwritten = write(&engine, 1, 50, 2).await;
+            let overwritten = write_byte(&engine, 1, 50, 2).await;
             assert!(overwritten.is_after(other));
             // Nobody waits for it but the timer.
             if !engine.sync_in_place(Owner(1)).await.unwrap() {

@@ -2,29 +2,13 @@
 
 mod common;
 
-use common::{Layout, Rig, Setup};
+use common::{Layout, Rig, Setup, write_byte};
 use disks::Latency;
-use engine::{Base, Credits, Engine, FileUpdate};
+use engine::Credits;
 use journal::DataMode;
 use runtime::{Either, race};
-use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
-
-async fn write(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
-    let mut handle = engine.start(Credits(0)).await.unwrap();
-    let update = FileUpdate {
-        owner: Owner(owner),
-        home: HomeBlock(home),
-        range: BlockRange::new(0, 1),
-        bytes: &[byte],
-        base: Base::Zero,
-        request: 1,
-        sequential: false,
-    };
-    handle.file_data(update).await.unwrap();
-    handle.stop()
-}
+use units::{HomeBlock, Owner};
 
 /// A sync under way has an older image of a block that memory wants home: that one must not come later, nor may the
 /// newer one count as home because the older one is.
@@ -41,16 +25,16 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
         let engine = Rig::open(parts).await;
         // No neighbours: more writes than go out at once, so that the last has to wait.
         for number in 0..200 {
-            write(&engine, 1, 2 * number, 1).await;
+            write_byte(&engine, 1, 2 * number, 1).await;
         }
-        let first = write(&engine, 1, LAST, 1).await;
+        let first = write_byte(&engine, 1, LAST, 1).await;
         let sync = engine.sync_owner(Owner(1), first);
         let rest = async {
             // Behind the lock.
             engine.world().sleep_until(engine.world().now().plus(Duration::from_nanos(1))).await;
-            let mut second = write(&engine, 1, LAST, 2).await;
+            let mut second = write_byte(&engine, 1, LAST, 2).await;
             for number in 0..100 {
-                second = write(&engine, 1, LAST + 1 + 2 * number, 2).await;
+                second = write_byte(&engine, 1, LAST + 1 + 2 * number, 2).await;
             }
             second
         };
@@ -89,7 +73,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
         let engine = Rig::open(parts).await;
         let mut lazy = Vec::new();
         for owner in 0..FILES {
-            lazy.push((Owner(12 + owner), write(&engine, 12 + owner, 100 + owner, 7).await));
+            lazy.push((Owner(12 + owner), write_byte(&engine, 12 + owner, 100 + owner, 7).await));
         }
         let now = || engine.world().now();
         // Not one block is to be left.

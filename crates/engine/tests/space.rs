@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Layout, Rig, Script, Setup, run_on, run_until, verify};
+use common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
 use engine::{Base, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate};
 use journal::DataMode;
 use runtime::{Either, race};
@@ -181,23 +181,7 @@ fn data_does_not_go_home_past_an_older_image_of_itself() {
     const LAST: u64 = 3000;
     rig.run(async move {
         let engine = Rig::open(parts).await;
-        let write = |home: u64, byte: u8| {
-            let engine = engine.clone();
-            async move {
-                let mut handle = engine.start(Credits(0)).await.unwrap();
-                let update = FileUpdate {
-                    owner: Owner(1),
-                    home: HomeBlock(home),
-                    range: BlockRange::new(0, 1),
-                    bytes: &[byte],
-                    base: Base::Zero,
-                    request: 1,
-                    sequential: false,
-                };
-                handle.file_data(update).await.unwrap();
-                handle.stop()
-            }
-        };
+        let write = |home, byte| write_byte(&engine, 1, home, byte);
         // No neighbours: more writes than go out at once, so that the last has to wait.
         let mut first = write(LAST, 1).await;
         for number in 0..200 {

@@ -7,7 +7,8 @@ mod writer;
 
 #[allow(unused_imports)]
 pub use rig::{Layout, Rig, STALE, Setup};
-pub use writer::{History, Script, check, run_script};
+#[allow(unused_imports)]
+pub use writer::{History, Script, check, run_script, write_byte};
 
 use disks::Image;
 use std::cell::RefCell;

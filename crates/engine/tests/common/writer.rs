@@ -308,3 +308,19 @@ fn content_of<'a>(state: &'a Version, slot: &Slot) -> Option<&'a [u8]> {
 fn is_same(a: &Slot, b: &Slot) -> bool {
     a.home == b.home && a.born == b.born
 }
+
+/// A handle that writes the first byte of a data block, and zeros behind it.
+pub async fn write_byte(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
+    let mut handle = engine.start(Credits(0)).await.unwrap();
+    let update = FileUpdate {
+        owner: Owner(owner),
+        home: HomeBlock(home),
+        range: BlockRange::new(0, 1),
+        bytes: &[byte],
+        base: Base::Zero,
+        request: 1,
+        sequential: false,
+    };
+    handle.file_data(update).await.unwrap();
+    handle.stop()
+}
