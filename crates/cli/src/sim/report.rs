@@ -54,57 +54,12 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
             &serde_json::json!({ "modes": reports, "total": total, "evictions": evictions }),
         );
     }
-    let mut table = Table::new([
-        "mode",
-        "scripts",
-        "places to cut",
-        "images",
-        "cut again",
-        "seen by e2fsck",
-        "faults",
-        "bitmaps that lied",
-        "of them met",
-        "no room",
-        "writes judged",
-        "torn",
-        "split",
-        "cuts that lost",
-    ]);
+    let names = columns(&total).map(|(name, _)| name);
+    let mut table = Table::new(["mode"].into_iter().chain(names));
     let all = [("all", &total)];
     for (name, report) in reports.iter().map(|(name, report)| (*name, report)).chain(all) {
-        let Report {
-            scripts,
-            cuts,
-            images,
-            recoveries_cut,
-            checked,
-            faults,
-            hostile,
-            met,
-            refused,
-            writes,
-            torn,
-            split,
-            lost,
-        } = *report;
-        let counts = [
-            scripts,
-            cuts,
-            images,
-            recoveries_cut,
-            checked,
-            faults,
-            hostile,
-            met,
-            refused,
-            writes,
-            torn,
-            split,
-            lost,
-        ];
-        let cells: Vec<String> =
-            [name.to_owned()].into_iter().chain(counts.map(|count| count.to_string())).collect();
-        table.row(cells);
+        let counts = columns(report).map(|(_, count)| count.to_string());
+        table.row([name.to_owned()].into_iter().chain(counts));
     }
     let evictions = evictions.map(ToString::to_string).unwrap_or_default();
     let verdict = match total.lost {
@@ -112,4 +67,39 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
         lost => format!("{:.2} % of the cuts lost something", lost as f64 * 100.0 / total.cuts as f64),
     };
     crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
+}
+
+/// Every count, and what it is called.
+fn columns(report: &Report) -> [(&'static str, u64); 13] {
+    // All of them: a new one is not to be forgotten here.
+    let Report {
+        scripts,
+        cuts,
+        images,
+        recoveries_cut,
+        checked,
+        faults,
+        hostile,
+        met,
+        refused,
+        writes,
+        torn,
+        split,
+        lost,
+    } = *report;
+    [
+        ("scripts", scripts),
+        ("places to cut", cuts),
+        ("images", images),
+        ("cut again", recoveries_cut),
+        ("seen by e2fsck", checked),
+        ("faults", faults),
+        ("bitmaps that lied", hostile),
+        ("of them met", met),
+        ("no room", refused),
+        ("writes judged", writes),
+        ("torn", torn),
+        ("split", split),
+        ("cuts that lost", lost),
+    ]
 }
