@@ -19,13 +19,17 @@ impl Volume {
             true => self.engine.shutdown().await.map_err(Error::from),
             false => self.close_writable().await,
         };
+        self.end_protection(closed).await
+    }
+
+    /// Nobody writes any more, since `done`: others may use the volume at once if that is well, else they wait a while.
+    pub(super) async fn end_protection(&self, done: Result<()>) -> Result<()> {
         let protection = self.protection.take();
-        if let Some(protection) = protection {
-            let ended = protection.end(closed.is_ok()).await;
-            closed.and(ended)
-        } else {
-            closed
-        }
+        let ended = match protection {
+            Some(protection) => protection.end(done.is_ok()).await,
+            None => Ok(()),
+        };
+        done.and(ended)
     }
 
     async fn close_writable(self: &Rc<Self>) -> Result<()> {

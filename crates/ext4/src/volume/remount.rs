@@ -85,11 +85,7 @@ impl Volume {
         if let Err(error) = &rested {
             self.stop_for(error);
         }
-        let protection = self.protection.take();
-        match protection {
-            Some(protection) => protection.end(rested.is_ok()).await.and(rested),
-            None => rested,
-        }
+        self.end_protection(rested).await
     }
 
     async fn rest_clean(&self) -> Result<()> {
