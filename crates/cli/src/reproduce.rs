@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, RunOptions};
+use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ Examples:
   okeanos reproduce all --out results      see results/index.html then
   okeanos reproduce kernel-7a              as root: the kernel's file systems on
                                            the same drive, in real time
-  okeanos reproduce report --out results   what holds and what does not, as a
+  okeanos reproduce report --out results   how each statement was judged, as a
                                            table in Markdown
 
 A figure makes emulated disks, plays its workload on them in virtual time, and
 writes NAME.csv (the points), NAME.svg (ours and the paper's together) and
-NAME.json (everything, with the paper's statements and whether they hold).
+NAME.json (everything, with the paper's statements and how each was judged).
 index.html shows all figures of the directory and needs no network.
 
 Ctrl-C ends the run when the parts under way are done, a second one at once.
@@ -51,7 +51,7 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// The paper's statements and whether they hold, from figures that are finished
+    /// The papers' statements and how each was judged, from figures that are finished
     Report {
         /// Where the figures are
         #[arg(long, value_name = "DIR", default_value = "figures")]
@@ -157,7 +157,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or(processors, usize::from);
     listen_for_interrupts();
-    let mut table = Table::new(["figure", "statements that hold", "took"]);
+    let mut table = Table::new(["figure", "statements", "took"]);
     let mut failures = Vec::new();
     for figure in &figures {
         let begin = Instant::now();
@@ -203,9 +203,8 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
 }
 
 fn row(table: &mut Table, finished: &Finished, took: &str) {
-    let claims = &finished.results.claims;
-    let held = claims.iter().filter(|claim| claim.holds).count();
-    table.row([finished.figure.clone(), format!("{held} of {}", claims.len()), took.into()]);
+    let tally = Tally::of(&finished.results.claims);
+    table.row([finished.figure.clone(), tally.in_words(), took.into()]);
 }
 
 fn minutes(time: Duration) -> String {

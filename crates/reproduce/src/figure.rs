@@ -1,6 +1,6 @@
 //! What a figure is, and what comes out of it.
 
-use crate::Context;
+use crate::{Claim, Context};
 use serde::{Deserialize, Serialize};
 
 /// One figure or table of a paper, or one of our own.
@@ -83,15 +83,4 @@ pub struct Series {
     pub name: String,
     pub of_paper: bool,
     pub points: Vec<(f64, f64)>,
-}
-
-/// A statement of the paper, held against our numbers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Claim {
-    /// "data journaling writes at least 4 times what wasteless writes, at the most streams".
-    pub says: String,
-    /// The paper's number, such as "6.4" (27 / 4.2 MiB/s).
-    pub paper: String,
-    pub ours: String,
-    pub holds: bool,
 }

@@ -3,7 +3,7 @@
 //! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a whole figure.
 
 use crate::figure::{Figure, Results, Scale};
-use crate::{chart, csv};
+use crate::{Origin, Tally, Verdict, chart, csv};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,28 +63,21 @@ impl Finished {
         }
     }
 
-    /// Whether ours agree with the paper, in a sentence.
+    /// How far ours agree with the paper, in a sentence.
     pub fn verdict(&self) -> String {
         let claims = &self.results.claims;
-        let failing: Vec<_> = claims.iter().filter(|claim| !claim.holds).collect();
-        let list = |claims: &[&crate::Claim]| {
-            let texts: Vec<String> = claims
-                .iter()
-                .map(|claim| format!("{} (paper: {}; ours: {})", claim.says, claim.paper, claim.ours))
-                .collect();
-            texts.join("; ")
-        };
-        match (claims.len(), failing.len()) {
-            (0, _) => "Nothing that the paper states can be held against this.".into(),
-            (1, 0) => "Agrees: what the paper states holds.".into(),
-            (all, 0) => format!("Agrees: all {all} statements hold."),
-            (1, _) => format!("Differs: it does not hold that {}.", list(&failing)),
-            (all, failed) if failed == all => format!("Differs in all {all} statements."),
-            (all, failed) => format!(
-                "Agrees in {} of {all} statements; it does not hold that {}.",
-                all - failed,
-                list(&failing)
-            ),
+        let tally = Tally::of(claims);
+        let differing: Vec<String> = claims
+            .iter()
+            .filter(|claim| claim.origin == Origin::Paper && claim.verdict == Verdict::Differs)
+            .map(|claim| format!("{} (paper: {}; ours: {})", claim.says, claim.paper, claim.ours))
+            .collect();
+        if claims.is_empty() {
+            "Nothing that the paper states can be held against this.".into()
+        } else if differing.is_empty() {
+            format!("Of the statements {}.", tally.in_words())
+        } else {
+            format!("Of the statements {}: {}.", tally.in_words(), differing.join("; "))
         }
     }
 }
@@ -171,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_what_does_not_hold() {
+    fn the_verdict_names_what_differs() {
         let mut finished = Finished::new(&made_up::FIGURE, 7, false, made_up::results());
         assert_eq!(
             finished.verdict(),
-            "Agrees in 1 of 2 statements; it does not hold that ordered is slower (paper: 10x; ours: 0.9x)."
+            "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."
         );
         finished.results.claims.truncate(1);
-        assert_eq!(finished.verdict(), "Agrees: what the paper states holds.");
+        assert_eq!(finished.verdict(), "Of the statements 1 agree, 0 in direction only, 0 differ.");
         finished.results.claims.clear();
         assert!(finished.verdict().starts_with("Nothing"));
     }

@@ -15,10 +15,12 @@ mod made_up;
 mod number;
 mod page;
 mod run;
+mod statement;
 
 pub use context::Context;
-pub use figure::{Axis, Claim, Figure, FigureError, Picture, Results, Scale, Series};
+pub use figure::{Axis, Figure, FigureError, Picture, Results, Scale, Series};
 pub use figures::{all, find};
 pub use finished::Finished;
 pub use page::markdown;
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, write_page};
+pub use statement::{Claim, Origin, Tally, Verdict};

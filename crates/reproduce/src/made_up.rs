@@ -1,6 +1,6 @@
 //! A figure for tests.
 
-use crate::{Axis, Claim, Context, Figure, FigureError, Picture, Results, Scale, Series};
+use crate::{Axis, Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Series, Verdict};
 use std::sync::atomic::AtomicBool;
 
 pub const FIGURE: Figure = Figure {
@@ -36,11 +36,12 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 pub fn results() -> Results {
     let series = |name: &str, of_paper, points| Series { name: name.into(), of_paper, points };
     let axis = |label: &str, scale| Axis { label: label.into(), scale };
-    let claim = |says: &str, paper: &str, ours: &str, holds| Claim {
+    let claim = |says: &str, paper: &str, ours: &str, verdict| Claim {
         says: says.into(),
         paper: paper.into(),
         ours: ours.into(),
-        holds,
+        verdict,
+        origin: Origin::Paper,
     };
     Results {
         pictures: vec![
@@ -64,8 +65,8 @@ pub fn results() -> Results {
             },
         ],
         claims: vec![
-            claim("wasteless is faster", "4.0x", "4.4x", true),
-            claim("ordered is slower", "10x", "0.9x", false),
+            claim("wasteless is faster", "4.0x", "4.4x", Verdict::Agrees),
+            claim("ordered is slower", "10x", "0.9x", Verdict::Differs),
         ],
         notes: vec!["Nothing here was measured.".into()],
     }

@@ -1,12 +1,16 @@
 //! All finished figures in one HTML page that needs no network and no other file.
 
 use crate::chart::{escaped, svg};
-use crate::figure::Claim;
 use crate::finished::Finished;
+use crate::number::short;
+use crate::statement::WORDS;
+use crate::{Claim, Origin, Tally, Verdict};
 
 pub(crate) fn html(figures: &[Finished]) -> String {
-    let (held, all) = count(figures.iter().flat_map(|figure| &figure.results.claims));
     let rows: String = figures.iter().map(row).collect();
+    let papers: String = papers(figures)
+        .map(|(paper, tally)| format!("<li>{}: {}.</li>\n", escaped(paper), tally.in_words()))
+        .collect();
     let sections: String = figures.iter().map(section).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -14,22 +18,57 @@ pub(crate) fn html(figures: &[Finished]) -> String {
          <title>Okeanos: the papers' figures, rerun</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>The papers' figures, rerun</h1>\n\
          <p>Filled markers and drawn lines are ours; hollow markers and dashed lines are the paper's, as far as its text \
-         states numbers. Disks are emulated, so ratios count, not absolute values. Of the papers' {all} statements that \
-         were checked, {held} hold.</p>\n\
-         <table>\n<tr><th>figure</th><th>what</th><th>statements that hold</th></tr>\n{rows}</table>\n\
-         {sections}</main>\n</body>\n</html>\n"
+         states numbers. Disks are emulated, so ratios count, not absolute values.</p>\n\
+         <ul>\n{papers}</ul>\n<p>{}</p>\n\
+         <table>\n<tr><th>figure</th><th>what</th><th>statements</th></tr>\n{rows}</table>\n\
+         {sections}</main>\n</body>\n</html>\n",
+        escaped(&how_judged())
+    )
+}
+
+/// Each paper, and how its statements came out, in the order of the figures.
+fn papers(figures: &[Finished]) -> impl Iterator<Item = (&str, Tally)> {
+    let mut papers: Vec<(&str, Vec<&Claim>)> = Vec::new();
+    for figure in figures {
+        let paper = figure.source.split(',').next().unwrap_or(&figure.source);
+        let claims = figure.results.claims.iter();
+        match papers.iter_mut().find(|(name, _)| *name == paper) {
+            Some((_, all)) => all.extend(claims),
+            None => papers.push((paper, claims.collect())),
+        }
+    }
+    papers.into_iter().map(|(paper, claims)| (paper, Tally::of(claims)))
+}
+
+fn how_judged() -> String {
+    let words: Vec<String> = WORDS
+        .iter()
+        .map(|words| format!("\u{201c}{}\u{201d} {} to {}", words.text, short(words.low), short(words.high)))
+        .collect();
+    format!(
+        "A ratio agrees within a factor of two of the paper's number, both as it is and as a logarithm, or within the paper's own \
+         spread. It agrees in direction only if the same one is larger by another factor. Words count as ratios: {}; or their \
+         inverse. A statement from which a parameter of a disk was derived is called fitted, and not counted; nor are our own.",
+        words.join(", ")
     )
 }
 
 /// The statements of all figures as a table in Markdown.
 pub fn markdown(figures: &[Finished]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let mut text = "| figure | statement | paper | ours | holds |\n|---|---|---|---|---|\n".to_owned();
+    let mut text = String::new();
+    for (paper, tally) in papers(figures) {
+        text += &format!("- {paper}: {}.\n", tally.in_words());
+    }
+    text += "\n| figure | statement | paper | ours | judged |\n|---|---|---|---|---|\n";
     for figure in figures {
-        for Claim { says, paper, ours, holds } in &figure.results.claims {
-            let holds = if *holds { "yes" } else { "**no**" };
-            let [says, paper, ours] = [says, paper, ours].map(|part| cell(part));
-            text += &format!("| {} | {says} | {paper} | {ours} | {holds} |\n", figure.figure);
+        for claim in &figure.results.claims {
+            let mut judged = claim.judged();
+            if claim.verdict == Verdict::Differs && claim.origin == Origin::Paper {
+                judged = format!("**{judged}**");
+            }
+            let [says, paper, ours] = [&claim.says, &claim.paper, &claim.ours].map(|part| cell(part));
+            text += &format!("| {} | {says} | {paper} | {ours} | {judged} |\n", figure.figure);
         }
     }
     let mut notes = String::new();
@@ -41,17 +80,14 @@ pub fn markdown(figures: &[Finished]) -> String {
     if notes.is_empty() { text } else { format!("{text}\n{notes}") }
 }
 
-fn count<'a>(claims: impl Iterator<Item = &'a Claim>) -> (usize, usize) {
-    claims.fold((0, 0), |(held, all), claim| (held + usize::from(claim.holds), all + 1))
-}
-
 fn row(figure: &Finished) -> String {
-    let (held, all) = count(figure.results.claims.iter());
+    let tally = Tally::of(&figure.results.claims);
     let name = escaped(&figure.figure);
-    let class = if held == all { "yes" } else { "no" };
+    let class = if tally.differ == 0 { "yes" } else { "no" };
     format!(
-        "<tr><td><a href=\"#f-{name}\">{name}</a></td><td>{}</td><td class=\"{class}\">{held} of {all}</td></tr>\n",
-        escaped(&figure.title)
+        "<tr><td><a href=\"#f-{name}\">{name}</a></td><td>{}</td><td class=\"{class}\">{}</td></tr>\n",
+        escaped(&figure.title),
+        tally.in_words()
     )
 }
 
@@ -82,13 +118,22 @@ fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() {
         return String::new();
     }
-    let row = |Claim { says, paper, ours, holds }: &Claim| {
-        let (class, holds) = if *holds { ("yes", "yes") } else { ("no", "no") };
-        let [says, paper, ours] = [says, paper, ours].map(|text| escaped(text));
-        format!("<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{holds}</td></tr>\n")
+    let row = |claim: &Claim| {
+        let class = match (&claim.origin, claim.verdict) {
+            (Origin::Paper, Verdict::Agrees) => "yes",
+            (Origin::Paper, Verdict::Differs) => "no",
+            _ => "part",
+        };
+        let [says, paper, ours] = [&claim.says, &claim.paper, &claim.ours].map(|text| escaped(text));
+        let judged = escaped(&claim.judged());
+        format!(
+            "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td></tr>\n"
+        )
     };
     let rows: String = claims.iter().map(row).collect();
-    format!("<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>holds</th></tr>\n{rows}</table>\n")
+    format!(
+        "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th></tr>\n{rows}</table>\n"
+    )
 }
 
 /// How to run it again, and where its numbers are.
@@ -148,16 +193,17 @@ mod tests {
         }
         assert!(page.contains("Made up &amp; &lt;drawn&gt;") && !page.contains("& <drawn>"));
         assert_eq!(page.matches("<svg").count(), 2);
-        assert!(page.contains("2 statements that were checked, 1 hold"));
+        assert!(page.contains("<li>ours: 1 agree, 0 in direction only, 1 differ.</li>"));
         assert!(page.contains("okeanos reproduce made-up --seed 7 --quick --again"));
     }
 
     #[test]
-    fn the_table_tells_which_statements_hold() {
-        let expected = "| figure | statement | paper | ours | holds |\n\
+    fn the_table_tells_how_each_statement_was_judged() {
+        let expected = "- ours: 1 agree, 0 in direction only, 1 differ.\n\n\
+                        | figure | statement | paper | ours | judged |\n\
                         |---|---|---|---|---|\n\
-                        | made-up | wasteless is faster | 4.0x | 4.4x | yes |\n\
-                        | made-up | ordered is slower | 10x | 0.9x | **no** |\n\n\
+                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |\n\
+                        | made-up | ordered is slower | 10x | 0.9x | **differs** |\n\n\
                         - made-up: Nothing here was measured.\n";
         assert_eq!(markdown(&figures()), expected);
     }

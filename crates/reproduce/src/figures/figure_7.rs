@@ -1,9 +1,10 @@
 //! Figures 7a to 7c: what streams make the two devices write.
 
-use super::shared::{FIVE_MODES, alike, at_least, at_most, axis, name, of_paper, ours, picture};
+use super::shared::{FIVE_MODES, axis, claim, name, of_paper, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
+use crate::statement::{Expected, FACTORS, NEAR, ORDER_OR_TWO, SAME};
 use engine::DataMode;
 use stages::Layout;
 
@@ -45,9 +46,13 @@ pub fn figure_7c() -> Figure {
     }
 }
 
+/// How many streams of 1 Kbps, and for how many seconds.
+pub(super) fn slow_counts(context: &Context) -> (&'static [u32], u64) {
+    if context.quick { (&[20, 60], 3) } else { (&[100, 500, 1000, 2000, 4000, 6000], 300) }
+}
+
 pub(super) fn slow_streams(context: &Context) -> Result<Runs, FigureError> {
-    let counts: &[u32] = if context.quick { &[20, 60] } else { &[100, 500, 1000, 2000, 4000, 6000] };
-    let seconds = if context.quick { 3 } else { 300 };
+    let (counts, seconds) = slow_counts(context);
     let of = |data, layout| {
         counts.iter().map(move |&count| Cell { layout, ..Cell::new(data, count, SLOW, seconds) })
     };
@@ -116,23 +121,23 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
     }
     let of = |data| last(&runs, data, rate);
     let claims = vec![
-        at_least(
-            "data journaling writes at least 4 times wasteless's journal traffic, at the most streams",
+        ratio(
+            "data journaling's journal traffic over wasteless's, at the most streams",
             "6.4 (27 / 4.2 MiB/s)",
+            Expected::Number(27.0 / 4.2),
             (of(DataMode::Journal), of(DataMode::Wasteless)),
-            4.0,
         ),
-        at_most(
-            "selective's journal traffic is not above wasteless's, at the most streams",
+        ratio(
+            "selective's journal traffic over wasteless's, at the most streams",
             "0.69 (2.9 / 4.2 MiB/s)",
+            Expected::Number(2.9 / 4.2),
             (of(DataMode::Selective), of(DataMode::Wasteless)),
-            1.0,
         ),
-        at_most(
-            "ordered's journal traffic is not above selective's, at the most streams",
+        ratio(
+            "ordered's journal traffic over selective's, at the most streams",
             "near selective",
+            Expected::Words(&NEAR),
             (of(DataMode::Ordered), of(DataMode::Selective)),
-            1.0,
         ),
     ];
     let notes = vec![
@@ -149,30 +154,31 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
 fn run_7b(context: &Context) -> Result<Results, FigureError> {
     let runs = fast_streams(context)?;
     let of = |data| last(&runs, data, Played::journal_rate);
+    let over_ordered = of(DataMode::Selective) / of(DataMode::Ordered);
     let claims = vec![
-        alike(
-            "wasteless's journal traffic is data journaling's within a tenth, at the most streams",
+        ratio(
+            "wasteless's journal traffic over data journaling's, at the most streams",
             "comparable",
+            Expected::Words(&SAME),
             (of(DataMode::Wasteless), of(DataMode::Journal)),
-            1.1,
         ),
-        at_least(
-            "wasteless's journal traffic is at least 5 times selective's, at the most streams",
+        ratio(
+            "wasteless's journal traffic over selective's, at the most streams",
             "an order of magnitude or more",
+            Expected::Words(&ORDER_OR_TWO),
             (of(DataMode::Wasteless), of(DataMode::Selective)),
-            5.0,
         ),
-        at_least(
-            "wasteless's journal traffic is at least 5 times ordered's, at the most streams",
+        ratio(
+            "wasteless's journal traffic over ordered's, at the most streams",
             "an order of magnitude or more",
+            Expected::Words(&ORDER_OR_TWO),
             (of(DataMode::Wasteless), of(DataMode::Ordered)),
-            5.0,
         ),
-        at_most(
-            "ordered's journal traffic is not above selective's, at the most streams",
+        claim(
+            "selective's journal traffic is not below ordered's, at the most streams",
             "selective lies between writeback and ordered",
-            (of(DataMode::Ordered), of(DataMode::Selective)),
-            1.0,
+            format!("{over_ordered:.2}"),
+            over_ordered >= 1.0,
         ),
     ];
     let series = lines(&runs, Played::journal_rate);
@@ -189,11 +195,11 @@ fn run_7c(context: &Context) -> Result<Results, FigureError> {
     let runs = slow_streams(context)?;
     let of = |data| last(&runs, data, Played::home_rate);
     let claims = [DataMode::Wasteless, DataMode::Selective, DataMode::Journal].map(|data| {
-        at_least(
-            &format!("ordered writes at least twice the home traffic of {}, at the most streams", name(data)),
+        ratio(
+            &format!("ordered's home traffic over that of {}, at the most streams", name(data)),
             "several factors",
+            Expected::Words(&FACTORS),
             (of(DataMode::Ordered), of(data)),
-            2.0,
         )
     });
     let series = lines(&runs, Played::home_rate);

@@ -1,9 +1,10 @@
 //! The paragraph of section 5.6 on two disks in RAID-0 with the journal as a hidden file.
 
-use super::shared::{alike, at_least, at_most, axis, name, ours, picture};
+use super::shared::{axis, name, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::statement::{Expected, ORDER, ORDER_OR_TWO, SAME};
 use engine::DataMode;
 
 pub fn figure() -> Figure {
@@ -41,30 +42,31 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let at_most_streams = |rig, data| line(&runs, SLOW, rig, data).last().expect("it is played").1;
     let change = |data| (at_most_streams(Rig::Raid0, data), at_most_streams(Rig::TwoDrives, data));
     let best = |gains: &[f64]| gains.iter().copied().fold(0.0, f64::max);
+    let least = slow_gains.iter().copied().fold(f64::INFINITY, f64::min);
     let claims = vec![
-        at_least(
-            "at 1 Kbps wasteless takes at most a tenth of ordered's latency, whatever the number of streams",
+        ratio(
+            "ordered's latency over wasteless's at 1 Kbps, with the number of streams where it is least",
             "one to two orders of magnitude",
-            (slow_gains.iter().copied().fold(f64::INFINITY, f64::min), 1.0),
-            10.0,
+            Expected::Words(&ORDER_OR_TWO),
+            (least, 1.0),
         ),
-        at_least(
-            "at 1 Mbps wasteless takes at most half of ordered's latency at some number of streams",
+        ratio(
+            "ordered's latency over wasteless's at 1 Mbps, with the number of streams where it is most",
             "up to an order of magnitude",
+            Expected::Words(&ORDER),
             (best(&fast_gains), 1.0),
-            2.0,
         ),
-        at_most(
-            "ordered's latency at 1 Kbps is at most 0.7 of that on two separate drives, at the most streams",
+        ratio(
+            "ordered's latency at 1 Kbps over that on two separate drives, at the most streams",
             "a half",
+            Expected::Number(0.5),
             change(DataMode::Ordered),
-            0.7,
         ),
-        alike(
-            "wasteless's latency at 1 Kbps is that on two separate drives within a factor of 1.5, at the most streams",
+        ratio(
+            "wasteless's latency at 1 Kbps over that on two separate drives, at the most streams",
             "does not change",
+            Expected::Words(&SAME),
             change(DataMode::Wasteless),
-            1.5,
         ),
     ];
     let pictures = [("1 Kbps", SLOW), ("1 Mbps", FAST)].map(|(title, size)| {

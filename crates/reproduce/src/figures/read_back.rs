@@ -1,6 +1,7 @@
 //! Files that were written at the same time, read one after the other: figure 8c.
 
-use super::shared::{at_least, axis, name, ours, rig};
+use super::shared::{axis, name, ours, ratio, rig};
+use crate::statement::{Expected, ORDER};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::{EmulatedDisk, Model};
 use engine::DataMode;
@@ -107,11 +108,11 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
     };
     let last = |at: usize| reports[(at + 1) * counts.len() - 1].read_mean_ms;
     let slowest = (0..MODES.len()).map(last).fold(0.0, f64::max);
-    let claims = vec![at_least(
-        "with the most files, log-structured reads take at least 5 times as long as those of the slowest mode of ours",
-        "about 10",
+    let claims = vec![ratio(
+        "log-structured reads over those of the slowest mode of ours, with the most files",
+        "an order of magnitude (NILFS)",
+        Expected::Words(&ORDER),
         (last(MODES.len()), slowest),
-        5.0,
     )];
     let notes = vec![
         "The log-structured placement is not NILFS: what it is stands in crates/stages/src/log_structured.rs. In its log a second \

@@ -1,6 +1,8 @@
 //! What figures have in common.
 
-use crate::{Axis, Claim, Context, Picture, Scale, Series};
+use crate::number::short;
+use crate::statement::Expected;
+use crate::{Axis, Claim, Context, Origin, Picture, Scale, Series, Verdict};
 use engine::DataMode;
 use stages::StageOptions;
 
@@ -48,23 +50,20 @@ pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
 pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
     Picture { title: title.to_string(), x, y, series }
 }
+/// A statement of the paper that is so or not.
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
-    Claim { says: says.to_string(), paper: paper.to_string(), ours, holds }
+    let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
+    Claim { says: says.to_string(), paper: paper.to_string(), ours, verdict, origin: Origin::Paper }
 }
-/// "`a` is at least `bound` times `b`".
-pub fn at_least(says: &str, paper: &str, (a, b): (f64, f64), bound: f64) -> Claim {
-    let times = a / b.max(1e-12);
-    claim(says, paper, format!("{times:.2}"), times >= bound)
+/// `a` over `b`, as the paper has it: `paper` in its words, `expected` as a number.
+pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) -> Claim {
+    let ratio = a / b;
+    let verdict = expected.judge(ratio);
+    Claim { verdict, ..claim(says, paper, short(ratio), true) }
 }
-/// "`a` is at most `bound` times `b`".
-pub fn at_most(says: &str, paper: &str, (a, b): (f64, f64), bound: f64) -> Claim {
-    let times = a / b.max(1e-12);
-    claim(says, paper, format!("{times:.2}"), times <= bound)
-}
-/// "Neither is more than `factor` times the other".
-pub fn alike(says: &str, paper: &str, (a, b): (f64, f64), factor: f64) -> Claim {
-    let times = a / b.max(1e-12);
-    claim(says, paper, format!("{times:.2}"), (1.0 / factor..=factor).contains(&times))
+/// Our own question: whether `a` is at least `bound` times `b`.
+pub fn at_least(says: &str, (a, b): (f64, f64), bound: f64) -> Claim {
+    claim(says, "not asked", short(a / b), a / b >= bound).of_ours()
 }
 
 /// What no figure of ours has, and the paper's machines had.

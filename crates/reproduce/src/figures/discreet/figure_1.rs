@@ -1,8 +1,9 @@
 //! Figure 1: what a write costs with the drive's cache and without.
 
-use super::super::shared::{axis, claim, ours, picture};
+use super::super::shared::{axis, ours, picture, ratio};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::statement::{Expected, HIGHER};
 use device::{Buffer, Disk, Durability, World};
 use emulated::{CacheMode, EmulatedDisk, Options};
 use eviction::Pattern;
@@ -23,8 +24,6 @@ pub fn figure() -> Figure {
 }
 
 const MODEL: &str = "hitachi-7k80";
-/// The paper's "significantly longer".
-const SIGNIFICANT: f64 = 1.25;
 
 #[derive(Clone, Copy, PartialEq)]
 struct Cell {
@@ -50,14 +49,13 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 
     let dear = |name: &str, off: &[f64], on: &[f64]| {
         let least = off.iter().zip(on).map(|(off, on)| off / on).fold(f64::INFINITY, f64::min);
-        claim(
-            &format!(
-                "{name} writes of every size take at least {SIGNIFICANT} times as long with the cache off"
-            ),
+        ratio(
+            &format!("{name} writes with the cache off over those with it on, at the size where it is least"),
             "significantly longer",
-            format!("at least {least:.2} times"),
-            least >= SIGNIFICANT,
+            Expected::Words(&HIGHER),
+            (least, 1.0),
         )
+        .fitted("how much may wait for the medium, from Table IV's times")
     };
     let claims =
         vec![dear("sequential", sequential_off, sequential_on), dear("random", random_off, random_on)];

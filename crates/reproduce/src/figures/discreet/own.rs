@@ -59,19 +59,16 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let title = caching_name(discreet);
         claims.push(at_least(
             &format!("{title}: at {most} streams wasteless does at least twice as many as ordered"),
-            "not in the paper",
             (wasteless(discreet), ordered(discreet)),
             2.0,
         ));
         claims.push(at_least(
             &format!("{title}: at {most} streams wasteless does more than ordered with the cache off"),
-            "not in the paper",
             (wasteless(discreet), ordered(Caching::Off)),
             1.0,
         ));
         claims.push(at_least(
             &format!("{title}: at {most} streams wasteless does at least half as many as wasteless with the cache off"),
-            "not in the paper",
             (wasteless(discreet), wasteless(Caching::Off)),
             0.5,
         ));

@@ -27,16 +27,16 @@ fn run(_: &Context) -> Result<Results, FigureError> {
     let speed = line(&|model| model.mechanics.as_ref().map_or(0.0, |mechanics| mechanics.rpm.get()));
     let (capacity_paper, cache_paper) = (theirs(|drive| drive.capacity_gb), theirs(|drive| drive.cache_mb));
 
-    let alike = |what: &str,
-                 ours: &[(f64, f64)],
-                 paper: &[(f64, f64)],
-                 range: std::ops::RangeInclusive<f64>| {
-        let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
-        let (least, most) =
-            (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
-        let says = format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
-        claim(&says, "1", format!("{least:.2} to {most:.2}"), range.contains(&least) && range.contains(&most))
-    };
+    let alike =
+        |what: &str, ours: &[(f64, f64)], paper: &[(f64, f64)], range: std::ops::RangeInclusive<f64>| {
+            let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
+            let (least, most) =
+                (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
+            let says =
+                format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
+            let holds = range.contains(&least) && range.contains(&most);
+            claim(&says, "1", format!("{least:.2} to {most:.2}"), holds).fitted("the models have these sizes")
+        };
     let claims = vec![
         alike("capacity", &capacity, &capacity_paper, 0.95..=1.05),
         alike("cache", &cache, &cache_paper, 0.85..=1.05),

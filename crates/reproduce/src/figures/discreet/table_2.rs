@@ -8,6 +8,8 @@ use eviction::Pattern;
 use eviction::fingerprint::Cell;
 
 const SECTOR: u32 = 512;
+/// What the models of the caches were derived from: crates/emulated/models/NAME.toml.
+const FROM_TABLES: &str = "the cache's size and what goes around it, from Tables II and IV";
 /// The paper's "significantly more expensive".
 const SIGNIFICANT: f64 = 1.25;
 
@@ -69,6 +71,7 @@ fn run_2(context: &Context) -> Result<Results, FigureError> {
                 format!("{times:.2}"),
                 (3.0..=6.0).contains(&times),
             )
+            .fitted(FROM_TABLES)
         },
     ];
     for seagate in all.iter().filter(|taken| taken.drive.maker == SEAGATE) {
@@ -166,7 +169,7 @@ fn most(
     let share = evicted / f64::from(trials.max(1));
     let says =
         format!("{}: {} writes {says} (in at most {bound} of the trials)", taken.drive.model, pattern.name());
-    claim(&says, paper, format!("{evicted} of {trials}"), share <= bound)
+    claim(&says, paper, format!("{evicted} of {trials}"), share <= bound).fitted(FROM_TABLES)
 }
 
 fn least(
@@ -184,7 +187,7 @@ fn least(
         taken.drive.model,
         pattern.name()
     );
-    claim(&says, paper, format!("{share:.2}"), share >= bound)
+    claim(&says, paper, format!("{share:.2}"), share >= bound).fitted(FROM_TABLES)
 }
 
 /// Megabytes from which on a single write always evicts.
@@ -212,6 +215,7 @@ fn irregular(all: &[Taken]) -> Claim {
         format!("{:.0} % against {:.0} %", 100.0 * samsung, 100.0 * hitachi),
         samsung >= 5.0 * hitachi,
     )
+    .fitted("random replacement, and its share, of the Samsungs")
 }
 
 fn random_over_sequential(taken: &Taken) -> f64 {

@@ -80,6 +80,7 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     let found: Vec<String> = taken.iter().map(|taken| told(taken)).collect();
     let near = taken.iter().filter(|taken| is_near(taken)).count();
     claim(&says, &paper, found.join("; "), 2 * near > taken.len())
+        .fitted("the caches were derived from Tables II and IV")
 }
 
 fn told(taken: &Taken) -> String {
@@ -125,6 +126,7 @@ fn dear(all: &[Taken]) -> Claim {
         format!("{:.0} ms ({}) against {most:.0} ms", time(least), least.drive.model),
         time(least) > most,
     )
+    .fitted("how much may wait for the medium, from Table IV's times")
 }
 
 fn notes() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Table V: the build of OpenSSH.
 
-use super::super::shared::{NO_KERNEL, claim};
-use super::variants::{CACHINGS, MODES, OFF, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, costs};
+use super::super::shared::NO_KERNEL;
+use super::variants::{RIG, Variant, all, bars, costs};
 use crate::{Context, Figure, FigureError, Results};
 use disks::HostScheduler;
 use eviction::CoercionStatistics;
@@ -35,23 +35,11 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let played = context.play(&variants, |variant| play(context, variant))?;
     let seconds: Vec<f64> = played.iter().map(|(report, _)| report.seconds).collect();
     let waited: Vec<f64> = played.iter().map(|(report, _)| report.waited).collect();
-    let mut claims = Vec::new();
-    for (at, data) in MODES.iter().enumerate() {
-        let time = |caching: usize| seconds[at * CACHINGS.len() + caching];
-        let data = super::super::shared::name(*data);
-        for (other, name) in [(OFF, "with the cache off"), (UNSAFE, "unsafe")] {
-            let paper = PAPER[at][WITH_COSTLY] / PAPER[at][other];
-            let ours = time(WITH_COSTLY) / time(other);
-            claims.push(claim(
-                &format!("{data}: discreet takes as long as {name}, within 3 %"),
-                &format!("{paper:.3}"),
-                format!("{ours:.3}"),
-                (0.97..=1.03).contains(&ours),
-            ));
-        }
-    }
     let evictions = variants.iter().zip(&played).map(|(variant, (_, coercion))| (variant, *coercion));
     let notes = vec![
+        "The paper's finding, that every variant takes as long, is no statement here: nothing in this build waits for the drive \
+         long enough to make it fail."
+            .into(),
         "Between the calls the build computes for 261 s here, OpenSSH 9.2p1 on the machine that recorded it, and did so for \
          some 41 s in the paper, OpenSSH 4.51. Neither ever syncs, so nothing but reads and a log without room waits for the \
          drive: the second picture shows how long."
@@ -64,7 +52,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         bars("The whole build", "seconds", &seconds, Some(PAPER)),
         bars("Of that, waiting for the file system", "seconds", &waited, None),
     ];
-    Ok(Results { pictures, claims, notes })
+    Ok(Results { pictures, claims: Vec::new(), notes })
 }
 
 fn play(context: &Context, variant: &Variant) -> Result<(FileReplayReport, CoercionStatistics), FigureError> {

@@ -3,10 +3,11 @@
 
 mod cells;
 
-use super::shared::{axis, ours};
-use crate::Context;
-use crate::figure::{Claim, Figure, FigureError, Picture, Results, Scale};
+use super::shared::{axis, claim, ours, ratio};
+use crate::figure::{Figure, FigureError, Picture, Results, Scale};
 use crate::number::short;
+use crate::statement::{Expected, ORDERS};
+use crate::{Claim, Context};
 use cells::{Cell, Load, Measured, Played, play};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -76,19 +77,17 @@ fn traffic(context: &Context) -> Result<Results, FigureError> {
     let most = run.most_streams();
     let journal = |name| run.real(name, most).journal_rate();
     let claims = vec![
-        at_least(
-            format!(
-                "data journaling (the kernel's) writes at least 4 times wasteless's journal traffic at {most} streams"
-            ),
+        ratio(
+            &format!("data journaling's journal traffic (the kernel's) over wasteless's at {most} streams"),
             "6.4 (27 / 4.2 MiB/s)",
-            4.0,
-            journal("ext4:journal") / journal("okeanos:wasteless"),
+            Expected::Number(27.0 / 4.2),
+            (journal("ext4:journal"), journal("okeanos:wasteless")),
         ),
-        at_most(
-            format!("selective's journal traffic is not above wasteless's at {most} streams"),
+        ratio(
+            &format!("selective's journal traffic over wasteless's at {most} streams"),
             "0.69 (2.9 / 4.2 MiB/s)",
-            1.0,
-            journal("okeanos:selective") / journal("okeanos:wasteless"),
+            Expected::Number(2.9 / 4.2),
+            (journal("okeanos:selective"), journal("okeanos:wasteless")),
         ),
         run.does_not_flatter("the journal traffic", |played, real| {
             real.journal_rate() / played.journal_rate()
@@ -108,11 +107,11 @@ fn latency(context: &Context) -> Result<Results, FigureError> {
     let most = run.most_streams();
     let of = |name| run.real(name, most).mean_ms;
     let claims = vec![
-        at_least(
-            format!("ordered (the kernel's) takes at least 10 times wasteless's latency at {most} streams"),
+        ratio(
+            &format!("ordered's latency (the kernel's) over wasteless's at {most} streams"),
             "orders of magnitude",
-            10.0,
-            of("ext4:ordered") / of("okeanos:wasteless"),
+            Expected::Words(&ORDERS),
+            (of("ext4:ordered"), of("okeanos:wasteless")),
         ),
         run.does_not_flatter("the latency", |played, real| real.mean_ms / played.mean_ms),
     ];
@@ -133,17 +132,17 @@ fn transactions(context: &Context) -> Result<Results, FigureError> {
         series: vec![ours("real time", values.collect())],
     };
     let claims = vec![
-        at_least(
-            "wasteless makes at least 1.6 times the transactions of ordered (the kernel's)".into(),
+        ratio(
+            "wasteless's transactions over ordered's (the kernel's)",
             "1.85 (738 / 399)",
-            1.6,
-            of("okeanos:wasteless") / of("ext4:ordered"),
+            Expected::Number(738.0 / 399.0),
+            (of("okeanos:wasteless"), of("ext4:ordered")),
         ),
-        at_least(
-            "wasteless makes more transactions than data journaling (the kernel's)".into(),
+        ratio(
+            "wasteless's transactions over data journaling's (the kernel's)",
             "1.11 (738 / 663)",
-            1.0,
-            of("okeanos:wasteless") / of("ext4:journal"),
+            Expected::Number(738.0 / 663.0),
+            (of("okeanos:wasteless"), of("ext4:journal")),
         ),
         run.does_not_flatter("the speed", |played, real| {
             played.operations_per_second / real.operations_per_second
@@ -264,23 +263,11 @@ impl Run {
             .iter()
             .filter_map(|played| Some((better(&played.virtually?, &played.real), played.name())));
         let (worst, where_) = factors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
-        Claim {
-            says: format!(
-                "in virtual time {what} of Okeanos is at most {FLATTERY} times better than in real time"
-            ),
-            paper: "not asked".into(),
-            ours: format!("at most {} ({where_})", short(worst)),
-            holds: worst > 0.0 && worst <= FLATTERY,
-        }
+        let says =
+            format!("in virtual time {what} of Okeanos is at most {FLATTERY} times better than in real time");
+        let found = format!("at most {} ({where_})", short(worst));
+        claim(&says, "not asked", found, worst > 0.0 && worst <= FLATTERY).of_ours()
     }
-}
-
-fn at_least(says: String, paper: &str, least: f64, ours: f64) -> Claim {
-    Claim { says, paper: paper.into(), ours: short(ours), holds: ours >= least }
-}
-
-fn at_most(says: String, paper: &str, most: f64, ours: f64) -> Claim {
-    Claim { says, paper: paper.into(), ours: short(ours), holds: ours <= most }
 }
 
 /// `ext4:ordered` as in a legend.
