@@ -8,6 +8,7 @@ use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, Run
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,7 @@ struct RunArguments {
     /// Where the files go; made if missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Decides everything that chance decides
+    /// Decides everything that chance decides. Figures in which it does are played with five seeds, this one and the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Parts of a figure played at once; all processors if not given. Changes no number
@@ -105,7 +106,8 @@ struct Listed {
 
 fn list(json: bool) -> Result<(), CliError> {
     let figures = ::reproduce::all().into_iter().map(|figure| {
-        let Figure { name, title, source, about, minutes, real_time, .. } = figure;
+        let minutes = figure.minutes_of_all();
+        let Figure { name, title, source, about, real_time, .. } = figure;
         Listed { name, title, source, about, minutes, real_time }
     });
     let figures: Vec<Listed> = figures.collect();
@@ -167,12 +169,12 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             std::fs::create_dir_all(directory).map_err(cause)?;
         }
         let progress = Progress::new();
-        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes);
+        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes_of_all());
         let context = Context {
             seed: arguments.seed,
             quick: arguments.quick,
             jobs,
-            progress: Box::new(move |done, all| {
+            progress: Arc::new(move |done, all| {
                 let label = label.replace("{}", &(begin.elapsed().as_secs() / 60).to_string());
                 progress.show(format_args!("{label}: {done} of {all} parts"));
             }),

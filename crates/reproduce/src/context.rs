@@ -3,8 +3,8 @@
 use crate::FigureError;
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// One run of one figure.
 pub struct Context {
@@ -14,7 +14,7 @@ pub struct Context {
     /// Cells played at once.
     pub jobs: usize,
     /// Told how many cells of how many are done.
-    pub progress: Box<dyn Fn(usize, usize) + Send + Sync>,
+    pub progress: Arc<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
     pub interrupted: &'static AtomicBool,
     /// Directory for the requests of all disks, if they are to be kept.
@@ -27,6 +27,17 @@ thread_local! {
 }
 
 impl Context {
+    /// The same with another seed: turn `turn` of `turns`, whose progress is that of all turns.
+    pub(crate) fn with_seed(&self, seed: u64, (turn, turns): (u64, u64)) -> Context {
+        let progress = self.progress.clone();
+        let of_all =
+            move |done: usize, cells: usize| progress(turn as usize * cells + done, turns as usize * cells);
+        let (quick, jobs, interrupted) = (self.quick, self.jobs, self.interrupted);
+        // Requests of one seed are enough, and those of another would overwrite them.
+        let trace = self.trace.clone().filter(|_| turn == 0);
+        Context { seed, quick, jobs, progress: Arc::new(of_all), interrupted, trace }
+    }
+
     /// Where the traces of the cell's disks begin with, if there shall be any.
     pub fn trace_prefix(&self, name: &str) -> Option<PathBuf> {
         Some(self.trace.as_ref()?.join(format!("{:02}-{name}", CELL.get())))

@@ -3,24 +3,34 @@
 use crate::figure::{Picture, Scale};
 use crate::number::exact;
 
-/// The head names what x and y are; `of` tells ours from the paper's.
+/// The head names what x and y are; `of` tells ours from the paper's. Of several seeds y is the mean, and lies with 90 % between
+/// lowest and highest.
 pub(crate) fn csv(picture: &Picture) -> String {
-    let mut text = line(["series", "of", &picture.x.label, &picture.y.label]);
+    let spreads = picture.series.iter().any(|series| !series.spread.is_empty());
+    let line = |fields: [&str; 4], low: &str, high: &str| match spreads {
+        true => line(&[&fields[..], &[low, high]].concat()),
+        false => line(&fields),
+    };
+    let mut text = line(["series", "of", &picture.x.label, &picture.y.label], "lowest", "highest");
     for series in &picture.series {
         let of = if series.of_paper { "paper" } else { "ours" };
-        for &(x, y) in &series.points {
+        for (at, &(x, y)) in series.points.iter().enumerate() {
             let x = match &picture.x.scale {
                 Scale::Names(names) => names.get(x as usize).cloned().unwrap_or_else(|| exact(x)),
                 _ => exact(x),
             };
-            text += &line([&series.name, of, &x, &exact(y)]);
+            let (low, high) = series
+                .spread
+                .get(at)
+                .map_or_else(Default::default, |spread| (exact(spread.0), exact(spread.1)));
+            text += &line([&series.name, of, &x, &exact(y)], &low, &high);
         }
     }
     text
 }
 
-fn line(fields: [&str; 4]) -> String {
-    fields.map(quoted).join(",") + "\n"
+fn line(fields: &[&str]) -> String {
+    fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",") + "\n"
 }
 
 /// As RFC 4180 has it.
@@ -43,7 +53,8 @@ mod tests {
     #[test]
     fn every_point_has_its_line() {
         let names = Scale::Names(vec!["512 B".into(), "say \"1 KiB\"".into()]);
-        let series = |name: &str, of_paper, points| Series { name: name.into(), of_paper, points };
+        let series =
+            |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
         let picture = Picture {
             title: "speed".into(),
             x: axis("request, bytes", names),

@@ -15,6 +15,7 @@ mod made_up;
 mod number;
 mod page;
 mod run;
+mod seeds;
 mod statement;
 
 pub use context::Context;

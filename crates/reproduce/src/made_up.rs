@@ -9,6 +9,7 @@ pub const FIGURE: Figure = Figure {
     source: "ours",
     about: "Squares a few numbers.",
     minutes: 1,
+    by_chance: true,
     real_time: false,
     run,
 };
@@ -20,7 +21,7 @@ pub fn context(seed: u64) -> Context {
         seed,
         quick: false,
         jobs: 2,
-        progress: Box::new(|_, _| ()),
+        progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
     }
@@ -34,7 +35,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 }
 
 pub fn results() -> Results {
-    let series = |name: &str, of_paper, points| Series { name: name.into(), of_paper, points };
+    let series =
+        |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
     let axis = |label: &str, scale| Axis { label: label.into(), scale };
     let claim = |says: &str, paper: &str, ours: &str, verdict| Claim {
         says: says.into(),

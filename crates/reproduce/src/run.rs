@@ -2,6 +2,7 @@
 //! interrupted goes on where it was.
 
 use crate::finished::Finished;
+use crate::seeds::{self, SEEDS};
 use crate::{Context, Figure, FigureError, page};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,10 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     if let Some(found) = Finished::read(out, figure.name).filter(|found| !options.again && same(found)) {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
-    let results = (figure.run)(context)?;
+    let seeds = if figure.by_chance && !context.quick { SEEDS } else { 1 };
+    let play = |more| (figure.run)(&context.with_seed(context.seed + more, (more, seeds)));
+    let all: Result<Vec<_>, FigureError> = (0..seeds).map(play).collect();
+    let results = seeds::combined(all?);
     let finished = Finished::new(figure, context.seed, context.quick, results);
     finished.write(out).and_then(|()| write_page(out)).map_err(at)?;
     Ok(Outcome::Ran(Box::new(finished)))

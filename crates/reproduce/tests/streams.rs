@@ -10,7 +10,7 @@ fn play(name: &str, jobs: usize) -> Results {
         seed: 7,
         quick: true,
         jobs,
-        progress: Box::new(|_, _| ()),
+        progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &NOT_INTERRUPTED,
         trace: None,
     };

@@ -9,7 +9,7 @@ fn quick() -> Context {
         seed: 1,
         quick: true,
         jobs: 2,
-        progress: Box::new(|_, _| ()),
+        progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
     }

@@ -1,8 +1,8 @@
 //! Series as bars beside each other, for axes of names.
 
-use super::Plot;
 use super::style::Slots;
 use super::text::width;
+use super::{Plot, whisker};
 use crate::figure::{Picture, Series};
 use crate::number::short;
 
@@ -20,10 +20,14 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     let mut text = String::new();
     for (number, series) in picture.series.iter().enumerate() {
         let slot = slots.get(&series.name);
-        for &(x, value) in series.points.iter().filter(|point| plot.can_show(**point)) {
+        for (at, &(x, value)) in series.points.iter().enumerate() {
+            if !plot.can_show((x, value)) {
+                continue;
+            }
             let left = plot.x(x.round()) + (number as f64 - count / 2.0) * thick;
             let end = plot.y(value);
             text += &bar(slot, series, left + 1.0, thick - 2.0, ground, end);
+            text += &whisker(plot, series.spread.get(at), left + thick / 2.0);
             text += &label(&short(value), left + thick / 2.0, end.min(ground), thick);
         }
         text += "\n";

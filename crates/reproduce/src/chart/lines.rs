@@ -1,7 +1,7 @@
 //! Series as lines with markers.
 
-use super::Plot;
 use super::style::{Slots, marker};
+use super::{Plot, whisker};
 use crate::figure::{Picture, Series};
 
 /// Above this many points, markers would hide the line.
@@ -20,6 +20,10 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
         for (at, series) in alike.iter().enumerate() {
             let above = placed[at + 1..].iter().filter(|other| covers(other, &placed[at])).count();
             text += &line(&placed[at], slots.get(&series.name), series.of_paper, above);
+            if series.points.len() <= MARKERS_MAX {
+                let points = series.points.iter().zip(&series.spread);
+                text.extend(points.map(|(point, spread)| whisker(plot, Some(spread), plot.x(point.0))));
+            }
         }
     }
     text

@@ -89,6 +89,23 @@ fn plan(picture: &Picture) -> Plot {
     Plot { left, right, top: 76.0, bottom: HEIGHT - 58.0 - 16.0 * (lines as f64 - 1.0), x, y }
 }
 
+/// Where a mean lies with 90 %: an upright stroke, if it is long enough to be seen.
+fn whisker(plot: &Plot, spread: Option<&(f64, f64)>, x: f64) -> String {
+    const SEEN: f64 = 3.0;
+    let Some(&(low, high)) = spread else { return String::new() };
+    // A logarithmic axis has no place for what is not above zero.
+    let ends = [low, high].map(|end| if plot.y.can_show(end) { plot.y(end) } else { plot.bottom });
+    if (ends[0] - ends[1]).abs() < SEEN {
+        return String::new();
+    }
+    let (from, to) = (ends[0].clamp(plot.top, plot.bottom), ends[1].clamp(plot.top, plot.bottom));
+    format!(
+        "<path class=\"ch-whisker\" d=\"M{x:.1} {from:.1}V{to:.1}M{:.1} {from:.1}h8M{:.1} {to:.1}h8\"/>\n",
+        x - 4.0,
+        x - 4.0
+    )
+}
+
 /// The title, and what y is.
 fn head(picture: &Picture) -> String {
     let room = WIDTH - 2.0 * EDGE;

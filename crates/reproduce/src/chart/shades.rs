@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn dark_squares_stand_where_values_are_high_and_the_chosen_ones_are_marked() {
-        let series = |name: &str, of_paper, points| Series { name: name.into(), of_paper, points };
+        let series =
+            |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
         let picture = Picture {
             title: "evicted".into(),
             x: Axis { label: "writes".into(), scale: Scale::Names(vec!["1".into(), "16".into()]) },

@@ -33,7 +33,7 @@ const PALETTE: [(&str, &str); COLOURS] = [
 pub(super) fn rules() -> String {
     let theme = |ink: &str, faint: &str, grid: &str, paper: &str, colour: fn(&(&str, &str)) -> String| {
         let mut rules = format!(
-            ".ch-ink{{fill:{ink}}}.ch-faint{{fill:{faint}}}.ch-axis{{stroke:{faint}}}.ch-grid{{stroke:{grid}}}\
+            ".ch-ink{{fill:{ink}}}.ch-faint{{fill:{faint}}}.ch-axis{{stroke:{faint}}}.ch-whisker{{stroke:{ink};stroke-width:1.2;fill:none}}.ch-grid{{stroke:{grid}}}\
              .ch-paper{{fill:{paper}}}"
         );
         for (slot, pair) in PALETTE.iter().enumerate() {
@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn modes_keep_their_colours_and_no_two_names_share_one() {
-        let named = |name: &str| Series { name: name.into(), of_paper: false, points: vec![] };
+        let named =
+            |name: &str| Series { name: name.into(), of_paper: false, points: vec![], spread: vec![] };
         let names = ["ordered", "wasteless", "wasteless, 256-byte inodes", "data", "something else"];
         let slots = Slots::of(&names.map(named));
         assert_eq!((slots.get("ordered"), slots.get("wasteless"), slots.get("data")), (2, 0, 3));

@@ -16,6 +16,7 @@ pub fn figure() -> Figure {
         about: "100 threads append 128 B to 4 KiB once a second to a file each, O_SYNC, for 5 minutes of virtual time on two \
                 Cheetahs; all that is written to the journal's drive. Also data journaling on today's ext4 layout.",
         minutes: 1,
+        by_chance: false,
         real_time: false,
         run,
     }

@@ -17,6 +17,7 @@ pub fn figure() -> Figure {
         about: "100 threads append 8 B to a file each, O_SYNC, 100 times as fast as they can; a second later the power of both \
                 Cheetahs is cut; then recovery, timed by pass, and all that was written is read back.",
         minutes: 1,
+        by_chance: false,
         real_time: false,
         run,
     }

@@ -26,6 +26,7 @@ pub fn figure_8a() -> Figure {
         source: "Okeanos (TOS 2013), Figure 8a",
         about: "The runs of 7a: the mean time of an append.",
         minutes: 12,
+        by_chance: false,
         real_time: false,
         run: run_8a,
     }
@@ -38,6 +39,7 @@ pub fn figure_8b() -> Figure {
         source: "Okeanos (TOS 2013), Figure 8b",
         about: "The runs of 7b: the mean time of an append.",
         minutes: 1,
+        by_chance: false,
         real_time: false,
         run: run_8b,
     }

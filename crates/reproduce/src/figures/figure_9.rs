@@ -16,6 +16,7 @@ pub fn figure() -> Figure {
         about: "1,000 threads append 125 B once a second to a file each, without waiting for the disk, 200 times; the mean \
                 over all threads of each append, on two Cheetahs.",
         minutes: 1,
+        by_chance: false,
         real_time: false,
         run,
     }

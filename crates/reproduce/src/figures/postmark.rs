@@ -16,6 +16,7 @@ pub const FIGURE_10A: Figure = Figure {
             delete 9, requests of 128 bytes to 128 KiB, in four modes; with files as large as the paper says, and as \
             Postmark's own default has them.",
     minutes: 2,
+    by_chance: true,
     real_time: false,
     run: figure_10a,
 };
@@ -27,6 +28,7 @@ pub const FIGURE_14: Figure = Figure {
     about: "Postmark as in 10a, ordered and wasteless, requests of 1 to 128 KiB: write caches off; caches on with barriers; \
             caches on without.",
     minutes: 2,
+    by_chance: true,
     real_time: false,
     run: figure_14,
 };

@@ -19,6 +19,7 @@ pub const FIGURE_8C: Figure = Figure {
             with cold caches, one thread reads them one after the other in requests of 4 KiB. Five modes, and an emulated \
             log-structured placement as a stand-in for NILFS.",
     minutes: 1,
+    by_chance: false,
     real_time: false,
     run: figure_8c,
 };

@@ -42,10 +42,10 @@ pub fn axis(label: &str, scale: Scale) -> Axis {
     Axis { label: label.to_string(), scale }
 }
 pub fn ours(name: &str, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.to_string(), of_paper: false, points }
+    Series { name: name.to_string(), of_paper: false, points, spread: Vec::new() }
 }
 pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.to_string(), of_paper: true, points }
+    Series { name: name.to_string(), of_paper: true, points, spread: Vec::new() }
 }
 pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
     Picture { title: title.to_string(), x, y, series }

@@ -19,6 +19,7 @@ pub const FIGURE_5: Figure = Figure {
             and memory are an eighth of the paper's 500 and 1 GiB; ordered and data journaling on an emulated Hitachi with its cache \
             off, discreet with either eviction, and unsafe.",
     minutes: 10,
+    by_chance: true,
     real_time: false,
     run,
 };

@@ -21,6 +21,7 @@ pub const FIGURE_7: Figure = Figure {
     source: "Discreet (DSN 2011), Figure 7",
     about: ABOUT,
     minutes: 3,
+    by_chance: true,
     real_time: false,
     run: figure_7,
 };
@@ -31,6 +32,7 @@ pub const FIGURE_8: Figure = Figure {
     source: "Discreet (DSN 2011), Figure 8",
     about: ABOUT,
     minutes: 3,
+    by_chance: true,
     real_time: false,
     run: figure_8,
 };

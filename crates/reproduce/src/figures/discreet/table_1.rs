@@ -13,6 +13,7 @@ pub fn figure() -> Figure {
         source: "Discreet (DSN 2011), Table I",
         about: "Capacity, cache and speed of the emulated drives that stand for the paper's nine SATA drives; nothing is run.",
         minutes: 1,
+        by_chance: false,
         real_time: false,
         run,
     }

@@ -14,6 +14,7 @@ pub fn figure() -> Figure {
         about: "From the fingerprints of Table II: of the workloads that evicted in all of 50 trials the cheapest, and of those that \
                 cost as little the one with the fewest writes.",
         minutes: 6,
+        by_chance: false,
         real_time: false,
         run,
     }

@@ -33,6 +33,7 @@ pub const KERNEL_7A: Figure = Figure {
                 and Okeanos, mounted on two Cheetahs that are emulated in real time (okeanos disk serve); Okeanos also \
                 in virtual time. Bytes are those that the kernel counts at the disks' loop devices.",
     minutes: 9,
+    by_chance: false,
     real_time: true,
     run: traffic,
 };
@@ -44,6 +45,7 @@ pub const KERNEL_8A: Figure = Figure {
     about: "The streams, file systems and disks of kernel-7a; the mean time of a write. Together with kernel-7a in one \
             command, it costs no more time.",
     minutes: 9,
+    by_chance: false,
     real_time: true,
     run: latency,
 };
@@ -55,6 +57,7 @@ pub const KERNEL_10A: Figure = Figure {
     about: "Postmark with synchronous writes of 4 KiB, 100 threads, 500 files and 2,000 transactions on the file \
                 systems and disks of kernel-7a; Okeanos also in virtual time.",
     minutes: 5,
+    by_chance: false,
     real_time: true,
     run: transactions,
 };

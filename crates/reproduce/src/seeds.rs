@@ -1,0 +1,109 @@
+//! One result of several seeds: means, and how sure they are.
+
+use crate::{Claim, Results, Scale, Series};
+
+/// How many seeds a figure is played with that chance decides, unless it is quick.
+pub(crate) const SEEDS: u64 = 5;
+
+/// Student's t, one-sided 5 %, for 1 to 9 degrees of freedom: both sides together leave out 10 %.
+const STUDENT: [f64; 9] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833];
+
+/// Of the same figure with consecutive seeds, at least one. Pictures of shades are those of the first.
+pub(crate) fn combined(mut all: Vec<Results>) -> Results {
+    let others = all.split_off(1);
+    let mut first = all.pop().expect("at least one seed");
+    if others.is_empty() {
+        return first;
+    }
+    for (at, picture) in first.pictures.iter_mut().enumerate() {
+        if matches!(picture.y.scale, Scale::Shades { .. }) {
+            continue;
+        }
+        for (of, series) in picture.series.iter_mut().enumerate().filter(|(_, series)| !series.of_paper) {
+            let same = |results: &'_ Results| results.pictures.get(at)?.series.get(of).cloned();
+            let same: Vec<Series> = others.iter().filter_map(same).collect();
+            average(series, &same);
+        }
+    }
+    for (at, claim) in first.claims.iter_mut().enumerate() {
+        let same: Vec<&Claim> = others.iter().filter_map(|results| results.claims.get(at)).collect();
+        judge(claim, &same);
+    }
+    first.notes.push(format!(
+        "Means of {} seeds; a bar at a point is where its mean lies with 90 %. A statement has the verdict of the middle seed, and its \
+         numbers are those of all.",
+        others.len() + 1
+    ));
+    first
+}
+
+/// Points that not every seed has stay those of the first.
+fn average(series: &mut Series, others: &[Series]) {
+    let mut spread = Vec::new();
+    for (at, point) in series.points.iter_mut().enumerate() {
+        let of_others = others.iter().filter_map(|other| other.points.get(at));
+        let values: Vec<f64> = std::iter::once(point.1)
+            .chain(of_others.filter(|other| other.0 == point.0).map(|other| other.1))
+            .collect();
+        let (mean, half) = mean_and_half(&values);
+        point.1 = mean;
+        spread.push((mean - half, mean + half));
+    }
+    series.spread = spread;
+}
+
+/// The mean, and half of the interval in which it lies with 90 %.
+fn mean_and_half(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    if values.len() < 2 {
+        return (mean, 0.0);
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let student = STUDENT[(values.len() - 2).min(STUDENT.len() - 1)];
+    (mean, student * (squares / (count - 1.0)).sqrt() / count.sqrt())
+}
+
+fn judge(claim: &mut Claim, others: &[&Claim]) {
+    let mut verdicts: Vec<_> =
+        std::iter::once(claim.verdict).chain(others.iter().map(|other| other.verdict)).collect();
+    verdicts.sort();
+    claim.verdict = verdicts[verdicts.len() / 2];
+    if others.iter().any(|other| other.ours != claim.ours) {
+        let found: Vec<&str> =
+            std::iter::once(&*claim.ours).chain(others.iter().map(|other| &*other.ours)).collect();
+        claim.ours = found.join("; ");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+    use crate::made_up;
+
+    #[test]
+    fn several_seeds_give_means_with_their_interval() {
+        let with = |y: f64, ours: &str, verdict| {
+            let mut results = made_up::results();
+            results.pictures[0].series[0].points[0].1 = y;
+            results.claims[0].ours = ours.into();
+            results.claims[0].verdict = verdict;
+            results
+        };
+        let results = combined(vec![
+            with(1.0, "4.4x", Verdict::Agrees),
+            with(2.0, "3x", Verdict::DirectionOnly),
+            with(3.0, "9x", Verdict::DirectionOnly),
+        ]);
+        let series = &results.pictures[0].series[0];
+        assert_eq!(series.points[0], (1.0, 2.0));
+        // Standard deviation 1, of three: 2.92 / sqrt(3).
+        assert!((series.spread[0].1 - 3.686).abs() < 1e-3, "{:?}", series.spread[0]);
+        assert_eq!(series.spread[1], (4.0, 4.0));
+        assert!(results.pictures[0].series[1].spread.is_empty(), "the paper's points have one value");
+        let claim = &results.claims[0];
+        assert_eq!((claim.verdict, &*claim.ours), (Verdict::DirectionOnly, "4.4x; 3x; 9x"));
+        assert_eq!(results.claims[1].ours, "0.9x");
+    }
+}
