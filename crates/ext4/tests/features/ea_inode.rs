@@ -1,7 +1,13 @@
 //! `ea_inode`: attributes' values in inodes of their own.
 
 use crate::support::*;
-use ext4::{Caller, Existence, SetXattr, Volume, errno};
+use device::World;
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
+use engine::EngineOptions;
+use ext4::{Caller, Existence, OpenParts, SetXattr, Volume, VolumeOptions, errno};
+use runtime::{VirtualWorld, join_all, race};
+use std::cell::Cell;
+use std::process::Command;
 use std::rc::Rc;
 
 /// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the kernel may share.
@@ -183,6 +189,91 @@ fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
         set(&volume, "file", "user.big", &value(2, 60_000)).await.unwrap();
         assert_eq!(get(&volume, "file", "user.big").await.unwrap(), value(2, 60_000));
     });
+}
+
+#[test]
+fn many_values_are_let_go_of_at_once_where_memory_is_short() {
+    let rig = Rig::new("-O ea_inode -b 4096", "64M", ":");
+    rig.with_kernel(
+        "python3 -c '
+import os
+for i in range(60):
+    open(\"f%d\" % i, \"w\").close()
+    os.setxattr(\"f%d\" % i, \"user.big\", bytes([i]) * 9000)
+'",
+    );
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let home = disk.clone();
+    virtual_world.run(async move {
+        let engine = EngineOptions { cache_bytes: 1 << 20, ..EngineOptions::default() };
+        let options = VolumeOptions { engine, ..VolumeOptions::default() };
+        let parts = OpenParts { world: world.clone(), home: Rc::new(home), journal: None, options };
+        let volume = Volume::open(parts).await.unwrap();
+        let remove = |index| {
+            let volume = volume.clone();
+            async move {
+                let file = at(&volume, &format!("f{index}")).await;
+                let removed = volume.remove_xattr(&file, &Caller::ROOT, b"user.big").await;
+                assert!(removed.is_ok(), "f{index}: {removed:?}");
+            }
+        };
+        join_all((0..60).map(|index| Box::pin(remove(index)) as _).collect()).await;
+        volume.close().await.unwrap();
+    });
+    disk.image().write_file(&rig.image()).unwrap();
+    rig.check();
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
+    let rig = Rig::new("-O ea_inode -b 1024", "8M", "touch file");
+    rig.with_volume(MODES[0], |volume| async move {
+        set(&volume, "file", "user.big", &value(1, 20_000)).await.unwrap();
+    });
+    for mode in [MODES[0], MODES[3]] {
+        let mut cut = 0;
+        loop {
+            let virtual_world = VirtualWorld::new(cut);
+            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+            let disk = MemoryDisk::from_image(world.clone(), rig.read());
+            let (home, for_script) = (disk.clone(), world.clone());
+            let synced = Rc::new(Cell::new(false));
+            let acknowledged = synced.clone();
+            let finished = virtual_world.run(async move {
+                let script = async {
+                    let volume = open(&for_script, &home, mode).await.unwrap();
+                    home.cut_at(home.changes() + cut);
+                    set(&volume, "file", "user.big", &value(2, 30_000)).await.unwrap();
+                    volume.sync().await.unwrap();
+                    acknowledged.set(true);
+                    volume.close().await.unwrap();
+                };
+                matches!(race(Box::pin(script), home.power_lost()).await, runtime::Either::Left(()))
+            });
+            for policy in [
+                CrashPolicy::LoseAll,
+                CrashPolicy::KeepAll,
+                CrashPolicy::Random { seed: cut, atomicity: Atomicity::Unit(512) },
+            ] {
+                let (after, found) = run_on(disk.crash(policy), mode, move |volume| async move {
+                    get(&volume, "file", "user.big").await
+                });
+                let is_new = found == Ok(value(2, 30_000));
+                let told = format!("{mode:?} cut {cut} {policy:?}");
+                assert!(is_new || found == Ok(value(1, 20_000)), "{told}: {:?}", found.map(|it| it.len()));
+                assert!(is_new || !synced.get(), "{told}: what was synced is lost");
+                after.write_file(&rig.path("crashed")).unwrap();
+                succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(rig.path("crashed")));
+            }
+            if finished {
+                break;
+            }
+            cut += 1;
+        }
+        assert!(cut > 3, "{mode:?}: {cut} places");
+    }
 }
 
 #[test]
