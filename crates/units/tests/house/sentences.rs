@@ -6,7 +6,7 @@ use std::fs;
 const WORDS_MAX: usize = 25;
 
 /// Documents whose sentences are.
-const SHORT: [&str; 15] = [
+const SHORT: [&str; 17] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -16,7 +16,9 @@ const SHORT: [&str; 15] = [
     "docs/HACKING.md",
     "docs/PERFORMANCE.md",
     "docs/POSIX.md",
+    "docs/TRACES.md",
     "docs/modes/README.md",
+    "docs/modes/coerce.md",
     "docs/modes/journal.md",
     "docs/modes/ordered.md",
     "docs/modes/selective.md",
