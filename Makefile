@@ -14,7 +14,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 deps: ## install the Debian packages that are missing
-	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd
+	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3
 deps-bench: deps
 	@scripts/install-packages.sh xfsprogs btrfs-progs
 

@@ -5,7 +5,8 @@
 #   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
 # A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, perhaps the
-# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff.
+# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff. What the explorer meets too rarely
+# a test finds ("Test:", words for cargo test).
 # All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +54,14 @@ header() {
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
-    local modes setups disks rounds round first count steps mode setup status
+    local modes setups disks rounds round first count steps mode setup status test
+    test=$(header "$1" Test)
+    if [[ $test ]]; then
+        if OKEANOS_MUTANT=$1 in_tree test $test >"$WORK/said" 2>&1; then return 1; fi
+        grep -q '^test result: FAILED' "$WORK/said" || return 1
+        echo "\`cargo test $test\` | $(sed -n "s/^thread '\([^']*\)'.*/\1/p" "$WORK/said" | head -1)"
+        return
+    fi
     modes=$(header "$1" Modes)
     setups=$(header "$1" Setups)
     disks=$(header "$1" Disks)
@@ -94,7 +102,12 @@ if [[ ${1:-} == --check ]]; then
     echo "$(ls mutants/*.patch | wc -l) patches apply"
     exit
 fi
-CARGO_TARGET_DIR=$WORK/build cargo build --quiet --package cli --manifest-path "$TREE/Cargo.toml"
+in_tree() {
+    local command=$1
+    shift
+    CARGO_TARGET_DIR=$WORK/build cargo "$command" --quiet --manifest-path "$TREE/Cargo.toml" "$@"
+}
+in_tree build --package cli
 
 names=("$@")
 if ((${#names[@]} == 0)); then

@@ -127,3 +127,22 @@ fn an_image_is_not_mounted_beside_the_kernel() {
            umount other; settle image; $O mount -o noloop image $M; $O umount $M; clean image"#,
     );
 }
+
+#[test]
+fn a_volume_that_others_make_anew_between_claim_and_mount_is_refused_and_left_alone() {
+    // Each mount(2) of the daemon and its porter begins late: so there is time to be between.
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; L=$(losetup -f --show image); trap 'losetup -d $L' EXIT
+           strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_enter=1s $O mount $L $M 2>out & MOUNT=$!
+           # Marked as mounted, and not claimed any more.
+           is_between() {
+               dumpe2fs -h $L 2>/dev/null | grep -q '^Mount count: *1$' &&
+                   python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' $L 2>/dev/null
+           }
+           for i in $(seq 600); do is_between && break; sleep 0.05; done
+           U=11111111-2222-4333-8444-555555555555; mke2fs -q -F -t ext4 -U $U $L
+           refuses wait $MOUNT; cat out; grep -q 'another program wrote to' out
+           for i in $(seq 100); do mountpoint -q $M || break; sleep 0.1; done; refuses mountpoint -q $M
+           clean $L; blkid -p $L | grep -q $U"#,
+    );
+}

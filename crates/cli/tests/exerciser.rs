@@ -5,6 +5,7 @@
 mod common;
 
 use common::Volume;
+use runtime::SplitMix;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -16,15 +17,11 @@ const LENGTH_MAX: usize = 40_000;
 /// Through the page cache, durable at once, past the page cache, and both.
 const KINDS: [i32; 4] = [0, libc::O_SYNC, libc::O_DIRECT, libc::O_DIRECT | libc::O_DSYNC];
 
-/// Pseudo-random numbers (xorshift64*).
-struct Dice(u64);
+struct Dice(SplitMix);
 
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
+    fn below(&self, end: usize) -> usize {
+        self.0.below(end as u64) as usize
     }
     /// Often at a block's border, where mistakes live.
     fn offset(&mut self, end: usize) -> usize {
@@ -198,7 +195,7 @@ fn exercise(arguments: &[&str], options: &str) {
     let (operations, seed) = (from_environment("OPERATIONS", 2500), from_environment("SEED", 1u64));
     let volume = Volume::new(arguments);
     volume.mount(options);
-    let dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let dice = Dice(SplitMix::new(seed));
     let has_extents = arguments.contains(&"ext4");
     let mut exerciser =
         Exerciser { volume: &volume, files: Vec::new(), model: Vec::new(), dice, has_extents };

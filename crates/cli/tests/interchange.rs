@@ -5,6 +5,15 @@ mod rig;
 
 use rig::{Rig, TELL, WORK};
 
+/// Attributes whose values need inodes of their own, one of them overwritten and one removed.
+const LARGE: &str = "python3 -c '
+import os, sys
+os.chdir(sys.argv[1])
+for name, length in ((\"log\", 65536), (\"a\", 20000), (\"large\", 5000), (\"late\", 30000)):
+    os.setxattr(name, \"user.large\", bytes(range(250)) * (length // 250) + b\"x\" * (length % 250))
+os.setxattr(\"a\", \"user.large\", b\"again\" * 4000)
+os.removexattr(\"late\", \"user.large\")' $M";
+
 /// A kind of volume is worked on by Okeanos and seen by the kernel, then worked on by the kernel and seen by Okeanos.
 fn both_ways(mke2fs: &str, mount: &str) {
     let rig = Rig::new();
@@ -12,7 +21,8 @@ fn both_ways(mke2fs: &str, mount: &str) {
     rig.run(&format!("truncate -s 96M image; mke2fs -q {mke2fs} image"));
     // 128 bytes of inode end in 2038.
     let work = WORK.replace("2040", if mke2fs.contains("-I 128") { "2030" } else { "2040" });
-    let work = format!("export EXTENTS={extents}\n{work}");
+    let large = if mke2fs.contains("ea_inode") { LARGE } else { "" };
+    let work = format!("export EXTENTS={extents}\n{work}\n{large}");
     let ours = rig.run(&format!("$O mount -o {mount} image $M\n{work}\n{TELL}\n$O umount $M; settle image"));
     rig.check("");
     let theirs = rig.run(&format!("mount -o loop,ro image $M\n{TELL}\numount $M; settle image"));
@@ -70,6 +80,11 @@ fn a_volume_with_an_orphan_file_goes_both_ways() {
 #[test]
 fn a_volume_with_large_inodes_goes_both_ways() {
     both_ways("-t ext4 -b 4096 -I 1024", "data=ordered");
+}
+#[test]
+fn a_volume_with_large_attribute_values_goes_both_ways() {
+    both_ways("-t ext4 -O ea_inode", "data=wasteless");
+    both_ways("-t ext4 -O ea_inode -b 1024", "data=writeback");
 }
 #[test]
 fn a_volume_with_descriptors_in_their_groups_goes_both_ways() {

@@ -160,6 +160,7 @@ fn content(volume: &Volume, has_extents: bool) {
     assert!(back[..512].iter().chain(&back[600..700]).all(|&byte| byte == 0));
     assert_eq!(back[512..600], bytes[512..600]);
     assert_eq!(errno(allocate(libc::FALLOC_FL_COLLAPSE_RANGE, 0, 4096)), libc::EOPNOTSUPP);
+    assert_eq!(errno(allocate(libc::FALLOC_FL_INSERT_RANGE, 0, 4096)), libc::EOPNOTSUPP);
     file.sync_all().unwrap();
     file.sync_data().unwrap();
     File::open(volume.root()).unwrap().sync_all().unwrap();

@@ -58,6 +58,29 @@ fn a_volume_that_was_shut_down_keeps_what_was_done_before_and_takes_nothing_more
 }
 
 #[test]
+fn what_fuse_does_not_pass_on_is_refused_by_the_name_that_the_documents_say() {
+    let rig = Rig::new();
+    let told = rig.run(
+        r#"$O mkfs image 64M -- -q >made; $O mount image $M; echo content >$M/file; sync $M/file
+           python3 -c '
+import fcntl, os, sys
+FREEZE, THAW, FIEMAP, RESIZE = 0xc0045877, 0xc0045878, 0xc020660b, 0x40086610
+for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)):
+    try:
+        fcntl.ioctl(os.open(sys.argv[1] + "/" + path, os.O_RDONLY), number, bytearray(256))
+        print("done")
+    except OSError as error:
+        print(error.errno)
+' $M
+           $O umount $M"#,
+    );
+    let told: Vec<i32> = told.split_whitespace().map(|number| number.parse().expect("an error")).collect();
+    // Nothing is frozen that could be thawed.
+    assert_eq!(told, [libc::EOPNOTSUPP, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY]);
+    rig.check("");
+}
+
+#[test]
 fn the_generation_of_an_inode_is_told() {
     let rig = Rig::new();
     rig.run(

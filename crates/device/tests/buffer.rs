@@ -16,11 +16,8 @@ fn resident() -> usize {
 #[test]
 fn buffers_that_come_and_go_take_little_more_than_those_that_live() {
     let before = resident();
-    let mut seed = 1u64;
-    let mut random = |bound: usize| {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as usize % bound
-    };
+    let dice = units::SplitMix::new(1);
+    let random = |bound: usize| dice.below(bound as u64) as usize;
     let mut live: Vec<Buffer> = (0..LIVE).map(|_| Buffer::copy_of(&[1; BLOCK])).collect();
     // What a daemon needs besides.
     let mut small: Vec<Vec<u8>> = vec![Vec::new(); SMALL];

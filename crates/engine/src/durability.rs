@@ -21,11 +21,9 @@ pub(crate) enum Place {
     Log,
 }
 
-/// What the barriers and disks of a mount are like.
+/// What the disks of a mount are like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disks {
-    /// Barriers are kept.
-    pub ordered: bool,
     /// The log has a disk of its own.
     pub separate: bool,
     /// Of the disk of each place: a durable write costs less than a write and a flush.
@@ -62,9 +60,10 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    pub fn new(disks: Disks) -> Durability {
+    /// `ordered`: barriers are kept.
+    pub fn new(disks: Disks, ordered: bool) -> Durability {
         Durability {
-            ordered: Cell::new(disks.ordered),
+            ordered: Cell::new(ordered),
             unflushed: Default::default(),
             disks,
             written: Cell::default(),
@@ -76,8 +75,8 @@ impl Durability {
     }
 
     /// Of disks of which is not known what they were told before.
-    pub fn after_unknown_writes(disks: Disks) -> Durability {
-        let durability = Durability::new(disks);
+    pub fn after_unknown_writes(disks: Disks, ordered: bool) -> Durability {
+        let durability = Durability::new(disks, ordered);
         durability.home_write_completed();
         durability
     }
@@ -186,7 +185,7 @@ impl Durability {
 mod tests {
     use super::*;
 
-    const ONE: Disks = Disks { ordered: true, separate: false, forced_unit_access: [true; 2] };
+    const ONE: Disks = Disks { separate: false, forced_unit_access: [true; 2] };
     const TWO: Disks = Disks { separate: true, ..ONE };
     const NOTHING: Phase = Phase { flush: [false; 2], durable: [true; 2] };
 
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_flush_covers_only_writes_that_completed_before_it_began() {
-        let durability = Durability::new(ONE);
+        let durability = Durability::new(ONE, true);
         let first = durability.home_write_completed();
         let flush = durability.flush_begins(Place::Home);
         let second = durability.home_write_completed();
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     fn an_older_flush_that_completes_late_takes_nothing_back() {
-        let durability = Durability::new(ONE);
+        let durability = Durability::new(ONE, true);
         let (early, written) = (durability.flush_begins(Place::Home), durability.home_write_completed());
         flush(&durability);
         durability.flush_completed(early);
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_flush_of_the_log_says_nothing_of_home() {
-        let durability = Durability::new(TWO);
+        let durability = Durability::new(TWO, true);
         let written = durability.home_write_completed();
         durability.flush_completed(durability.flush_begins(Place::Log));
         assert!(!durability.is_durable(written));
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_kept() {
-        let durability = Durability::new(ONE);
+        let durability = Durability::new(ONE, true);
         for at in [1, 2] {
             let failed: Result<(), _> = Err(EngineError::HandleTooLarge { needed: at, limit: 0 });
             assert!(durability.note(failed).is_err());
@@ -235,21 +234,21 @@ mod tests {
 
     #[test]
     fn a_single_write_is_durable_by_itself_where_that_saves_a_flush() {
-        let durability = Durability::new(ONE);
+        let durability = Durability::new(ONE, true);
         assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
         let two = durability.end_phase([1, 1], Some(Barrier::CommitBeforeReply));
         assert_eq!(two, Phase { flush: [true, false], durable: [false; 2] });
-        let without = Durability::new(Disks { forced_unit_access: [false; 2], ..ONE });
+        let without = Durability::new(Disks { forced_unit_access: [false; 2], ..ONE }, true);
         assert!(without.end_phase([0, 1], Some(Barrier::CommitBeforeReply)).flush[0]);
         assert_eq!(durability.end_phase([2, 2], None), Phase { flush: [false; 2], durable: [false; 2] });
-        let unordered = Durability::new(Disks { ordered: false, ..ONE });
+        let unordered = Durability::new(ONE, false);
         assert_eq!(unordered.end_phase([2, 2], Some(Barrier::DataBeforeCommit)).flush, [false; 2]);
     }
 
     #[test]
     fn barriers_that_are_kept_from_now_on_flush_what_was_written_before() {
         for disks in [ONE, TWO] {
-            let durability = Durability::new(Disks { ordered: false, ..disks });
+            let durability = Durability::new(disks, false);
             assert!(durability.keep_barriers(true) && !durability.keep_barriers(true));
             let first = durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply));
             assert_eq!(first.flush, [true, disks.separate]);
@@ -262,7 +261,7 @@ mod tests {
 
     #[test]
     fn with_two_disks_each_is_flushed_for_its_own_writes() {
-        let durability = Durability::new(TWO);
+        let durability = Durability::new(TWO, true);
         assert_eq!(durability.end_phase([1, 1], Some(Barrier::DataBeforeCommit)), NOTHING);
         let both = durability.end_phase([2, 2], Some(Barrier::DataBeforeCommit));
         assert_eq!(both, Phase { flush: [true; 2], durable: [false; 2] });
@@ -272,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_barrier_flushes_what_write_back_sent_if_it_concerns_that() {
-        let durability = Durability::new(TWO);
+        let durability = Durability::new(TWO, true);
         let written = durability.home_write_completed();
         let flushes = |barrier| durability.end_phase([0, 1], Some(barrier)).flush[0];
         assert!(flushes(Barrier::HomeBeforeLogTail) && flushes(Barrier::HomeBeforeReply));
@@ -285,13 +284,13 @@ mod tests {
 
     #[test]
     fn loose_data_asks_for_a_flush_until_one_has_covered_it() {
-        let durability = Durability::new(ONE);
+        let durability = Durability::new(ONE, true);
         durability.home_write_completed();
         assert!(!durability.wants_flush_of_loose());
         durability.note_loose(durability.home_written());
         assert!(durability.wants_flush_of_loose());
         flush(&durability);
         assert!(!durability.wants_flush_of_loose());
-        assert!(!Durability::after_unknown_writes(ONE).is_durable(HomeWrites(1)));
+        assert!(!Durability::after_unknown_writes(ONE, true).is_durable(HomeWrites(1)));
     }
 }

@@ -46,12 +46,16 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub fn new(parts: &EngineParts, counters: Rc<RefCell<Counters>>) -> Runner {
-        Runner::with(parts, counters, Durability::new(disks_of(parts)))
+        Runner::with(parts, counters, Durability::new(disks_of(parts), keeps_barriers(parts)))
     }
 
     /// On disks of which is not known what earlier runs left in their caches.
     pub fn after_unknown_writes(parts: &EngineParts) -> Runner {
-        Runner::with(parts, Rc::default(), Durability::after_unknown_writes(disks_of(parts)))
+        Runner::with(
+            parts,
+            Rc::default(),
+            Durability::after_unknown_writes(disks_of(parts), keeps_barriers(parts)),
+        )
     }
 
     fn with(parts: &EngineParts, counters: Rc<RefCell<Counters>>, durability: Durability) -> Runner {
@@ -247,6 +251,10 @@ impl Runner {
     }
 }
 
+fn keeps_barriers(parts: &EngineParts) -> bool {
+    parts.options.barrier == BarrierKind::Flush
+}
+
 fn disks_of(parts: &EngineParts) -> Disks {
     let of_home = parts.home.has_durable_writes();
     let of_log = match parts.log.as_ref().map(|log| &log.place) {
@@ -254,7 +262,6 @@ fn disks_of(parts: &EngineParts) -> Disks {
         _ => of_home,
     };
     Disks {
-        ordered: parts.options.barrier == BarrierKind::Flush,
         separate: parts.log.as_ref().is_some_and(LogArea::is_separate),
         forced_unit_access: [of_home, of_log],
     }

@@ -31,6 +31,14 @@ async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {
     handle.stop()
 }
 
+/// On disks that take their time.
+fn slow_rig(setup: &Setup) -> Rig {
+    let rig = Rig::new(setup, 1, setup.images());
+    let slow = Latency { least: Duration::from_millis(2), spread: Duration::from_millis(5) };
+    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    rig
+}
+
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
@@ -75,9 +83,7 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
         setup.log_blocks = 4096;
         setup.home_blocks = 1024;
         setup.options.cache_bytes = 3 << 20;
-        let rig = Rig::new(&setup, 1, setup.images());
-        let slow = Latency { least: Duration::from_millis(2), spread: Duration::from_millis(5) };
-        rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+        let rig = slow_rig(&setup);
         let parts = rig.parts.clone();
         rig.run(async move {
             let engine = Rig::open(parts).await;
@@ -176,9 +182,7 @@ fn what_a_commit_makes_for_the_log_counts() {
     setup.log_blocks = 16384;
     setup.home_blocks = BLOCKS;
     setup.options.cache_bytes = 3 << 20;
-    let rig = Rig::new(&setup, 1, setup.images());
-    let slow = Latency { least: Duration::from_millis(2), spread: Duration::from_millis(5) };
-    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    let rig = slow_rig(&setup);
     let parts = rig.parts.clone();
     rig.run(async move {
         let engine = Rig::open(parts).await;

@@ -95,12 +95,9 @@ mod tests {
         for pattern in [Pattern::Sequential, Pattern::Random] {
             let zone = zone(pattern);
             let mut seen = BTreeSet::new();
-            let mut dice = 1u64;
+            let dice = units::SplitMix::new(1);
             for count in 0..ROUNDS {
-                let writes = zone.writes(count, &mut || {
-                    dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                    dice >> 32
-                });
+                let writes = zone.writes(count, &mut || dice.next());
                 assert_eq!(writes.len(), 5);
                 assert!(writes.into_iter().all(|at| seen.insert(at)), "{pattern:?}, eviction {count}");
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
-use units::InodeNumber;
+use units::{InodeNumber, SplitMix};
 
 const EXISTS: i32 = 17;
 const NO_SPACE: i32 = 28;
@@ -123,40 +123,30 @@ async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, caller: &Caller) -> Vec<St
     names
 }
 
-/// xorshift64: enough for choices, and the seed says all.
-struct Dice(u64);
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-    fn bytes(&mut self, length: u64) -> Vec<u8> {
-        (0..length).map(|_| self.roll(256) as u8).collect()
-    }
+fn bytes(dice: &SplitMix, length: u64) -> Vec<u8> {
+    (0..length).map(|_| dice.below(256) as u8).collect()
 }
 
 type Model = BTreeMap<String, Vec<u8>>;
 
 async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> Vec<Model> {
-    let mut dice = Dice(seed);
+    let dice = SplitMix::new(seed);
     let mut models = vec![Model::new(); inodes.len()];
     for step in 0..300 {
         let at = format!("seed {seed}, step {step}");
-        let which = dice.roll(inodes.len() as u64) as usize;
+        let which = dice.below(inodes.len() as u64) as usize;
         let (inode, model) = (&inodes[which], &mut models[which]);
-        let prefix = ["user", "trusted", "security"][dice.roll(3) as usize];
-        let name = format!("{prefix}.{}", "n".repeat(dice.roll(6) as usize + 1));
-        if dice.roll(3) == 0 {
+        let prefix = ["user", "trusted", "security"][dice.below(3) as usize];
+        let name = format!("{prefix}.{}", "n".repeat(dice.below(6) as usize + 1));
+        if dice.below(3) == 0 {
             let removed = volume.remove_xattr(inode, &Caller::ROOT, name.as_bytes()).await;
             let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
             assert_eq!(removed.map(drop).map_err(|error| error.errno()), expected, "{at}: remove {name}");
         } else {
-            let limit = [5, 60, 700, 5000][dice.roll(4) as usize];
-            let length = dice.roll(limit);
-            let value = dice.bytes(length);
-            let existence = [Existence::Any, Existence::New, Existence::Old][dice.roll(3) as usize];
+            let limit = [5, 60, 700, 5000][dice.below(4) as usize];
+            let length = dice.below(limit);
+            let value = bytes(&dice, length);
+            let existence = [Existence::Any, Existence::New, Existence::Old][dice.below(3) as usize];
             let result = set_if(volume, inode, &name, &value, existence).await;
             match (existence, model.contains_key(&name)) {
                 (Existence::New, true) => assert_eq!(result, Err(EXISTS), "{at}"),
@@ -401,14 +391,14 @@ fn damaged_attributes_are_errors_and_never_panics() {
         (0..healthy.len()).step_by(4).filter(|at| healthy[*at..*at + 4] == magic).collect();
     assert_eq!(places.len(), 2, "one area, one block");
     let seed = 11;
-    let mut dice = Dice(seed);
+    let dice = SplitMix::new(seed);
     let healthy = Image::of_bytes(&healthy);
     for round in 0..200 {
         let mut damaged = healthy.clone();
-        let place = places[dice.roll(2) as usize];
-        for _ in 0..=dice.roll(3) {
-            let value = [0, 0xff, dice.roll(256) as u8][dice.roll(3) as usize];
-            damaged.write(place as u64 + dice.roll(100), &[value]);
+        let place = places[dice.below(2) as usize];
+        for _ in 0..=dice.below(3) {
+            let value = [0, 0xff, dice.below(256) as u8][dice.below(3) as usize];
+            damaged.write(place as u64 + dice.below(100), &[value]);
         }
         println!("seed {seed}, round {round}");
         run_on(damaged, move |volume| async move {

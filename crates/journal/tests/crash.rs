@@ -73,7 +73,7 @@ fn check(disk: Disk, acked: bool, volume: &Volume, after: &[Vec<u8>], home_data:
     }
 }
 
-fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &mut Dice, what: &str) {
+fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &SplitMix, what: &str) {
     volume.make_room(12);
     let (running, home_data) = mixed(volume, turn);
     let (mut plan, locked) = volume.plan(running);
@@ -89,30 +89,30 @@ fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &mut Dice, what: &s
 
 #[test]
 fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
-    let mut dice = Dice(1);
+    let dice = SplitMix::new(1);
     for format in Format::all() {
         let mut volume = Volume::new(format, 64, TransactionId(7));
         for turn in 0..4 {
-            commit_with_crashes(&mut volume, turn, &mut dice, &format!("{format:?}, turn {turn}, dice 1"));
+            commit_with_crashes(&mut volume, turn, &dice, &format!("{format:?}, turn {turn}, dice 1"));
         }
     }
 }
 
 #[test]
 fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
-    let mut dice = Dice(2);
+    let dice = SplitMix::new(2);
     for format in Format::all().filter(|format| format.block_size == 1024) {
         // The log holds three transactions or so: every one lies differently, over remains of earlier rounds.
         let mut volume = Volume::new(format, 30, TransactionId(u32::MAX - 5));
         for turn in 0..24 {
-            commit_with_crashes(&mut volume, turn, &mut dice, &format!("{format:?}, turn {turn}, dice 2"));
+            commit_with_crashes(&mut volume, turn, &dice, &format!("{format:?}, turn {turn}, dice 2"));
         }
     }
 }
 
 #[test]
 fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
-    let mut dice = Dice(3);
+    let dice = SplitMix::new(3);
     for format in Format::all().filter(|format| format.block_size != 2048) {
         let mut volume = Volume::new(format, 64, TransactionId(1));
         for turn in 0..5 {
@@ -124,7 +124,7 @@ fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
             let blocks = volume.checkpoint.blocks_to_write(8, 6);
             let plan = volume.plan_checkpoint(&blocks);
             let state = volume.committed.clone();
-            every_crash(&before, &plan, &mut dice, |disk, _| {
+            every_crash(&before, &plan, &dice, |disk, _| {
                 check(disk, true, &volume, &state, &BTreeSet::new(), &format!("{format:?}, dice 3"));
             });
             perform(&mut volume.disk, &plan);

@@ -9,7 +9,7 @@ use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use journal::records::RecordsWanted;
 use journal::*;
-use simulation::{Dice, Disk, HOME_BLOCKS, differing, every_crash, perform};
+use simulation::{Disk, HOME_BLOCKS, differing, every_crash, perform};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -295,7 +295,7 @@ impl Volume {
         Ok(())
     }
 
-    fn one_turn(&mut self, turn: u64, dice: &mut Dice, what: &str) {
+    fn one_turn(&mut self, turn: u64, dice: &SplitMix, what: &str) {
         let Group { running, home_data } = self.group(turn);
         let (plan, locked) = self.plan(running);
         every_crash(&self.disk, &plan.plan, dice, |disk, passed| {
@@ -321,7 +321,7 @@ impl Volume {
 
 #[test]
 fn every_combination_of_choices_keeps_what_was_acknowledged() {
-    let (mut dice, mut combinations) = (Dice(7), 0);
+    let (dice, mut combinations) = (SplitMix::new(7), 0);
     for (what, policy) in policies() {
         for (how, format) in formats() {
             if policy().logs_bytes() && !format().holds_parts() {
@@ -333,7 +333,7 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
                     combinations += 1;
                     for turn in 0..TURNS {
                         let what = format!("{what} x {how} x {place:?} x {whose:?}, turn {turn}, dice 7");
-                        volume.one_turn(turn, &mut dice, &what);
+                        volume.one_turn(turn, &dice, &what);
                     }
                 }
             }

@@ -300,17 +300,17 @@ fn the_counts_of_each_pass_are_what_was_logged() {
 
 #[test]
 fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
-    let mut dice = Dice(4);
+    let dice = SplitMix::new(4);
     for format in
         [PLAIN, EXTENDED, Format { checksums: false, ..PLAIN }, Format { checksums: false, ..EXTENDED }]
     {
         let pristine = volume_with(format, 6);
         for round in 0..2000 {
             let mut disk = pristine.disk.clone();
-            for _ in 0..=dice.roll(3) {
-                let block = 1 + dice.roll(6 * BLOCKS as u64) as usize;
-                let at = if dice.roll(2) == 0 { dice.roll(64) } else { dice.roll(1024) } as usize;
-                disk.log[block][at] ^= 1 << dice.roll(8);
+            for _ in 0..=dice.below(3) {
+                let block = 1 + dice.below(6 * BLOCKS as u64) as usize;
+                let at = if dice.below(2) == 0 { dice.below(64) } else { dice.below(1024) } as usize;
+                disk.log[block][at] ^= 1 << dice.below(8);
             }
             let home = recover(&mut disk).map(|_| disk.home[5].clone());
             if let (Ok(home), true) = (home, format.checksums) {
@@ -336,21 +336,21 @@ fn state_after(volume: &Volume, format: Format, count: u8) -> Vec<u8> {
 
 #[test]
 fn random_logs_without_checksums_end_somewhere() {
-    let mut dice = Dice(5);
+    let dice = SplitMix::new(5);
     for _ in 0..300 {
-        let format = Format { checksums: false, extended: dice.roll(2) == 0, ..PLAIN };
+        let format = Format { checksums: false, extended: dice.below(2) == 0, ..PLAIN };
         let mut volume = Volume::new(format, 64, TransactionId(1));
         let layout: LogLayout = volume.superblock.layout();
         for block in &mut volume.disk.log[1..] {
-            let transaction = TransactionId(1 + dice.roll(3) as u32);
-            match dice.roll(4) {
+            let transaction = TransactionId(1 + dice.below(3) as u32);
+            match dice.below(4) {
                 0 => RevokeBlock { transaction, blocks: vec![] }.serialize(&layout, block),
                 1 => CommitBlock { transaction, time: Timestamp::default(), whole: None }
                     .serialize(&layout, block),
                 _ => {
                     RevokeBlock { transaction, blocks: vec![] }.serialize(&layout, block);
                     block[7] = 1;
-                    block[12..40].iter_mut().for_each(|byte| *byte = dice.roll(40) as u8);
+                    block[12..40].iter_mut().for_each(|byte| *byte = dice.below(40) as u8);
                 }
             }
         }

@@ -2,8 +2,9 @@
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::contender::Contender;
-use crate::rig::{self, LoopDevice, Place, RigError};
-use std::path::{Path, PathBuf};
+use crate::rig::{self, Place, RigError};
+use crate::volume::Volume;
+use std::path::PathBuf;
 use std::time::Duration;
 use workloads::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
 
@@ -52,8 +53,10 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let of_turn =
-                run_turn(options, contender, &place.image(&index.to_string()), &place.mount_point())?;
+            let image = place.image(&index.to_string());
+            let volume = Volume::new(contender, &options.program, &image, place.mount_point())?;
+            let of_turn = run_turn(options, contender, &volume)?;
+            volume.take_down()?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));
         }
     }
@@ -70,13 +73,9 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
 fn run_turn(
     options: &CompareOptions,
     contender: &Contender,
-    image: &Path,
-    mount_point: &Path,
+    volume: &Volume<'_>,
 ) -> Result<Vec<StreamReport>, RigError> {
-    rig::wipe_image(image)?;
-    let device = LoopDevice::attach(image)?;
-    contender.make(&device.path)?;
-    let mounted = contender.mount(&options.program, &device.path, mount_point)?;
+    let mount_point = volume.path("");
     let mut reports = Vec::new();
     for &writers in &options.writers {
         let streams = StreamOptions {
@@ -88,13 +87,12 @@ fn run_turn(
             prefix: format!("{writers}-"),
         };
         let (report, _) =
-            run_streams(mount_point, &streams, |_| ()).map_err(RigError::at(mount_point.display()))?;
+            run_streams(&mount_point, &streams, |_| ()).map_err(RigError::at(mount_point.display()))?;
         if let Some(failure) = report.failure {
             return Err(RigError::new(format!("{contender}: a write failed: {failure}")));
         }
         reports.push(report);
     }
-    mounted.unmount()?;
     Ok(reports)
 }
 

@@ -6,6 +6,7 @@ mod demo;
 mod programs;
 mod real_stage;
 mod rig;
+mod volume;
 
 pub use compare::{CompareOptions, Comparison, compare};
 pub use contender::Contender;

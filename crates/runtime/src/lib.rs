@@ -4,7 +4,6 @@
 
 mod channel;
 mod polling;
-mod random;
 mod real_world;
 #[allow(unsafe_code)]
 mod ring;
@@ -18,7 +17,7 @@ pub use channel::{
     yield_now,
 };
 pub use polling::POLL_DEFAULT;
-pub use random::SplitMix;
 pub use real_world::RealWorld;
 pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};
+pub use units::SplitMix;
 pub use virtual_world::{Deadlock, VirtualWorld};

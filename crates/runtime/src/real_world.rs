@@ -5,7 +5,6 @@
 //! Make it on the thread that runs it, and after any fork.
 
 use crate::polling::{Expected, Polling};
-use crate::random::SplitMix;
 use crate::ring::{Ring, Signals, Wait};
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
@@ -18,6 +17,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use units::SplitMix;
 use units::{Instant, Timestamp};
 
 /// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.

@@ -1,7 +1,6 @@
 //! Virtual time: the clock stands still while any task can go on and then leaps to the next timer. The seed
 //! decides which ready task goes first and every random number, so the same seed gives the same run.
 
-use crate::random::SplitMix;
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, World};
@@ -10,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use units::SplitMix;
 use units::{Instant, Timestamp};
 
 /// 2020-01-01, so that virtual files have plausible dates.

@@ -5,11 +5,13 @@
 mod block;
 mod block_map;
 mod number;
+mod random;
 mod time;
 mod transaction;
 
 pub use block::{BlockRange, BlockSize};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};
+pub use random::SplitMix;
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;

@@ -5,6 +5,7 @@
 //! written, cut and punched in whole records that tell where they belong, so a file may only hold whole
 //! records of its place, and zeros.
 
+use crate::dice::Dice;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -70,7 +71,7 @@ pub fn stress(directory: &Path, options: StressOptions) -> io::Result<StressRepo
         let threads: Vec<_> = (0..options.threads)
             .map(|number| {
                 let (left, refused, stop) = (&left, &refused, &stop);
-                let dice = Dice(options.seed.wrapping_mul(1_000_003) ^ u64::from(number) << 32 | 1);
+                let dice = Dice::new(options.seed, number.into());
                 let mut worker = Worker { directory, names: options.names, dice };
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) && take_one(left) {
@@ -140,18 +141,6 @@ fn record_of(number: u64, writer: u8) -> [u8; RECORD as usize] {
         *byte = if at == 8 { writer } else { writer ^ (number as u8).wrapping_mul(31) ^ at as u8 };
     }
     record
-}
-
-/// Pseudo-random numbers (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
-    }
 }
 
 struct Worker<'a> {

@@ -187,6 +187,7 @@ pub(crate) fn number((column, field): (usize, &str), what: &str, largest: u64) -
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use units::SplitMix;
 
     pub fn pack(text: &[u8]) -> Vec<u8> {
         ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest)
@@ -199,13 +200,8 @@ pub(crate) mod tests {
             assert!(read(&packed[..length]).is_err(), "cut at {length}");
         }
         assert!(read(&[packed.as_slice(), b"\0"].concat()).is_err(), "a byte after the frame");
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let dice = SplitMix::new(1);
+        let random = || dice.next();
         for source in [text.as_bytes(), &packed] {
             for _ in 0..2000 {
                 let mut bytes = source.to_vec();

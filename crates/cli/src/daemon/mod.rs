@@ -8,9 +8,18 @@ pub mod porter;
 pub mod reporter;
 
 use crate::error::CliError;
+use fuse::SessionError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The session of a mount was over before the kernel's first request was answered.
+pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
+    match ended {
+        Some(Err(error)) => CliError::new(error.to_string()),
+        _ => CliError::new("the mount was taken away, or its connection aborted, before it began"),
+    }
+}
 
 /// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits for it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;

@@ -5,7 +5,7 @@ use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_co
 use crate::daemon::mount_table;
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::reporter::Reporter;
-use crate::daemon::{self, Herald, Side};
+use crate::daemon::{self, Herald, Side, ended_at_once};
 use crate::disk::door::{DiskDoor, NAME};
 use crate::disk::{DriveArguments, Switch, find};
 use crate::error::CliError;
@@ -156,6 +156,12 @@ async fn run_on(
     let serving = session.clone();
     let mut session_over = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut session_over, session.until_begun()).await;
+    if let Either::Left(ended) = &begun
+        && session.negotiated().is_none()
+    {
+        porter.unmount();
+        return herald.failed(ended_at_once(ended));
+    }
     let control = match ControlServer::start(&world, control, device, answers(&served, &directory)) {
         Ok(control) => control,
         Err(error) => {

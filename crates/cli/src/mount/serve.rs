@@ -8,7 +8,7 @@ use crate::daemon::control::{About, Ask, End, socket_directory};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::reporter::Reporter;
-use crate::daemon::{self, Herald};
+use crate::daemon::{self, Herald, ended_at_once};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
@@ -168,7 +168,7 @@ impl Mounted {
             Either::Right(agreed) if plan.settings.transport == Transport::Uring && !agreed.uring => {
                 Some(no_ring(session.why_no_ring()))
             }
-            Either::Left(Some(Err(error))) => Some(CliError::new(error.to_string())),
+            Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
             _ => None,
         };
         let control = match refused {

@@ -40,7 +40,8 @@ impl Volume {
         self.leave_inline(inode, caller).await?;
         let _table = self.hold(&[inode]).await?;
         if self.may_have_privileges(inode) {
-            let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr()).await?;
+            let attributes = self.xattr_change(inode).await?;
+            let mut handle = self.engine().start(self.credits_inode() + attributes.credits).await?;
             // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
             if caller.uid != 0 {
                 clear_set_id_bits(inode);

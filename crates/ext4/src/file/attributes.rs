@@ -33,7 +33,8 @@ impl Volume {
     async fn change_fields(&self, inode: &Inode, change: &SetAttributes) -> Result<()> {
         let _table = self.hold(&[inode]).await?;
         // Capabilities and the access list are attributes.
-        let mut handle = self.engine().start(self.credits_inode() + self.credits_xattr() * 2).await?;
+        let attributes = self.xattr_change(inode).await?;
+        let mut handle = self.engine().start(self.credits_inode() + attributes.credits * 2).await?;
         let before = self.before(&handle, inode);
         let changed = self.change_fields_within(&mut handle, inode, change).await;
         let changed = self.whole(&handle, before, changed);

@@ -33,7 +33,8 @@ impl Volume {
         let _table = self.hold(&[inode]).await?;
         // The first step of freeing + an orphan's coming and going + the attributes.
         let orphan = self.credits_orphan() + self.credits_orphan();
-        let credits = self.credits_remove(inode) + orphan + self.credits_xattr();
+        let attributes = self.xattr_change(inode).await?;
+        let credits = self.credits_remove(inode) + orphan + attributes.credits;
         let mut handle = self.engine().start(credits).await?;
         let resized = self.resize(&mut handle, inode, size, kill_privileges).await;
         let stored = self.store(&mut handle, inode).await;

@@ -177,7 +177,11 @@ impl Volume {
         let (first, block_size) = (at >> self.block_size().shift(), self.block_size().bytes() as u64);
         let wanted = (at + bytes.len() as u64 - 1) / block_size - first + 1;
         // Clearing capabilities may change attributes.
-        let besides = if request.clear_capabilities { self.credits_xattr() } else { Credits(0) };
+        let attributes = match request.clear_capabilities {
+            true => Some(self.xattr_change(inode).await?),
+            false => None,
+        };
+        let besides = attributes.as_ref().map_or(Credits(0), |change| change.credits);
         let wanted = wanted.min(u32::MAX.into()) as u32;
         let plan = self.plan_write(inode, self.block_of(at), wanted, besides).await?;
         if plan.touched.holes > 0 {

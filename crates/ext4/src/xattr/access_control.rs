@@ -54,7 +54,7 @@ impl Volume {
     }
 
     /// After chmod: makes the access list say what the inode's new mode says, if there is a list. The caller
-    /// holds the inode's lock and stores the inode. Credits: [`Volume::credits_xattr`].
+    /// holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
     pub async fn chmod_acl(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let before = self.stored_xattrs(inode).await?;
         let Some(value) = before.get(ACCESS) else { return Ok(()) };

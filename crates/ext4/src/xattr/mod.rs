@@ -6,9 +6,11 @@ mod access_control;
 mod names;
 mod outside;
 mod stored;
+mod value_inode;
 
 use crate::error::errno;
 use crate::{Caller, Error, Inode, Result, Volume};
+use engine::Credits;
 use format::ext4::inode::flags;
 use format::ext4::xattr::Attribute;
 use names::{ACL_ACCESS, ACL_DEFAULT, Name, TRUSTED, USER};
@@ -38,6 +40,15 @@ pub struct SetXattr<'a> {
     pub clear_set_group: bool,
 }
 
+/// A change of an inode's attributes.
+struct Change {
+    before: Stored,
+    after: Stored,
+    mode: Option<u16>,
+    /// The inode that holds the new value.
+    holder: Option<Rc<Inode>>,
+}
+
 impl Volume {
     /// The value of an attribute. ENODATA when there is none.
     pub async fn get_xattr(self: &Rc<Self>, inode: &Rc<Inode>, name: &[u8]) -> Result<Vec<u8>> {
@@ -64,7 +75,7 @@ impl Volume {
         Ok(list)
     }
 
-    /// ENOSPC when it fits neither in the inode nor in its attribute block.
+    /// ENOSPC when it fits neither in the inode nor in its attribute block, nor may lie in an inode of its own.
     pub async fn set_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -87,14 +98,19 @@ impl Volume {
             return Ok(inode.last_change.get());
         }
         let mut after = before.clone();
-        let mut mode = None;
+        let (mut mode, mut holder) = (None, None);
         match name.index {
             ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
-            _ => after.set(name, set.value, self.xattr_room(inode))?,
+            _ => match after.set(name, set.value, self.xattr_room(inode)) {
+                Err(Error::Refused(errno::ENOSPC)) if self.takes_values_outside(set.value) => {
+                    holder = Some(self.set_outside(inode, caller, name, set.value, &mut after).await?);
+                }
+                fitted => fitted?,
+            },
         }
-        let transaction = self.change_xattrs(inode, &before, &after, mode).await?;
+        let changed = self.change_xattrs(inode, Change { before, after, mode, holder }).await;
         self.free_values().await?;
-        Ok(transaction)
+        changed
     }
 
     /// ENODATA when there is none, unless it is an access control list.
@@ -116,13 +132,14 @@ impl Volume {
         }
         let mut after = before.clone();
         after.remove(name);
-        let transaction = self.change_xattrs(inode, &before, &after, None).await?;
+        let change = Change { before, after, mode: None, holder: None };
+        let transaction = self.change_xattrs(inode, change).await?;
         self.free_values().await?;
         Ok(transaction)
     }
 
     /// Removes the file capabilities, as every write must. The caller holds the
-    /// inode's lock. Credits: [`Volume::credits_xattr`].
+    /// inode's lock. Credits: [`Volume::xattr_change`].
     pub async fn clear_capabilities(&self, handle: &mut engine::Handle, inode: &Inode) -> Result<()> {
         let name = Name { index: names::SECURITY, rest: b"capability" };
         let before = self.stored_xattrs(inode).await?;
@@ -137,21 +154,30 @@ impl Volume {
 
     /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when a commit
     /// set blocks free.
-    async fn change_xattrs(
-        &self,
-        inode: &Inode,
-        before: &Stored,
-        after: &Stored,
-        mode: Option<u16>,
-    ) -> Result<TransactionId> {
-        let _table = self.hold(&[inode]).await?;
+    async fn change_xattrs(self: &Rc<Self>, inode: &Rc<Inode>, change: Change) -> Result<TransactionId> {
+        let changed = self.try_to_change_xattrs(inode, &change).await;
+        if let (Some(holder), Err(_)) = (&change.holder, &changed) {
+            self.free_if_unused(holder).await?;
+        }
+        changed
+    }
+
+    async fn try_to_change_xattrs(&self, inode: &Inode, change: &Change) -> Result<TransactionId> {
+        let _tables = self.hold(&[inode]).await?;
+        let needed = self.xattr_change(inode).await?;
+        let holder = change.holder.as_ref();
+        let _holders = self.hold(&holder.map_or(vec![], |holder| vec![&**holder])).await?;
+        let adopting = holder.map_or(Credits(0), |_| self.credits_reference());
         for attempt in 0.. {
-            let mut handle = self.engine().start(self.credits_xattr()).await?;
+            let mut handle = self.engine().start(needed.credits + adopting).await?;
             let attributes = self.before(&handle, inode);
-            if let Some(mode) = mode {
+            if let Some(mode) = change.mode {
                 inode.fields.borrow_mut().mode = mode;
             }
-            let stored = self.store_xattrs(&mut handle, inode, before, after).await;
+            let mut stored = self.store_xattrs(&mut handle, inode, &change.before, &change.after).await;
+            if let (Some(holder), Ok(())) = (holder, &stored) {
+                stored = self.take_over(&mut handle, holder).await;
+            }
             let stored = self.whole(&handle, attributes, stored);
             let transaction = handle.stop();
             match stored {

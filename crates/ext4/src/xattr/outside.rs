@@ -1,4 +1,4 @@
-//! Values in inodes of their own (feature ea_inode): read, and let go of. New values are never put there.
+//! Values in inodes of their own (feature ea_inode): read, referred to, and let go of.
 //!
 //! Such an inode has no name. Each entry that names it counts as a reference; entries of a block that several inodes
 //! share count once. The count stands where other inodes keep the time of change (upper half) and the version (lower
@@ -16,14 +16,17 @@ use format::ext4::xattr::{Attribute, Outside};
 use std::rc::Rc;
 
 /// The longest value that system calls take, in bytes.
-const VALUE_MAX: u32 = 64 << 10;
-/// A handle that finds its transaction full tries again in the next one.
-const ATTEMPTS: u32 = 3;
+pub(super) const VALUE_MAX: u32 = 64 << 10;
+/// What a change of attributes may need, known before its handle starts: credits, and all that it would else read.
+pub(crate) struct XattrChange {
+    pub credits: Credits,
+    _holders: Vec<Rc<Inode>>,
+    _held: Vec<Block>,
+}
 
-/// References that come and go with a change, their inodes in memory.
+/// References that come and go with a change.
 pub(super) struct References {
     changes: Vec<(Rc<Inode>, bool)>,
-    _held: Vec<Block>,
 }
 
 impl Volume {
@@ -68,6 +71,31 @@ impl Volume {
         }
     }
 
+    /// Before a handle that may change the attributes of `owner` by [`Volume::store_xattrs`]. The caller holds its lock.
+    pub(crate) async fn xattr_change(&self, owner: &Inode) -> Result<XattrChange> {
+        let mut change =
+            XattrChange { credits: self.credits_xattr(), _holders: Vec::new(), _held: Vec::new() };
+        // What cannot be read the change itself will meet.
+        let outside = match self.has(feature::EA_INODE) {
+            true => self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        for outside in outside {
+            // Each may lose its reference here, or gain one where others keep a block that was shared.
+            change.credits = change.credits + self.credits_reference();
+            if let Ok(holder) = self.holder_of(owner, outside).await {
+                change._held.extend(self.hold(&[&holder]).await?);
+                change._holders.push(holder);
+            }
+        }
+        Ok(change)
+    }
+
+    /// One more reference to a value, or one less: its inode, which may become an orphan or be one no longer.
+    pub(super) fn credits_reference(&self) -> Credits {
+        self.credits_inode() + self.credits_orphan()
+    }
+
     /// What storing `after` instead of `before` does to references. `shared`: others keep the block as it was.
     pub(super) async fn references(
         &self,
@@ -81,33 +109,23 @@ impl Volume {
         changed.extend(before.area.iter().filter(lost).filter_map(|it| Some((it.outside?, false))));
         if before.block != after.block {
             let (entries, comes) = if shared { (&after.block, true) } else { (&before.block, false) };
-            let concerned = entries.iter().filter(|attribute| comes || lost(attribute));
+            let stays = |attribute: &&Attribute| comes && before.block.contains(attribute);
+            let concerned = entries.iter().filter(|attribute| stays(attribute) || !comes && lost(attribute));
             changed.extend(concerned.filter_map(|attribute| Some((attribute.outside?, comes))));
         }
-        let mut references = References { changes: Vec::new(), _held: Vec::new() };
+        let mut references = References { changes: Vec::new() };
         for (outside, comes) in changed {
             let holder = self.holder_of(owner, outside).await?;
             if !comes && count(&holder) == 0 {
                 let why = "nobody should refer to it, but an attribute does";
                 return Err(self.note_damage(Error::corrupt_inode(holder.number, why)));
             }
-            references._held.extend(self.hold(&[&holder]).await?);
             references.changes.push((holder, comes));
         }
         Ok(references)
     }
 
-    /// Credits for [`Volume::count_references`]. ENOSPC when the transaction is too full.
-    pub(super) fn reserve_references(&self, handle: &mut Handle, references: &References) -> Result<()> {
-        let each = self.credits_inode() + self.credits_orphan();
-        let needed = each * references.changes.len() as u32;
-        match needed == Credits(0) || handle.extend(needed) {
-            true => Ok(()),
-            false => Err(Error::Refused(errno::ENOSPC)),
-        }
-    }
-
-    /// Counts the references; whoever has none becomes an orphan.
+    /// Counts the references; whoever has none becomes an orphan. Credits: [`Volume::credits_reference`] for each.
     pub(super) async fn count_references(&self, handle: &mut Handle, references: References) -> Result<()> {
         for (holder, comes) in &references.changes {
             let now = if *comes { count(holder) + 1 } else { count(holder).saturating_sub(1) };
@@ -122,16 +140,16 @@ impl Volume {
         Ok(())
     }
 
-    /// The space of values that are no longer the inode's.
-    pub(super) fn uncharge_lost(&self, owner: &Inode, before: &Stored, after: &Stored) {
-        let lost = before.all().filter(|attribute| !after.has(attribute)).filter_map(|it| it.outside);
+    /// The space of values counts as their owner's.
+    pub(super) fn charge_values(&self, owner: &Inode, before: &Stored, after: &Stored) {
         let per_block = self.sectors_per_block();
-        let sectors = |outside: Outside| {
-            u64::from(outside.length).div_ceil(self.block_size().bytes() as u64) * per_block
+        let sectors = |stored: &Stored| -> u64 {
+            let blocks =
+                |outside: Outside| u64::from(outside.length).div_ceil(self.block_size().bytes() as u64);
+            stored.outside().into_iter().map(blocks).sum::<u64>() * per_block
         };
-        let sum: u64 = lost.map(sectors).sum();
         let mut fields = owner.fields.borrow_mut();
-        fields.sectors = fields.sectors.saturating_sub(sum);
+        fields.sectors = (fields.sectors + sectors(after)).saturating_sub(sectors(before));
     }
 
     /// Frees the values that nobody refers to any more. No handle is open.
@@ -148,7 +166,6 @@ impl Volume {
         if !self.has(feature::EA_INODE) {
             return Ok(());
         }
-        let mut attempt = 0;
         loop {
             let Ok(before) = self.stored_xattrs(owner).await else { return Ok(()) };
             let shared = self.shares_block(owner).await?;
@@ -156,15 +173,11 @@ impl Volume {
             let mut after = before.clone();
             after.remove(Name { index: attribute.index, rest: &attribute.name });
             let _table = self.hold(&[owner]).await?;
-            let mut handle = self.engine().start(self.credits_xattr()).await?;
+            let mut handle = self.engine().start(self.credits_xattr() + self.credits_reference()).await?;
             let dropped = self.store_xattrs(&mut handle, owner, &before, &after).await;
-            let transaction = handle.stop();
+            handle.stop();
             match dropped {
-                Ok(()) => attempt = 0,
-                Err(Error::Refused(errno::ENOSPC)) if attempt < ATTEMPTS => {
-                    attempt += 1;
-                    self.engine().commit(transaction).await?;
-                }
+                Ok(()) => {}
                 // What cannot be counted e2fsck puts right; the inode goes all the same.
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => return Ok(()),
                 Err(error) => return Err(error),
@@ -173,11 +186,11 @@ impl Volume {
     }
 }
 
-fn count(holder: &Inode) -> u64 {
+pub(super) fn count(holder: &Inode) -> u64 {
     let fields = holder.fields.borrow();
     (fields.changed.seconds as u64) << 32 | fields.version & 0xffff_ffff
 }
-fn set_count(holder: &Inode, count: u64) {
+pub(super) fn set_count(holder: &Inode, count: u64) {
     let mut fields = holder.fields.borrow_mut();
     fields.changed.seconds = (count >> 32) as i64;
     fields.version = fields.version >> 32 << 32 | count & 0xffff_ffff;

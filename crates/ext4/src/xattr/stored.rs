@@ -5,7 +5,7 @@ use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::{Error, Inode, Purpose, Request, Result, Volume};
 use engine::{Block, Contents, Credits, Handle};
 use format::ext4::feature;
-use format::ext4::xattr::{self, Attribute, XattrBlock};
+use format::ext4::xattr::{self, Attribute, Outside, XattrBlock};
 use units::{FileBlock, HomeBlock};
 
 /// All attributes of an inode, by place.
@@ -40,6 +40,10 @@ impl Stored {
         let block = self.block.iter().filter(|_| !shared);
         self.area.iter().chain(block).find(|attribute| attribute.outside.is_some()).cloned()
     }
+    /// The values outside, one for each reference.
+    pub fn outside(&self) -> Vec<Outside> {
+        self.all().filter_map(|attribute| attribute.outside).collect()
+    }
     pub fn all(&self) -> impl Iterator<Item = &Attribute> {
         self.area.iter().chain(&self.block)
     }
@@ -50,9 +54,12 @@ impl Stored {
     /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in neither; nothing
     /// has changed then.
     pub fn set(&mut self, name: Name, value: &[u8], room: Room) -> Result<()> {
-        let attribute = Attribute::new(name.index, name.rest, value);
+        self.set_attribute(Attribute::new(name.index, name.rest, value), room)
+    }
+    /// As [`Stored::set`], wherever the value lies.
+    pub fn set_attribute(&mut self, attribute: Attribute, room: Room) -> Result<()> {
         let mut others = self.clone();
-        others.remove(name);
+        others.remove(Name { index: attribute.index, rest: &attribute.name });
         let mut changed = others.clone();
         changed.area.push(attribute.clone());
         if xattr::serialize_area(&changed.area, room.area).is_none() {
@@ -67,7 +74,8 @@ impl Stored {
 }
 
 impl Volume {
-    /// [`Volume::store_xattrs`]: inode + block changed or new + shared block left + one allocated, one freed.
+    /// [`Volume::store_xattrs`] of an inode without values outside, else [`Volume::xattr_change`]: inode + block changed
+    /// or new + shared block left + one allocated, one freed.
     pub fn credits_xattr(&self) -> Credits {
         self.credits_inode() + Credits(1 + 1) + self.credits_allocate(1) + self.credits_free(1, 1)
     }
@@ -110,7 +118,7 @@ impl Volume {
 
     /// Makes `after` the inode's attributes, and stores the inode with its time of change. `before` is what
     /// [`Volume::stored_xattrs`] gave. ENOSPC: no block is free; nothing has changed. Credits:
-    /// [`Volume::credits_xattr`].
+    /// [`Volume::xattr_change`].
     pub(crate) async fn store_xattrs(
         &self,
         handle: &mut Handle,
@@ -131,9 +139,7 @@ impl Volume {
         let references = match before.all().any(|attribute| attribute.outside.is_some()) {
             true => {
                 let shared = self.shares_block(inode).await?;
-                let references = self.references(inode, before, after, shared).await?;
-                self.reserve_references(handle, &references)?;
-                Some(references)
+                Some(self.references(inode, before, after, shared).await?)
             }
             false => None,
         };
@@ -145,8 +151,8 @@ impl Volume {
         }
         if let Some(references) = references {
             self.count_references(handle, references).await?;
-            self.uncharge_lost(inode, before, after);
         }
+        self.charge_values(inode, before, after);
         self.note_change(inode);
         self.store(handle, inode).await
     }

@@ -114,9 +114,14 @@ fn words<const N: usize>(rest: &[u8], bytes: HashBytes) -> [u32; N] {
     let length = rest.len() as u32;
     let padding = (length | length << 8).wrapping_mul(0x1_0001);
     let mut words = [padding; N];
-    for (word, four) in words.iter_mut().zip(rest.chunks(4)) {
-        // Sums, not ors: a signed byte below zero borrows from those before it.
-        *word = four.iter().fold(padding, |word, &byte| bytes.word(byte).wrapping_add(word << 8));
+    // Sums, not ors: a signed byte below zero borrows from those before it.
+    let add = |word: u32, &byte: &u8| bytes.word(byte).wrapping_add(word << 8);
+    let (whole, part) = rest[..rest.len().min(4 * N)].as_chunks::<4>();
+    for (word, four) in words.iter_mut().zip(whole) {
+        *word = four.iter().fold(0, add);
+    }
+    if !part.is_empty() {
+        words[whole.len()] = part.iter().fold(padding, add);
     }
     words
 }
@@ -149,23 +154,39 @@ fn tea(state: &mut [u32; 4], input: &[u32; 4]) {
 }
 
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
-    type Mix = fn(u32, u32, u32) -> u32;
-    const ROUNDS: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [
-        (|x, y, z| z ^ (x & (y ^ z)), 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
-        (|x, y, z| (x & y).wrapping_add((x ^ y) & z), 0x5a82_7999, [1, 3, 5, 7, 0, 2, 4, 6], [3, 5, 9, 13]),
-        (|x, y, z| x ^ y ^ z, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
-    ];
-    let [mut a, mut b, mut c, mut d] = *state;
-    for (mix, constant, order, shifts) in ROUNDS {
-        for (step, &index) in order.iter().enumerate() {
-            let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(input[index]).wrapping_add(constant);
-            // The four words take turns: (a b c d), (d a b c), (c d a b), (b c d a).
-            (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
-        }
-    }
-    for (word, change) in state.iter_mut().zip([a, b, c, d]) {
+    // Each round is compiled on its own: listings hash every name that they pass.
+    let mixed =
+        round(*state, input, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19], |x, y, z| z ^ (x & (y ^ z)));
+    let majority = |x: u32, y: u32, z: u32| (x & y).wrapping_add((x ^ y) & z);
+    let mixed = round(mixed, input, 0x5a82_7999, [1, 3, 5, 7, 0, 2, 4, 6], [3, 5, 9, 13], majority);
+    let mixed =
+        round(mixed, input, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
+    for (word, change) in state.iter_mut().zip(mixed) {
         *word = word.wrapping_add(change);
     }
+}
+
+#[inline(always)]
+fn round(
+    [mut a, mut b, mut c, mut d]: [u32; 4],
+    input: &[u32; 8],
+    constant: u32,
+    order: [usize; 8],
+    shifts: [u32; 4],
+    mix: impl Fn(u32, u32, u32) -> u32,
+) -> [u32; 4] {
+    for half in [0, 4] {
+        let step = |word: u32, x, y, z, at: usize| {
+            let input = input[order[half + at]].wrapping_add(constant);
+            word.wrapping_add(mix(x, y, z)).wrapping_add(input).rotate_left(shifts[at])
+        };
+        // The four words take turns.
+        a = step(a, b, c, d, 0);
+        d = step(d, a, b, c, 1);
+        c = step(c, d, a, b, 2);
+        b = step(b, c, d, a, 3);
+    }
+    [a, b, c, d]
 }
 
 #[cfg(test)]

@@ -47,16 +47,29 @@ impl Attribute {
     pub fn new(index: u8, name: &[u8], value: &[u8]) -> Attribute {
         Attribute { index, name: name.to_vec(), value: value.to_vec(), outside: None }
     }
+    /// One whose value, of the given checksum, lies in `inode`.
+    pub fn outside(
+        index: u8,
+        name: &[u8],
+        inode: InodeNumber,
+        length: u32,
+        value_checksum: u32,
+    ) -> Attribute {
+        let attribute = Attribute::new(index, name, &[]);
+        let hash = attribute.hash_outside(value_checksum, u32::from);
+        Attribute { outside: Some(Outside { inode, length, hash }), ..attribute }
+    }
     /// Whether the value outside, whose checksum is given, is the one that the entry means. Kernels before 6.2 took the
     /// bytes of names for signed numbers.
     pub fn means(&self, value_checksum: u32) -> bool {
-        let word = value_checksum.to_le_bytes();
-        let hash_with = |byte: fn(u8) -> u32| {
-            let of_name = self.name.iter().fold(0u32, |hash, next| hash.rotate_left(5) ^ byte(*next));
-            of_name.rotate_left(16) ^ u32::from_le_bytes(word)
-        };
-        let hashes = [hash_with(u32::from), hash_with(|byte| byte as i8 as u32)];
+        let signed = |byte| byte as i8 as u32;
+        let hashes =
+            [self.hash_outside(value_checksum, u32::from), self.hash_outside(value_checksum, signed)];
         self.outside.is_some_and(|outside| hashes.contains(&outside.hash))
+    }
+    fn hash_outside(&self, value_checksum: u32, byte: fn(u8) -> u32) -> u32 {
+        let of_name = self.name.iter().fold(0u32, |hash, next| hash.rotate_left(5) ^ byte(*next));
+        of_name.rotate_left(16) ^ value_checksum
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::jbd2::Seed;
-use units::{BlockRange, BlockSize, HomeBlock, Timestamp, TransactionId};
+use units::{BlockRange, BlockSize, HomeBlock, SplitMix, Timestamp, TransactionId};
 
 const SEED: Seed = Seed(0x1234_5678);
 
@@ -9,15 +9,6 @@ enum Owned {
     Revoke(HomeBlock),
     Whole(HomeBlock, Vec<u8>),
     Part(HomeBlock, BlockRange, Vec<u8>, bool),
-}
-
-/// A small generator of chance; the seed is printed by whoever uses it.
-struct Dice(u64);
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
 }
 
 /// Reads the units of a run, each cut at `cut`.
@@ -45,12 +36,12 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
     if reader.is_complete() { Ok(found) } else { Err(Malformed("the end is missing")) }
 }
 
-fn random_parts(dice: &mut Dice, size: BlockSize) -> Vec<BlockRange> {
+fn random_parts(dice: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
     let (mut parts, mut at) = (Vec::new(), 0);
-    for _ in 0..1 + dice.roll(4) {
-        let start = at + dice.roll(300) as u32;
-        let most = if dice.roll(4) == 0 { 1000 } else { 40 };
-        let end = start + 1 + dice.roll(most) as u32;
+    for _ in 0..1 + dice.below(4) {
+        let start = at + dice.below(300) as u32;
+        let most = if dice.below(4) == 0 { 1000 } else { 40 };
+        let end = start + 1 + dice.below(most) as u32;
         if end as usize > size.bytes() {
             break;
         }
@@ -63,20 +54,21 @@ fn random_parts(dice: &mut Dice, size: BlockSize) -> Vec<BlockRange> {
 #[test]
 fn whatever_is_written_comes_back_as_it_was() {
     for seed in 0..300 {
-        let mut dice = Dice(seed);
-        let unit = [512, 1024, 4096][dice.roll(3) as usize];
-        let size = BlockSize::new([1024, 4096][dice.roll(2) as usize]).unwrap();
+        let dice = SplitMix::new(seed);
+        let unit = [512, 1024, 4096][dice.below(3) as usize];
+        let size = BlockSize::new([1024, 4096][dice.below(2) as usize]).unwrap();
         let (mut writer, mut expected) = (RunWriter::new(unit), Vec::new());
-        let mut home = HomeBlock(dice.roll(1 << 30) << dice.roll(33));
-        for _ in 0..dice.roll(60) {
-            let most = 1 << dice.roll(30);
-            home = HomeBlock(home.get().wrapping_add(1 + dice.roll(most)));
-            let byte = dice.roll(256) as u8;
+        let mut home = HomeBlock(dice.below(1 << 30) << dice.below(33));
+        for _ in 0..dice.below(60) {
+            let most = 1 << dice.below(30);
+            home = HomeBlock(home.get().wrapping_add(1 + dice.below(most)));
+            let byte = dice.below(256) as u8;
             // Many a byte is the header's magic: none may be taken for it.
+            let is_magic = dice.below(2) == 0;
             let image: Vec<u8> = (0..size.bytes())
-                .map(|at| if dice.0 & 64 == 0 { MAGIC.to_be_bytes()[at % 4] } else { at as u8 ^ byte })
+                .map(|at| if is_magic { MAGIC.to_be_bytes()[at % 4] } else { at as u8 ^ byte })
                 .collect();
-            match dice.roll(4) {
+            match dice.below(4) {
                 0 => {
                     writer.revoke(home);
                     expected.push(Owned::Revoke(home));
@@ -86,7 +78,7 @@ fn whatever_is_written_comes_back_as_it_was() {
                     expected.push(Owned::Whole(home, image));
                 }
                 kind => {
-                    let (parts, base_zero) = (random_parts(&mut dice, size), kind == 2);
+                    let (parts, base_zero) = (random_parts(&dice, size), kind == 2);
                     if parts.is_empty() && !base_zero {
                         continue;
                     }
@@ -102,11 +94,11 @@ fn whatever_is_written_comes_back_as_it_was() {
             }
         }
         let time = Timestamp { seconds: -3, nanoseconds: 7 };
-        let (transaction, durable) = (TransactionId(dice.roll(1 << 32) as u32), TransactionId(9));
+        let (transaction, durable) = (TransactionId(dice.below(1 << 32) as u32), TransactionId(9));
         let run = writer.finish(transaction, durable, time, SEED);
         let header = PackedHeader::parse(&run, SEED).unwrap();
         assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
-        let cut = dice.roll(unit as u64) as usize;
+        let cut = dice.below(unit as u64) as usize;
         assert_eq!(read(&run, unit, size, cut), Ok(expected), "seed {seed}");
         for further in run.chunks(unit).skip(1) {
             assert_eq!(PackedHeader::parse(further, SEED), None, "seed {seed}");

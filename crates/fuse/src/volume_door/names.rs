@@ -110,6 +110,7 @@ impl VolumeDoor {
         // One transaction holds both directories.
         let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
         self.settle(strict, moved.transaction).await?;
+        // The kernel holds the lock of a directory that gets another parent: no page of its listing is under way.
         let moved = moved.value.into_iter().map(node_of);
         Ok(moved.fold(Answer::empty(), Answer::with_stale_listing))
     }

@@ -178,19 +178,10 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
     }
 }
 
-/// A small generator of chance; the seed is printed by whoever uses it.
-pub struct Dice(pub u64);
-impl Dice {
-    pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// Every state the disk may be in after a power failure during `plan`: what lies before the last barrier passed is
 /// there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing, by chance.
 /// `check` is told how many barriers have been passed.
-pub fn every_crash(disk: &Disk, plan: &Plan, dice: &mut Dice, mut check: impl FnMut(Disk, &[Barrier])) {
+pub fn every_crash(disk: &Disk, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
     const EXHAUSTIVE_MAX: usize = 8;
     let (mut durable, mut pending, mut passed) = (disk.clone(), Vec::new(), Vec::new());
     for step in plan.steps.iter().chain([&Step::Barrier(Barrier::CommitBeforeReply)]) {
@@ -207,11 +198,11 @@ pub fn every_crash(disk: &Disk, plan: &Plan, dice: &mut Dice, mut check: impl Fn
                     for (number, (at, index, block)) in pending.iter().enumerate() {
                         let kept = match pending.len() <= EXHAUSTIVE_MAX {
                             true => subset >> number & 1 == 1,
-                            false => dice.roll(8) != 0,
+                            false => dice.below(8) != 0,
                         };
-                        let torn = dice.roll(12) == 0;
+                        let torn = dice.below(12) == 0;
                         for sector in 0..block.len() / SECTOR {
-                            if kept != (torn && dice.roll(2) == 0) {
+                            if kept != (torn && dice.below(2) == 0) {
                                 crashed.write(*at, *index, block, sector..sector + 1);
                             }
                         }

@@ -7,14 +7,13 @@ mod files;
 mod kept;
 mod maildir;
 mod servers;
-mod volume;
 
 use crate::contender::Contender;
 use crate::rig::{self, Place, RigError};
+use crate::volume::Volume;
 use kept::Kept;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use volume::Volume;
 
 /// A group of measurements that share what they prepare.
 type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
@@ -123,7 +122,6 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
                 // Who is first changes from turn to turn.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                rig::wipe_image(&image)?;
                 let mut volume = Volume::new(contender, &options.program, &image, place.mount_point())?;
                 let measured = run(&mut volume, &kept, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;

@@ -79,11 +79,8 @@ mod tests {
     #[test]
     fn parts_cover_what_changed_and_are_not_longer() {
         for seed in 0..2000u64 {
-            let mut state = seed;
-            let mut roll = |sides: u64| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (state >> 33) % sides
-            };
+            let dice = units::SplitMix::new(seed);
+            let roll = |sides| dice.below(sides);
             let mut ranges = RangeSet::new();
             for _ in 0..1 + roll(8) {
                 let start = roll(1000) as u32;

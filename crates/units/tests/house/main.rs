@@ -1,38 +1,14 @@
 //! What ARCHITECTURE.md and docs/HACKING.md say of the house, read from the sources.
 
+mod choices;
+mod sentences;
+mod sources;
+
+use sources::{crates, root, sources};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Crates that talk to the kernel or to programs of others, and may.
 const UNSAFE: [&str; 6] = ["cli", "disks", "fuse", "rigs", "runtime", "workloads"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
-}
-
-/// Rust sources below `folder`, and what is in them.
-fn sources(folder: PathBuf) -> Vec<(PathBuf, String)> {
-    let (mut folders, mut found) = (vec![folder], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push((path, text));
-            }
-        }
-    }
-    found
-}
-
-fn crates() -> Vec<String> {
-    let entries = fs::read_dir(root().join("crates")).unwrap();
-    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert!(names.len() > 10, "the crates are not where they are looked for");
-    names
-}
 
 #[test]
 fn only_crates_that_talk_to_the_kernel_may_be_unsafe() {

@@ -1,3 +1,5 @@
+//! Numbers by chance that a seed decides: where nobody has a world to ask.
+
 use std::cell::Cell;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every seed is good, 64 bits of state, no secrets.
@@ -14,5 +16,9 @@ impl SplitMix {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+    /// 0 to `end` - 1, about equally often; `end` is not 0.
+    pub fn below(&self, end: u64) -> u64 {
+        self.next() % end
     }
 }

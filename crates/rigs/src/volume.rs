@@ -1,4 +1,4 @@
-//! A fresh volume that works run on, and can be mounted again.
+//! A fresh volume in an image, mounted, that can be mounted again.
 
 use crate::contender::Contender;
 use crate::rig::{self, LoopDevice, Mounted, RigError};
@@ -22,6 +22,7 @@ impl<'a> Volume<'a> {
         image: &Path,
         mount_point: PathBuf,
     ) -> Result<Volume<'a>, RigError> {
+        rig::wipe_image(image)?;
         let device = LoopDevice::attach(image)?;
         contender.make(&device.path)?;
         let mounted = Some(contender.mount(program, &device.path, &mount_point)?);

@@ -1,0 +1,87 @@
+//! The choices do not know each other: read from the sources.
+//!
+//! Rule: below floor 7 (`cli`, `bench`, `reproduce`, `sim`, `hostile`) no file of a crate's `src` outside
+//! `journal/src/policy` names a variant of `DataMode`, nor imports its variants. To pass a mode on, parse it, print it
+//! or list `DataMode::ALL` is allowed everywhere: that decides nothing.
+
+use super::sources::{crates, root, sources};
+use std::path::PathBuf;
+
+const ABOVE: [&str; 7] = ["cli", "reproduce", "rigs", "sim", "stages", "workloads", "hostile"];
+
+/// The sources of all crates below floor 7, with their paths from `crates/`.
+fn below() -> Vec<(PathBuf, String)> {
+    let rooms = crates().into_iter().filter(|name| !ABOVE.contains(&name.as_str()));
+    let found = rooms.flat_map(|name| sources(root().join("crates").join(name).join("src")));
+    let top = root().join("crates");
+    let found: Vec<_> =
+        found.map(|(path, text)| (path.strip_prefix(&top).unwrap().to_owned(), text)).collect();
+    assert!(found.len() > 100, "the sources are not where they are looked for");
+    found
+}
+
+fn any_of(words: &[&str]) -> impl Fn(&str) -> bool {
+    move |line| words.iter().any(|word| line.contains(word))
+}
+
+/// The lines outside `allowed` that hold it.
+fn lines_with(holds: impl Fn(&str) -> bool, allowed: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (path, text) in below() {
+        if allowed.iter().any(|allowed| path.starts_with(allowed)) {
+            continue;
+        }
+        lines.extend(
+            text.lines()
+                .filter(|line| holds(line))
+                .map(|line| format!("{}: {}", path.display(), line.trim())),
+        );
+    }
+    lines
+}
+
+#[test]
+fn only_policies_know_what_a_mode_means() {
+    // A variant: a capital letter and a small one. Or several at once.
+    let is_mode = |rest: &str| {
+        let mut letters = rest.chars();
+        let (first, second) = (letters.next(), letters.next());
+        matches!(first, Some('{' | '*'))
+            || first.is_some_and(char::is_uppercase) && second.is_some_and(char::is_lowercase)
+    };
+    let names_one = |line: &str| line.split("DataMode::").skip(1).any(is_mode);
+    assert!(names_one("    DataMode::Ordered => 1,"));
+    assert_eq!(lines_with(names_one, &["journal/src/policy"]), [""; 0]);
+}
+
+#[test]
+fn only_the_block_format_knows_how_blocks_of_the_log_look() {
+    let words = [
+        "DescriptorBlock",
+        "RevokeBlock",
+        "CommitBlock",
+        "BlockTag",
+        "LogLayout",
+        "Packing",
+        "WholeTransaction",
+    ];
+    assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/blocks"]), [""; 0]);
+}
+
+#[test]
+fn only_the_packed_format_knows_how_packed_transactions_look() {
+    let words = ["PackedHeader", "RecordReader", "RunWriter"];
+    assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/packed"]), [""; 0]);
+}
+
+#[test]
+fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
+    assert_eq!(lines_with(any_of(&["addr_eq"]), &[]), [""; 0]);
+}
+
+/// The engine matches on barriers, to keep them; it adds none to a plan.
+#[test]
+fn only_the_journal_puts_barriers_into_plans() {
+    let words = [".barrier(Barrier::", "Step::Barrier(Barrier::TailBeforeReuse)"];
+    assert_eq!(lines_with(any_of(&words), &["journal/src"]), [""; 0]);
+}

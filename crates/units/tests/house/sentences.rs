@@ -1,0 +1,72 @@
+//! Documents are read in a hurry: a sentence is short.
+
+use super::sources::root;
+use std::fs;
+
+const WORDS_MAX: usize = 25;
+
+/// Documents whose sentences are.
+const SHORT: [&str; 17] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/CRASH_MODEL.md",
+    "docs/GLOSSARY.md",
+    "docs/HACKING.md",
+    "docs/PERFORMANCE.md",
+    "docs/POSIX.md",
+    "docs/TRACES.md",
+    "docs/modes/README.md",
+    "docs/modes/coerce.md",
+    "docs/modes/journal.md",
+    "docs/modes/ordered.md",
+    "docs/modes/selective.md",
+    "docs/modes/wasteless.md",
+    "docs/modes/writeback.md",
+];
+
+/// The sentences of a document, outside of tables, code, headings and links' targets.
+fn sentences(document: &str) -> Vec<String> {
+    let (mut found, mut text, mut is_code) = (Vec::new(), String::new(), false);
+    let mut end = |text: &mut String| {
+        let parts = text.replace(": ", ". ").replace("; ", ". ");
+        found.extend(parts.split(". ").map(str::to_owned).filter(|part| !part.trim().is_empty()));
+        text.clear();
+    };
+    for line in document.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        let begins = ["- ", "* ", "1. ", "2. ", "3. "].iter().any(|mark| line.trim_start().starts_with(mark));
+        let is_text = !is_code && !is_fence && !["|", "#", "    "].iter().any(|mark| line.starts_with(mark));
+        if !is_text || begins || line.trim().is_empty() {
+            end(&mut text);
+        }
+        if is_text {
+            text.push_str(line.trim());
+            text.push(' ');
+        }
+    }
+    end(&mut text);
+    found
+}
+
+fn words(sentence: &str) -> usize {
+    sentence.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
+}
+
+#[test]
+fn sentences_of_documents_are_short() {
+    for name in SHORT {
+        let document = fs::read_to_string(root().join(name)).unwrap();
+        let long: Vec<_> = sentences(&document).into_iter().filter(|it| words(it) > WORDS_MAX).collect();
+        assert!(long.is_empty(), "{name}: more than {WORDS_MAX} words:\n{}", long.join("\n"));
+    }
+}
+
+#[test]
+fn sentences_are_told_apart() {
+    let told =
+        sentences("# A head\n\nOne two\nthree. Four: five.\n\n    code here\n| a table |\n- six\n- seven\n");
+    assert_eq!(told.iter().map(|it| words(it)).collect::<Vec<_>>(), [3, 1, 1, 1, 1]);
+}
