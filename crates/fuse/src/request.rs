@@ -106,6 +106,8 @@ pub enum Operation<'a> {
     },
     Fallocate(FallocateIn),
     Lseek(LseekIn),
+    /// As Linux 6.18 asks. Kernels that only know COPY_FILE_RANGE may not write the pages of a mapping back before it.
+    CopyFileRange(CopyFileRangeIn),
     /// An operation that this door does not know, or leaves to the kernel (ACCESS, COPY_FILE_RANGE).
     Other,
 }
@@ -207,6 +209,7 @@ impl Request {
             }
             opcode::FALLOCATE => Operation::Fallocate(body.fixed()?),
             opcode::LSEEK => Operation::Lseek(body.fixed()?),
+            opcode::COPY_FILE_RANGE_64 => Operation::CopyFileRange(body.fixed()?),
             _ => Operation::Other,
         })
     }
