@@ -2,7 +2,7 @@
 
 use device::{Disk, World};
 use disks::{Image, MemoryDisk};
-use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions};
+use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions, WriteFlags};
 use format::ext4::acl::{Acl, AclEntry, AclTag};
 use runtime::VirtualWorld;
 use std::collections::BTreeMap;
@@ -370,6 +370,29 @@ fn the_rules_of_names_types_and_callers_are_kept() {
         handle.stop();
         assert_eq!(get(&volume, &inode, "security.capability").await, Err(NO_DATA));
     });
+}
+
+#[test]
+fn capabilities_stored_after_a_write_go_with_the_next() {
+    for options in VOLUMES {
+        let rig = Rig::new(options);
+        let number = rig.number("f0");
+        rig.with_volume(move |volume| async move {
+            let inode = volume.inode(number).await.unwrap();
+            let caller = Caller { uid: 0, gid: 0, umask: 0 };
+            let write = || volume.write(&inode, &caller, 0, b"content", WriteFlags::default());
+            // Each of these writes finds none, and may remember that.
+            for other in [false, true] {
+                if other {
+                    set(&volume, &inode, "user.other", b"stays").await.unwrap();
+                }
+                write().await.unwrap();
+                set(&volume, &inode, "security.capability", b"some").await.unwrap();
+                write().await.unwrap();
+                assert_eq!(get(&volume, &inode, "security.capability").await, Err(NO_DATA));
+            }
+        });
+    }
 }
 
 #[test]

@@ -256,11 +256,16 @@ fn has_set_id_bits(inode: &Inode) -> bool {
     inode.fields.borrow().mode & (S_ISUID | S_ISGID) != 0
 }
 
-/// Asked with every write: the attributes themselves are looked at only once.
+/// Asked with every write: the attributes, and whether there are any, are looked at only once.
 fn may_have_capabilities(inode: &Inode) -> bool {
+    if inode.has_no_capabilities.get() {
+        return false;
+    }
     let fields = inode.fields.borrow();
-    let has_attributes = || fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
-    !inode.has_no_capabilities.get() && has_attributes()
+    let has_attributes = fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
+    // Until somebody stores some.
+    inode.has_no_capabilities.set(!has_attributes);
+    has_attributes
 }
 
 /// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means something else).

@@ -98,5 +98,6 @@ pub mod opcode {
         SYNCFS = 50, "syncfs";
         TMPFILE = 51, "tmpfile";
         STATX = 52, "statx";
+        COPY_FILE_RANGE_64 = 53, "copy_file_range_64";
     }
 }

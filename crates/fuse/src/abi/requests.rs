@@ -48,6 +48,10 @@ wire! {
     IoctlIn = 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     FallocateIn = 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn = 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
+    /// The request's node is the file that is read.
+    CopyFileRangeIn = 56 {
+        fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64, flags: u64,
+    }
     /// `struct fstrim_range` of linux/fs.h, in bytes. `len` is how much was discarded when it comes back.
     TrimRange = 24 { start: u64, len: u64, minlen: u64 }
     /// linux/fs.h

@@ -9,15 +9,6 @@ use ext4::{DirectoryEntry, FileType};
 const ENTRY_TYPICAL: usize = size_of::<Dirent>() + 8;
 
 impl VolumeDoor {
-    pub(super) async fn opendir(&self, header: &InHeader) -> Result {
-        let inode = self.inode(header.nodeid).await?;
-        self.volume.opened(&inode);
-        // Nobody but this kernel changes the directory, and it drops what it keeps of a listing with each change. That
-        // `..` names a new parent it does not see: `rename` tells it.
-        let open_flags = fopen::CACHE_DIR | fopen::KEEP_CACHE;
-        Ok(Answer::of(&OpenOut { open_flags, ..Default::default() }))
-    }
-
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
         let room = arguments.size.min(crate::MAX_WRITE) as usize;

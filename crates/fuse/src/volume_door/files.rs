@@ -13,6 +13,8 @@ use std::rc::Rc;
 const COPIED_MAX: usize = 16 << 10;
 /// More pieces than one message takes are copied, too.
 const SLICES_MAX: usize = 512;
+/// One copy does no more: whoever asked for it cannot be killed before it is answered.
+const COPY_MAX: u64 = 16 << 20;
 
 impl VolumeDoor {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
@@ -101,15 +103,59 @@ impl VolumeDoor {
             origin: origin_of(arguments.write_flags),
         };
         let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
-        let asked = match arguments.flags {
-            flags if flags & all == all => Some(SyncWhat::All),
-            flags if flags & data != 0 => Some(SyncWhat::Data),
-            _ => None,
-        };
-        self.volume.settle_write(inode, &written, asked).await?;
+        self.volume.settle_write(inode, &written, sync_asked(arguments.flags)).await?;
         self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
+    }
+
+    /// A part of what is asked for is an answer; the caller comes again for the rest. Each mebibyte is a write by itself.
+    pub(super) async fn copy_file_range(&self, header: &InHeader, arguments: CopyFileRangeIn) -> Result {
+        let (from, to) = (self.inode(header.nodeid).await?, self.inode(arguments.nodeid_out).await?);
+        let written_to = InHeader { nodeid: arguments.nodeid_out, ..*header };
+        self.telling_of_privileges(&written_to, &to, self.copy(header, &from, &to, arguments)).await
+    }
+
+    async fn copy(
+        &self,
+        header: &InHeader,
+        from: &Rc<Inode>,
+        to: &Rc<Inode>,
+        arguments: CopyFileRangeIn,
+    ) -> Result {
+        let flags = WriteFlags {
+            // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+            kill_privileges: header.uid != 0,
+            append: false,
+            // The kernel writes its pages back before, and drops them behind the copy.
+            origin: WriteOrigin::PastCache,
+        };
+        let wanted = arguments.length.min(COPY_MAX);
+        let (mut copied, mut last) = (0, None);
+        while copied < wanted {
+            let length = (wanted - copied).min(crate::MAX_WRITE.into()) as usize;
+            let step = async {
+                let content =
+                    self.volume.read(from, arguments.offset_in.saturating_add(copied), length).await?;
+                let at = arguments.offset_out.saturating_add(copied);
+                self.volume.write(to, &caller(header, 0), at, &content.to_vec(), flags).await
+            };
+            match step.await {
+                Ok(written) => {
+                    copied += written.count as u64;
+                    last = Some(written);
+                    if written.count < length {
+                        break;
+                    }
+                }
+                Err(error) if copied == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        if let Some(written) = last {
+            self.volume.settle_write(to, &written, sync_asked(arguments.fh_out as u32)).await?;
+            self.volume.keep_home(to).await?;
+        }
+        Ok(Answer::of(&CopyFileRangeOut { bytes_copied: copied }))
     }
 
     pub(super) async fn fsync(&self, header: &InHeader, arguments: FsyncIn) -> Result {
@@ -181,12 +227,23 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     Ok(())
 }
 
+/// What a descriptor of these flags, or a write with them, waits for.
+fn sync_asked(flags: u32) -> Option<SyncWhat> {
+    let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
+    match flags {
+        flags if flags & all == all => Some(SyncWhat::All),
+        flags if flags & data != 0 => Some(SyncWhat::Data),
+        _ => None,
+    }
+}
+
 /// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays valid.
 fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
     let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
     let open_flags = if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { kept };
-    OpenOut { open_flags, ..Default::default() }
+    // A copy to the descriptor tells its handle and not its flags.
+    OpenOut { fh: u64::from(flags & libc::O_SYNC as u32), open_flags, ..Default::default() }
 }
 
 /// Whether a descriptor can be mapped shared and for writing.

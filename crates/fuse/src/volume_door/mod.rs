@@ -129,10 +129,8 @@ impl VolumeDoor {
             Operation::Getxattr { size, name } => self.getxattr(header, size, name).await,
             Operation::Listxattr { size } => self.listxattr(header, size).await,
             Operation::Removexattr { name } => self.removexattr(header, name).await,
-            Operation::Opendir => self.opendir(header).await,
             Operation::Readdir(arguments) => self.readdir(header, arguments).await,
             Operation::Readdirplus(arguments) => self.readdirplus(header, arguments).await,
-            Operation::Releasedir(arguments) => self.release(header, arguments).await,
             Operation::Create { arguments, name } => self.create(header, arguments, name).await,
             Operation::Tmpfile(arguments) => self.tmpfile(header, arguments).await,
             Operation::Bmap(arguments) => self.bmap(header, arguments).await,
@@ -144,7 +142,14 @@ impl VolumeDoor {
             Operation::Ioctl { arguments, input } => self.ioctl(header, arguments, input).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
-            // ENOSYS: the kernel does without from now on. Nothing waits for a close: errors are told by fsync.
+            Operation::CopyFileRange(arguments) => self.copy_file_range(header, arguments).await,
+            // ENOSYS: the kernel does without from now on.
+            // A directory is opened without us, and its listing is kept then. Each reading says where it goes on, and an
+            // open directory is a reference that the kernel has not given back. Nobody but this kernel changes the
+            // directory, and it drops the listing with each change. That `..` names a new parent it does not see:
+            // `rename` tells it.
+            Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
+            // Nothing waits for a close: errors are told by fsync.
             Operation::Flush | Operation::Other | Operation::Init(_) | Operation::Interrupt { .. } => {
                 Err(Error::Refused(libc::ENOSYS))
             }
