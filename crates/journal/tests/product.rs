@@ -32,7 +32,8 @@ fn policies() -> Vec<What> {
     fn of<const MODE: usize>() -> Box<dyn Policy> {
         DataMode::ALL[MODE].policy(WriteThreshold(600))
     }
-    let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] = [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>];
+    let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] =
+        [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>, of::<5>];
     let mut all: Vec<What> =
         DataMode::ALL.iter().zip(modes).map(|(mode, policy)| (mode.name(), policy)).collect();
     all.push(("halves", || Box::new(Halves)));
@@ -339,6 +340,6 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             }
         }
     }
-    // Three of six policies log bytes, and one of six formats holds none.
-    assert_eq!(combinations, (6 * 6 - 3) * 2 * 2);
+    // Three of seven policies log bytes, and one of six formats holds none.
+    assert_eq!(combinations, (7 * 6 - 3) * 2 * 2);
 }

@@ -57,6 +57,7 @@ Mount options:
                          journal     every changed block
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
+                         adaptive    the blocks of small or random requests; others as ordered
   threshold=SIZE       selective: a request is small below SIZE (default: a block)
   barrier=flush|none|coerce
                        none only where a disk keeps its cache over a power cut; coerce for drives

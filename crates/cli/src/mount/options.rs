@@ -262,11 +262,10 @@ impl MountSettings {
     fn take_value(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "data" => {
-                self.data = Some(
-                    value
-                        .parse()
-                        .map_err(|_| known("writeback, ordered, journal, wasteless or selective"))?,
-                )
+                self.data =
+                    Some(value.parse().map_err(|_| {
+                        known("writeback, ordered, journal, wasteless, selective or adaptive")
+                    })?)
             }
             "threshold" => self.threshold = Some(parse_size(value)?),
             "barrier" => {
