@@ -30,7 +30,8 @@ pub use recover::{
 };
 pub use revoke::RevokeTable;
 pub use tail::{
-    SuperblockImage, begin_log, plan_empty_log, plan_home_durable, plan_tail_update, take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_tail_update,
+    take_tail_along,
 };
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,

@@ -13,6 +13,8 @@ pub struct MappingCache {
     pub(crate) row: Cell<WriteRow>,
     /// Where the file's first block is wanted, if not in its inode's group.
     pub(crate) first_goal: Cell<Option<HomeBlock>>,
+    /// Where the next blocks are wanted, wherever their neighbours are.
+    pub(crate) next_goal: Cell<Option<HomeBlock>>,
 }
 
 /// Writes of one transaction, each of which began where the one before ended.

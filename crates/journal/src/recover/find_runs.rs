@@ -56,6 +56,13 @@ pub struct FoundRuns {
     pub blocks_read: u64,
 }
 
+impl FoundRuns {
+    /// The runs, in order.
+    pub fn walk(&self) -> Rc<dyn LogWalk> {
+        self.walk.clone()
+    }
+}
+
 impl FindRuns {
     /// `superblock` says that the log lies in scattered logs.
     pub fn new(superblock: &JournalSuperblock, logs: Rc<Logs>) -> FindRuns {
