@@ -1,7 +1,12 @@
 //! Scattered logs at every crash point, in every mode and both record formats.
 
-use engine::DataMode;
+use disks::{CrashPolicy, MemoryDisk};
+use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
+use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
+use runtime::VirtualWorld;
 use sim::{Case, Report, setup};
+use std::rc::Rc;
+use units::InodeNumber;
 
 /// Seeds of which a third has packed records, half has FUA.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
@@ -57,5 +62,54 @@ fn full_logs_neither_deadlock_nor_lose_anything() {
             let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.cuts > 20, "{report:?}: hardly a commit");
         }
+    }
+}
+
+/// The kernel and e2fsck must not take a log for empty that lies elsewhere than they look.
+#[test]
+fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
+    let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
+    for (data, records) in
+        [(DataMode::Ordered, RecordFormat::Blocks), (DataMode::Wasteless, RecordFormat::Packed)]
+    {
+        let world = VirtualWorld::new(1);
+        let disk = MemoryDisk::from_image(Rc::new(world.clone()), fresh.home.clone());
+        let open = |image: MemoryDisk, log: LogKind| {
+            let engine = EngineOptions { data, records, log, ..EngineOptions::default() };
+            let options = VolumeOptions { engine, ..VolumeOptions::default() };
+            let world = Rc::new(world.clone());
+            Volume::open(OpenParts { world, home: Rc::new(image), journal: None, options })
+        };
+        let images = |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None };
+        let opened = open(disk.clone(), LogKind::Scattered);
+        world.run(async move {
+            let volume = opened.await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            for name in ["one", "two", "three"] {
+                let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                volume
+                    .write(&made.value, &Caller::ROOT, 0, name.as_bytes(), WriteFlags::default())
+                    .await
+                    .unwrap();
+                volume.sync().await.unwrap();
+            }
+        });
+        let crashed = setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None };
+        let said = setup::check(&crashed).unwrap_err();
+        assert!(said.contains("unsupported feature") || said.contains("unknown"), "{said}");
+
+        let after = MemoryDisk::from_image(Rc::new(world.clone()), crashed.home);
+        let opened = open(after.clone(), LogKind::Circular);
+        world.run(async move {
+            let volume = opened.await.unwrap();
+            let recovery = volume.open_report().recovery;
+            assert!(recovery.logs_read > 0 && recovery.transactions >= 3, "{recovery:?}");
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let three = volume.lookup(&root, b"three").await.unwrap();
+            assert_eq!(volume.read(&three, 0, 100).await.unwrap().to_vec(), b"three");
+            volume.close().await.unwrap();
+        });
+        setup::check(&images(&after)).unwrap();
+        world.end();
     }
 }

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Logs that are announced together share so many bits: an arm that goes on finds the next ones announced.
+/// So many neighbours are announced together, though no more than an eighth of all: an arm that goes on finds the next
+/// ones announced.
 const ANNOUNCED_BITS: u32 = 16;
 
 /// Where the logs lie.
@@ -75,8 +76,10 @@ impl Logs {
     /// The bits that are announced with a log's own.
     fn announced_with(&self, log: u32) -> impl Iterator<Item = u32> + use<> {
         let shared = ActiveLogs::logs_a_bit(self.count());
-        let first = log / shared / ANNOUNCED_BITS * ANNOUNCED_BITS;
-        first..(first + ANNOUNCED_BITS).min(self.count().div_ceil(shared))
+        let bits = self.count().div_ceil(shared);
+        let together = (bits / 8).clamp(1, ANNOUNCED_BITS);
+        let first = log / shared / together * together;
+        first..(first + together).min(bits)
     }
 }
 
@@ -415,7 +418,8 @@ mod tests {
         log.reserve(id(0), 3).unwrap();
         log.choose(id(0), HomeBlock(3900));
         assert!(log.announce(&mut superblock, None) && !log.announce(&mut superblock, None));
-        assert!(active(&superblock).contains(39) && active(&superblock).contains(32));
+        assert!(active(&superblock).contains(39) && active(&superblock).contains(35));
+        assert!(!active(&superblock).contains(34));
         log.bind(id(0));
         log.reserve(id(1), 3).unwrap();
         log.choose(id(1), HomeBlock(0));
@@ -425,6 +429,6 @@ mod tests {
         assert!(active(&superblock).contains(39) && active(&superblock).contains(0));
         log.announce(&mut superblock, Some(id(1)));
         assert!(!active(&superblock).contains(39) && active(&superblock).contains(0));
-        assert_eq!(log.logs.active(&active(&superblock)).count(), 16);
+        assert_eq!(log.logs.active(&active(&superblock)).count(), 5);
     }
 }

@@ -201,3 +201,123 @@ impl LogWalk for RunsInOrder {
         self.blocks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_space::LogPlaces;
+    use units::{BlockSize, HomeBlock};
+
+    /// Four logs of 32 blocks of 1 KiB, of which all are active.
+    struct Disk {
+        superblock: JournalSuperblock,
+        logs: Rc<Logs>,
+        blocks: Vec<Vec<u8>>,
+    }
+    const FIRST: u32 = 64;
+    const EACH: u32 = 32;
+
+    impl Disk {
+        fn new(tail: TransactionId) -> Disk {
+            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), FIRST, [9; 16]);
+            superblock.set_scattered(5);
+            superblock.sequence = tail;
+            (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
+            let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
+            let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
+            let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * EACH) as usize];
+            Disk { superblock, logs: Rc::new(places.in_units(1).unwrap()), blocks }
+        }
+        fn put(&mut self, log: u32, at: u32, transaction: u32, blocks: u32) -> LogBlock {
+            let at = self.logs.start(log).plus(at);
+            let transaction = TransactionId(transaction);
+            let header = RunHeader { at, transaction, blocks, durable: transaction.previous() };
+            let block = &mut self.blocks[at.get() as usize];
+            block.fill(0);
+            header.serialize(self.superblock.scattered_seed(), block);
+            at
+        }
+        fn search(&self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
+            let mut find = FindRuns::new(&self.superblock, self.logs.clone());
+            while let Some(at) = find.wants() {
+                assert!(find.blocks_read <= u64::from(4 * EACH), "a search without end");
+                find.give(&self.blocks[at.get() as usize]);
+            }
+            find.finish(until_damage)
+        }
+    }
+
+    fn starts(found: &FoundRuns) -> Vec<LogBlock> {
+        found.walk.runs.iter().map(|run| run.start).collect()
+    }
+
+    #[test]
+    fn runs_of_all_logs_come_in_the_order_of_their_transactions() {
+        let mut disk = Disk::new(TransactionId(u32::MAX));
+        let at = [(2, 0, u32::MAX, 3), (0, 0, 0, 5), (2, 4, 1, 2), (3, 0, 2, 31)]
+            .map(|(log, at, transaction, blocks)| disk.put(log, at, transaction, blocks).plus(1));
+        let found = disk.search(false).unwrap();
+        assert_eq!(starts(&found), at);
+        assert_eq!(
+            (found.latest, found.proven, found.logs_read),
+            (TransactionId(2), Some(TransactionId(1)), 4)
+        );
+        let (mut block, mut visited) = (found.walk.start().unwrap(), 1);
+        while let Some(next) = found.walk.next(block) {
+            (block, visited) = (next, visited + 1);
+        }
+        assert_eq!((block, visited), (at[3].plus(30), 3 + 5 + 2 + 31));
+    }
+
+    #[test]
+    fn what_lies_before_the_tail_or_in_another_life_is_passed_over() {
+        let mut disk = Disk::new(TransactionId(7));
+        disk.put(0, 0, 5, 2);
+        let live = disk.put(0, 3, 7, 2);
+        // Behind it the remains of an earlier round, and in another log those of an earlier life.
+        disk.put(0, 6, 4, 2);
+        disk.superblock.scattered.as_mut().unwrap().nonce = 4;
+        disk.put(1, 0, 8, 2);
+        disk.superblock.scattered.as_mut().unwrap().nonce = 5;
+        let found = disk.search(false).unwrap();
+        assert_eq!((starts(&found), found.latest), (vec![live.plus(1)], TransactionId(7)));
+        assert!(Disk::new(TransactionId(7)).search(false).unwrap().walk.start().is_none());
+    }
+
+    #[test]
+    fn a_run_that_was_durable_and_is_missing_is_damage() {
+        for later in [(0, 6), (1, 0)] {
+            let mut disk = Disk::new(TransactionId(7));
+            disk.put(0, 0, 7, 2);
+            let rotten = disk.put(0, 3, 8, 2);
+            disk.put(later.0, later.1, 9, 2);
+            assert_eq!(starts(&disk.search(false).unwrap()).len(), 3);
+            disk.blocks[rotten.get() as usize][9] ^= 1;
+            let error = disk.search(false).unwrap_err();
+            assert!(matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. }), "{error}");
+            let found = disk.search(true).unwrap();
+            assert_eq!((starts(&found).len(), found.gave_up, found.latest), (1, true, TransactionId(9)));
+        }
+    }
+
+    /// Headers with right checksums and anything else: no panic, and no block is read twice.
+    #[test]
+    fn no_headers_make_the_search_loop_or_read_a_block_twice() {
+        for seed in 0..500u64 {
+            let mut state = seed;
+            let mut roll = |sides: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                ((state >> 33) % sides) as u32
+            };
+            let mut disk = Disk::new(TransactionId(roll(20)));
+            for _ in 0..roll(60) {
+                let blocks = if roll(4) == 0 { u32::MAX - roll(3) } else { roll(12) };
+                disk.put(roll(4), roll(EACH.into()), roll(30), blocks);
+            }
+            if let Ok(found) = disk.search(roll(2) == 0) {
+                let runs = &found.walk.runs;
+                assert!(runs.iter().all(|run| run.count < EACH), "seed {seed}: {runs:?}");
+            }
+        }
+    }
+}
