@@ -77,11 +77,12 @@ impl Engine {
                 if !log.started || log.superblock.scattered.is_none() {
                     return Ok(());
                 }
-                let mut superblock = log.superblock.clone();
-                if !log.space.announce(&mut superblock, None) {
-                    return Ok(());
-                }
+                // One on its way with a new tail may leave out what was announced before.
                 if !log.tail.is_moving() {
+                    let mut superblock = log.superblock.clone();
+                    if !log.space.announce(&mut superblock, None) {
+                        return Ok(());
+                    }
                     log.tail.move_begins();
                     let plan = plan_announcement(log.image_of(&superblock));
                     drop(log);

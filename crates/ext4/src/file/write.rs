@@ -197,10 +197,10 @@ impl Volume {
                 inode.last_data_change.set(handle.transaction());
             }
         }
-        // Also after an error: the tree may have grown before it, and its root is in the inode.
-        let stored = self.store(&mut handle, inode).await;
         let row = &inode.mapping_cache.row;
         row.set(row.get().after(handle.transaction(), at, count as u64));
+        // Also after an error: the tree may have grown before it, and its root is in the inode.
+        let stored = self.store(&mut handle, inode).await;
         let transaction = handle.stop();
         stored?;
         match result {
