@@ -119,13 +119,18 @@ impl StageOptions {
     }
 
     /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since scattered logs need them, and
-    /// nothing goes home within an hour: its checkpoints waited for off-hours.
+    /// nothing goes home within an hour: its checkpoints waited for off-hours. The drive's write cache is off: a sync is on the
+    /// medium.
     pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
         const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
         let of_paper = StageOptions::of_paper(data);
         let hour = Duration::from_secs(3600);
         StageOptions {
-            home: DiskChoice { model: "cheetah-15k5".into(), ..of_paper.home },
+            home: DiskChoice {
+                model: "cheetah-15k5".into(),
+                options: emulated::Options { cache: CacheMode::Off, ..of_paper.home.options },
+                ..of_paper.home
+            },
             journal: None,
             layout: Layout::Ext4,
             journal_size: 512 << 20,

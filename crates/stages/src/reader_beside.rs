@@ -95,7 +95,7 @@ impl ReaderBeside {
         syncs: &RefCell<Vec<Duration>>,
     ) -> Result<(), Error> {
         let period = Duration::from_secs(1) * FILES / self.updates_per_second;
-        let mut dice = SplitMix::new(self.seed);
+        let dice = SplitMix::new(self.seed);
         let mut due = world.now().plus(period);
         while due < end {
             world.sleep_until(due).await;

@@ -103,8 +103,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let notes = vec![
         format!("The reader alone reads {:.1} MB/s; the shares are of that.", whole / 1e6),
         "Extents in ext3's place (scattered logs need them), a journal of 512 MiB in 5 GB's, which no run fills. Nothing goes home \
-         from the log within a run, in any mode. The drive gets all requests as they come, and its write cache and barriers are \
-         as in the Okeanos figures."
+         from the log within a run, in any mode. The drive gets all requests as they come, and its write cache is off."
             .to_owned(),
         "How far the reader reads ahead is our choice (two reads of 1 MiB), and where the reader's file lies the allocator's."
             .to_owned(),
