@@ -20,6 +20,7 @@ Examples:
   okeanos mkfs --journal-size 256M /dev/sdb1           a large journal inside the volume
   okeanos mkfs --journal-device /dev/sdc1 /dev/sdb1    the journal on a disk of its own
   okeanos mkfs --journal-device log.img --journal-size 64M disk.img 1G
+  okeanos mkfs --scattered-logs disk.img 4G            for synchronous writes beside long reads on a disk with an arm
   okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
   okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label";
 
@@ -45,6 +46,10 @@ pub struct MkfsArguments {
     /// Take the profile even if it is of another drive, or the drive does not tell its model
     #[arg(long)]
     force_profile: bool,
+    /// Make logs all over the volume (mount -o log=scattered), one at the end of each group: 10 MiB in every 100 MiB, or
+    /// as said: log-size=SIZE,group-size=SIZE
+    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
+    scattered_logs: Option<LogSizes>,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
     target: PathBuf,
@@ -65,6 +70,10 @@ const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let MkfsArguments { journal_size, journal_device, target, size, extra, .. } = &arguments;
     let (target, journal) = (target.as_path(), journal_device.as_deref());
+    if arguments.scattered_logs.is_some() && journal.is_some() {
+        return Err(CliError::new("scattered logs need the journal inside the volume")
+            .with_remedy("Leave out --journal-device or --scattered-logs."));
+    }
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
     let zones = ZonePlan::new(
         arguments.flush_zone.as_deref().map(|profile| (profile, target)),
@@ -86,6 +95,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     };
     drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
+    let result = result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
     if result.is_err() && made {
         // An image that we made and that holds nothing is in the way of the next attempt.
         let _ = std::fs::remove_file(target);
@@ -93,10 +103,54 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     result?;
     let mut options = Vec::new();
     options.extend(journal.map(|journal| format!("journal_dev={}", journal.display())));
+    options.extend(arguments.scattered_logs.is_some().then(|| "log=scattered".to_string()));
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
     let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
     println!("Mount it with: okeanos mount{options} {} DIR", target.display());
     Ok(())
+}
+
+/// The scattered logs that are asked for, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LogSizes {
+    log: u64,
+    group: u64,
+}
+
+impl LogSizes {
+    /// What the Manylogs paper has.
+    const DEFAULT: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
+
+    fn parse(text: &str) -> Result<LogSizes, String> {
+        let mut sizes = LogSizes::DEFAULT;
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                Some(("log-size", size)) => sizes.log = parse_size(size)?,
+                Some(("group-size", size)) => sizes.group = parse_size(size)?,
+                _ => return Err(format!("{word}: log-size=SIZE or group-size=SIZE is needed")),
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// On a fresh volume.
+    fn make(self, target: &Path) -> Result<(), CliError> {
+        let world = RealWorld::new().map_err(CliError::no_ring)?;
+        let disk: Rc<dyn Disk> = Rc::new(open_disk(&world, target, Access::ReadWrite)?);
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let options = ext4::VolumeOptions::default();
+        let parts = ext4::OpenParts { world: shared, home: disk, journal: None, options };
+        let made = world.run(async move {
+            let volume = ext4::Volume::open(parts).await?;
+            let made = volume.make_scattered_logs(self.log, self.group).await;
+            made.map(drop).and(volume.close().await)
+        });
+        world.end();
+        made.map_err(|error: ext4::Error| {
+            CliError::new(format!("{}: {error}", target.display()))
+                .with_remedy("Give other sizes: --scattered-logs=log-size=10M,group-size=100M.")
+        })
+    }
 }
 
 /// A volume that another computer has mounted tells of it, if it has the feature mmp.
@@ -228,6 +282,7 @@ mod tests {
             flush_zone: None,
             journal_flush_zone: None,
             force_profile: false,
+            scattered_logs: None,
             target: target.to_owned(),
             size,
             extra: extra.iter().map(OsString::from).collect(),

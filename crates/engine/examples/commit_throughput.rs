@@ -74,6 +74,7 @@ fn main() {
             place: LogPlace::Inside,
             extents: vec![LogExtent { first: LogBlock(0), count: LOG_BLOCKS, disk_block: HOME_BLOCKS }],
             superblock: LogBlock(0),
+            logs: None,
         }),
         options: EngineOptions { data: mode, ..EngineOptions::default() },
         pace: Rc::new(engine::NoPace),

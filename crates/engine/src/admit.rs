@@ -8,7 +8,6 @@ use crate::error::EngineError;
 use crate::log::LogState;
 use crate::update::Credits;
 use journal::Holdings;
-use journal::LogSpace;
 use std::cell::RefCell;
 
 impl Engine {
@@ -69,7 +68,7 @@ impl Engine {
             return false;
         }
         // Credits, descriptors and commit block (`bound`) + revokes of whatever the log has records of.
-        if bound + log.revoke_reserve() <= log.space.free() {
+        if bound + log.revoke_reserve() <= log.space.room() {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.

@@ -8,8 +8,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::pipeline::{Freed, Taken};
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, LogSpace, Moment, begin_log, plan_commit,
-    plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -133,7 +132,7 @@ impl Engine {
         let log = &mut *log.borrow_mut();
         let moment = Moment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
         locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
-        let planned = plan_commit(&locked, &image, &mut log.space, &*log.records, &moment)
+        let planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
         log.live.add(id, records);
@@ -144,15 +143,16 @@ impl Engine {
     fn issue(&self, planned: &mut CommitPlan) {
         let Some(log) = &self.log else { return };
         let log = &mut *log.borrow_mut();
-        let runs = planned.issue(&mut log.space);
+        planned.issue(&mut *log.space);
         if !log.started {
-            log.started = true;
-            log.superblock.set_tail(planned.transaction, runs.start().expect("a commit has log blocks"));
+            log.start(planned.transaction);
+            log.space.announce(&mut log.superblock, None);
             begin_log(&mut planned.plan, log.image_of(&log.superblock));
         }
     }
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
+        self.choose_place(&commit.plan).await?;
         self.issue(&mut commit.plan);
         let mut last = commit.plan.plan.split_off_last_phase();
         self.note_tail();

@@ -17,7 +17,7 @@ use crate::sequences::Sequences;
 use crate::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::whose::Home;
 use device::World;
-use journal::{LogSpace, Policy, records};
+use journal::{Policy, records};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -107,6 +107,9 @@ impl Engine {
         self.pipeline.wake_tasks();
         self.queue.work.notify();
         self.pipeline.wake_joiners();
+        if let Some(log) = &self.log {
+            log.borrow().superblock_arrived.notify();
+        }
     }
 
     /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks closely.

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
-use journal::{Decision, LogSpace, Update, UpdateSequence};
+use journal::{Decision, Update, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
@@ -245,7 +245,7 @@ impl Handle {
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
         let needed = log.bound(&transaction.holdings().and_blocks(1));
-        let limit = log.transaction_limit().min(log.space.free().saturating_sub(log.revoke_reserve()));
+        let limit = log.transaction_limit().min(log.space.room().saturating_sub(log.revoke_reserve()));
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }

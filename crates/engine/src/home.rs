@@ -12,7 +12,7 @@ use crate::home_runs::{Neighbours, Run, runs_of};
 use crate::tail::Occasion;
 use crate::update::Contents;
 use device::Buffer;
-use journal::{BlockKind, LogSpace};
+use journal::BlockKind;
 use runtime::{join_window, race};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -117,12 +117,10 @@ impl Engine {
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
     fn checkpoint_batch(&self) -> Option<Vec<HomeBlock>> {
         let log = self.log.as_ref()?.borrow();
-        let capacity = log.space.capacity();
         // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
         let needed = log.checkpoint.blocks_needed();
         // What is left holds the largest transaction, and a revoke for each live record.
-        let largest = log.transaction_limit() + log.revoke_reserve();
-        let excess = needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)));
+        let excess = log.space.to_free(needed, log.largest());
         let blocks = log.checkpoint.blocks_to_write(excess, BATCH_BLOCKS_MAX);
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }

@@ -50,7 +50,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;
 pub use journal::records::RecordFormat;
-pub use journal::{DataMode, WriteThreshold};
+pub use journal::{DataMode, LogKind, LogPlaces, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};
 pub use recovery::{PassReport, RecoveryReport, recover};

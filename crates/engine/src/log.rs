@@ -7,7 +7,8 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
-use journal::{Checkpoint, CircularLog, Holdings, LogSpace, SuperblockImage};
+use journal::{Checkpoint, CircularLog, Holdings, LogKind, LogSpace, ScatteredLog, SuperblockImage};
+use runtime::sync::Event;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
@@ -20,10 +21,12 @@ pub(crate) struct LogState {
     pub superblock: JournalSuperblock,
     /// In log blocks.
     pub superblock_at: LogBlock,
-    pub space: CircularLog,
+    pub space: Box<dyn LogSpace>,
     pub checkpoint: Checkpoint,
     pub records: Rc<dyn Records>,
     pub tail: Tail,
+    /// The superblock is no longer on its way to the disk.
+    pub superblock_arrived: Rc<Event>,
     /// The superblock on disk says where the log begins. Before the first commit it says that the log is empty.
     pub started: bool,
     pub live: LiveRecords,
@@ -31,8 +34,13 @@ pub(crate) struct LogState {
 
 impl LogState {
     /// A clean log, to be written in the format that the options ask for.
-    pub fn new(mut superblock: JournalSuperblock, parts: &EngineParts, area: &LogArea) -> LogState {
+    pub fn new(
+        mut superblock: JournalSuperblock,
+        parts: &EngineParts,
+        area: &LogArea,
+    ) -> Result<LogState, EngineError> {
         let options = &parts.options;
+        let is_scattered = options.log == LogKind::Scattered;
         let packed = (options.records == RecordFormat::Packed).then(|| PackedLog {
             unit: options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home)),
             nonce: parts.world.random(),
@@ -40,26 +48,34 @@ impl LogState {
         let wanted = RecordsWanted {
             // Others refuse a log that may hold parts of blocks, whether it does or not.
             bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
-            checksums: options.journal_checksum,
-            transaction_checksum: options.transaction_checksum,
+            // Nobody else reads scattered logs anyway.
+            transaction_checksum: options.transaction_checksum || is_scattered,
+            checksums: options.journal_checksum || is_scattered,
             wide: parts.home.end() > u64::from(u32::MAX),
             packed,
         };
         let records = records::begin(&mut superblock, wanted);
         superblock.errno = 0;
         let next = superblock.next_transaction();
-        let space = CircularLog::of(&superblock);
         let each = superblock.log_blocks_per_block();
-        LogState {
+        let space: Box<dyn LogSpace> = match options.log {
+            LogKind::Circular => Box::new(CircularLog::of(&superblock)),
+            LogKind::Scattered => {
+                superblock.set_scattered(parts.world.random());
+                Box::new(ScatteredLog::new(&superblock, area.logs(each)?))
+            }
+        };
+        Ok(LogState {
             superblock_at: LogBlock(area.superblock.get() * each),
             checkpoint: Checkpoint::new(next),
             records,
             superblock,
             space,
             tail: Tail::new(next),
+            superblock_arrived: Rc::default(),
             started: false,
             live: LiveRecords::default(),
-        }
+        })
     }
 
     pub fn image_of(&self, superblock: &JournalSuperblock) -> SuperblockImage {
@@ -83,10 +99,9 @@ impl LogState {
         self.space.release_before(next);
         self.live.release_before(next);
     }
-    /// Most log blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
-    /// checkpoint fit beside it).
+    /// Most log blocks that one transaction may take.
     pub fn transaction_limit(&self) -> u32 {
-        self.space.capacity() / 4
+        self.space.transaction_max()
     }
     /// As many blocks of home as `log_blocks` are long.
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
@@ -109,13 +124,16 @@ impl LogState {
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
     pub fn has_room(&self, bound: u32) -> bool {
-        bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.free()
+        bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.room()
     }
     /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
     /// largest transaction takes with its revokes.
     pub fn is_short(&self) -> bool {
-        let largest = self.transaction_limit() + self.revoke_reserve();
-        self.space.free() < largest.max(self.space.capacity() / 8 * 3)
+        self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
+    }
+    /// Log blocks that the largest transaction takes with its revokes.
+    pub fn largest(&self) -> u32 {
+        self.transaction_limit() + self.revoke_reserve()
     }
 }
 
@@ -167,7 +185,7 @@ pub(crate) async fn read_superblock(
 ) -> Result<JournalSuperblock, EngineError> {
     let (at, _) = area.locate(area.superblock)?;
     let bytes = parts.read_log(area, at, 1).await?;
-    let blocks = area.extents.last().map_or(0, |last| u64::from(last.first.get()) + u64::from(last.count));
+    let blocks = area.journal_blocks();
     JournalSuperblock::parse(&bytes, parts.block_size, blocks)
         .map_err(|error| EngineError::BadJournal { why: error.to_string() })
 }

@@ -5,7 +5,7 @@ use crate::error::EngineError;
 use crate::log::LogState;
 use crate::tail::{Decision, Occasion};
 use format::jbd2::JournalSuperblock;
-use journal::{LogSpace, Plan, plan_tail_update, take_tail_along};
+use journal::{CommitPlan, Plan, plan_announcement, plan_tail_update, take_tail_along};
 use units::TransactionId;
 
 /// A new tail on its way to the disk.
@@ -20,6 +20,7 @@ impl TailMove {
         let mut superblock = log.superblock.clone();
         let at = log.space.start_of(tail).expect("the tail is in the log, or the next transaction");
         superblock.set_tail(tail, at);
+        log.space.announce(&mut superblock, Some(tail));
         TailMove { tail, superblock }
     }
 }
@@ -65,6 +66,48 @@ impl Engine {
         Some(moved)
     }
 
+    /// The log chooses where a transaction will lie, and recovery learns of that place if it would not look there. The
+    /// superblock must not be on its way already: whichever of two came last would be believed.
+    pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
+        let Some(log) = self.log.as_ref().filter(|_| planned.log_blocks > 0) else { return Ok(()) };
+        loop {
+            let arrived = {
+                let mut log = log.borrow_mut();
+                log.space.choose(planned.transaction, self.home.head());
+                if !log.started || log.superblock.scattered.is_none() {
+                    return Ok(());
+                }
+                // One on its way with a new tail may leave out what was announced before.
+                if !log.tail.is_moving() {
+                    let mut superblock = log.superblock.clone();
+                    if !log.space.announce(&mut superblock, None) {
+                        return Ok(());
+                    }
+                    log.tail.move_begins();
+                    let plan = plan_announcement(log.image_of(&superblock));
+                    drop(log);
+                    return self.announce(superblock, plan).await;
+                }
+                log.superblock_arrived.clone()
+            };
+            let over = || self.pipeline.has_failed() || !log.borrow().tail.is_moving();
+            arrived.until(|| over().then_some(())).await;
+            self.pipeline.check()?;
+        }
+    }
+
+    async fn announce(&self, superblock: JournalSuperblock, plan: Plan) -> Result<(), EngineError> {
+        self.runner.run(plan).await?;
+        if let Some(log) = &self.log {
+            let mut log = log.borrow_mut();
+            log.superblock = superblock;
+            log.tail.move_ends();
+        }
+        // Whoever would have moved the tail meanwhile has left it.
+        self.queue.kick();
+        Ok(())
+    }
+
     /// The superblock on disk has the new tail: what lies before it in the log is free.
     pub(crate) fn tail_moved(&self, moved: TailMove) {
         let Some(log) = &self.log else { return };
@@ -73,6 +116,7 @@ impl Engine {
         log.tail.moved(moved.tail);
         log.space.release_before(moved.tail);
         log.live.release_before(moved.tail);
+        log.superblock_arrived.notify();
         drop(log);
         self.counters.borrow_mut().tail_updates += 1;
         let cache = self.cache.borrow();

@@ -43,7 +43,7 @@ impl Engine {
         }
         area.check(&superblock, &*parts.home)?;
         let next = superblock.next_transaction();
-        let log = LogState::new(superblock, &parts, &area);
+        let log = LogState::new(superblock, &parts, &area)?;
         Ok(Engine::assemble(parts, Some(log), next))
     }
 

@@ -6,7 +6,7 @@ use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
-use journal::{DataMode, WriteThreshold};
+use journal::{DataMode, LogKind, LogPlaces, Logs, WriteThreshold};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -46,12 +46,19 @@ pub struct LogArea {
     /// The block that holds the journal superblock: 0 in a hidden inode; on a journal device, where log blocks
     /// are counted from the start of the device, 1 (2 with 1 KiB blocks).
     pub superblock: LogBlock,
+    /// The volume's scattered logs: blocks of home behind those of the journal.
+    pub logs: Option<LogPlaces>,
 }
 
 impl LogArea {
     /// Every block that the superblock names is there: on its disk, or within home.
     pub(crate) fn check(&self, superblock: &JournalSuperblock, home: &dyn Home) -> Result<(), EngineError> {
         self.locate(self.superblock)?;
+        for at in self.logs.iter().flat_map(|logs| &logs.homes) {
+            if !home.contains(*at, self.logs.as_ref().map_or(0, |logs| logs.blocks.into())) {
+                return Err(EngineError::BadJournal { why: format!("the log at {at} lies beyond the end") });
+            }
+        }
         let is_there = |at: u64, count: u32| match &self.place {
             LogPlace::Inside => home.contains(HomeBlock(at), u64::from(count)),
             LogPlace::Own(disk) => {
@@ -69,6 +76,26 @@ impl LogArea {
             at = at.plus(count);
         }
         Ok(())
+    }
+
+    /// Blocks of the journal itself.
+    pub(crate) fn journal_blocks(&self) -> u64 {
+        let last = self.extents.last();
+        let all = last.map_or(0, |last| u64::from(last.first.get()) + u64::from(last.count));
+        self.logs.as_ref().map_or(all, |logs| logs.first.get().into())
+    }
+
+    /// The scattered logs, in log blocks of which a block has `each`.
+    pub(crate) fn logs(&self, each: u32) -> Result<Logs, EngineError> {
+        let why = match &self.logs {
+            _ if self.is_separate() => "scattered logs need the journal inside the volume",
+            None => "the volume has no scattered logs (okeanos mkfs --scattered-logs)",
+            Some(logs) => match logs.in_units(each) {
+                Some(logs) => return Ok(logs),
+                None => "the scattered logs are too long for their log blocks; mount with a larger log_unit=",
+            },
+        };
+        Err(EngineError::BadJournal { why: why.to_owned() })
     }
 
     /// Whether the log shares no disk with home.
@@ -140,6 +167,7 @@ pub struct EngineOptions {
     /// can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
     pub records: RecordFormat,
+    pub log: LogKind,
     /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
     pub read_only: bool,
@@ -165,6 +193,7 @@ impl Default for EngineOptions {
             journal_checksum: true,
             transaction_checksum: false,
             records: RecordFormat::default(),
+            log: LogKind::default(),
             log_unit: None,
             read_only: false,
             keep_others_out: false,

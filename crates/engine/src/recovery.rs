@@ -10,8 +10,8 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records;
 use journal::{
-    BlockKind, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass, RevokePass,
-    Ring, ScanPass, SuperblockImage, plan_empty_log,
+    BlockKind, FindRuns, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass,
+    RevokePass, Ring, ScanPass, SuperblockImage, plan_empty_log,
 };
 use serde::Serialize;
 use std::rc::Rc;
@@ -19,6 +19,8 @@ use units::{LogBlock, TransactionId};
 
 /// The log and home are read and written in pieces of up to this many bytes.
 const READ_BYTES: usize = 1 << 20;
+/// While run headers are looked for, which may be far apart.
+const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
 const IMAGES_MAX: usize = 8192;
 
@@ -66,6 +68,10 @@ pub struct RecoveryReport {
     pub dry_run: bool,
     pub transactions: u64,
     pub first_transaction: u32,
+    /// Scattered logs that were looked at, the blocks of them that were, and how long that took, before the scan.
+    pub logs_read: u32,
+    pub run_headers_read: u64,
+    pub find_nanoseconds: u64,
     pub scan: PassReport,
     /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
     pub look_ahead_nanoseconds: u64,
@@ -132,7 +138,11 @@ impl Recovery<'_> {
         superblock: &JournalSuperblock,
         dry_run: bool,
     ) -> Result<TransactionId, EngineError> {
-        let mut scan = ScanPass::new(superblock)?.until_damage(self.parts.options.until_damage);
+        let mut scan = match &superblock.scattered {
+            Some(_) => self.find_runs(superblock).await?,
+            None => ScanPass::new(superblock)?,
+        }
+        .until_damage(self.parts.options.until_damage);
         self.report.scan = self.scan(&mut scan).await?;
         let scanned = scan.finish();
         self.report.first_transaction = scanned.first.0;
@@ -156,6 +166,23 @@ impl Recovery<'_> {
         self.report.replay = PassReport::new(replay.counts(), time);
         self.report.transactions = self.report.replay.transactions;
         Ok(scanned.next)
+    }
+
+    /// Finds the transactions of scattered logs; the scan then reads them in their order.
+    async fn find_runs(&mut self, superblock: &JournalSuperblock) -> Result<ScanPass, EngineError> {
+        let begun = self.parts.world.now();
+        let logs = Rc::new(self.area.logs(superblock.log_blocks_per_block())?);
+        self.reader.follow(logs.clone(), FIND_BYTES);
+        let mut find = FindRuns::new(superblock, logs);
+        while let Some(at) = find.wants() {
+            find.give(self.reader.read(at).await?);
+        }
+        let found = find.finish(self.parts.options.until_damage)?;
+        self.report.logs_read = found.logs_read;
+        self.report.run_headers_read = found.blocks_read;
+        self.report.find_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
+        self.reader.follow(found.walk(), READ_BYTES);
+        Ok(ScanPass::over_runs(records::of(superblock), &found))
     }
 
     async fn scan(&mut self, scan: &mut ScanPass) -> Result<PassReport, EngineError> {
@@ -239,7 +266,8 @@ impl Recovery<'_> {
 struct LogReader<'a> {
     parts: &'a EngineParts,
     area: &'a LogArea,
-    ring: Ring,
+    walk: Rc<dyn LogWalk>,
+    read_bytes: usize,
     /// Bytes of a log block.
     unit: usize,
     /// Log blocks `first .. first + count` are in `bytes`.
@@ -251,8 +279,13 @@ struct LogReader<'a> {
 impl<'a> LogReader<'a> {
     fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
         let unit = parts.block_size.bytes() / superblock.log_blocks_per_block() as usize;
-        let (ring, bytes) = (Ring::of(superblock), Buffer::zeroed(0));
-        LogReader { parts, area, ring, unit, first: LogBlock(0), count: 0, bytes }
+        let (walk, bytes) = (Rc::new(Ring::of(superblock)), Buffer::zeroed(0));
+        LogReader { parts, area, walk, read_bytes: READ_BYTES, unit, first: LogBlock(0), count: 0, bytes }
+    }
+
+    /// Reads the log in this order from now on, in pieces of up to so many bytes.
+    fn follow(&mut self, walk: Rc<dyn LogWalk>, read_bytes: usize) {
+        (self.walk, self.read_bytes) = (walk, read_bytes);
     }
 
     async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
@@ -260,9 +293,10 @@ impl<'a> LogReader<'a> {
         if at < self.first || at.get() - self.first.get() >= self.count {
             // Whole blocks are read, from the one that holds `at` on.
             let each = (size / self.unit) as u32;
-            let (block, ring_blocks) = (LogBlock(at.get() / each), self.ring.together(at).div_ceil(each));
+            let (block, log_blocks) =
+                (LogBlock(at.get() / each), (at.get() % each + self.walk.together(at)).div_ceil(each));
             let (place, together) = self.area.locate(block)?;
-            let count = together.min(ring_blocks).min((READ_BYTES / size) as u32);
+            let count = together.min(log_blocks).min((self.read_bytes / size) as u32);
             self.bytes = self.parts.read_log(self.area, place, count as usize).await?;
             (self.first, self.count) = (LogBlock(block.get() * each), count * each);
         }

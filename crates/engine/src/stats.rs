@@ -9,13 +9,14 @@ use std::time::Duration;
 /// Latencies up to an hour are told apart to three digits.
 const LATENCY_NANOSECONDS_MAX: u64 = 3600 * 1_000_000_000;
 
-const KINDS: [(BlockKind, &str); 9] = [
+const KINDS: [(BlockKind, &str); 10] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
     (BlockKind::Regular, "regular"),
     (BlockKind::Revoke, "revoke"),
     (BlockKind::Commit, "commit"),
     (BlockKind::Packed, "packed"),
+    (BlockKind::RunHeader, "run_header"),
     (BlockKind::JournalSuperblock, "journal_superblock"),
     (BlockKind::HomeData, "data"),
     (BlockKind::HomeMetadata, "metadata"),

@@ -156,8 +156,16 @@ impl Tail {
         (self.noted, self.durable) = (None, None);
     }
 
+    /// The superblock is on its way to the disk.
+    pub fn is_moving(&self) -> bool {
+        self.moving
+    }
     pub fn move_begins(&mut self) {
         self.moving = true;
+    }
+    /// The superblock has arrived, and its tail is as it was.
+    pub fn move_ends(&mut self) {
+        self.moving = false;
     }
     /// The superblock on disk says `tail`.
     pub fn moved(&mut self, tail: TransactionId) {

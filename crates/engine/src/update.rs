@@ -48,6 +48,6 @@ pub struct FileUpdate<'a> {
     pub base: Base,
     /// Length in bytes of the whole write request that this is a part of: what the write threshold looks at.
     pub request: u64,
-    /// Whether the request continues where the file's last one ended (for adaptive journaling).
+    /// Whether the request continues a long row of requests of this transaction (for adaptive journaling).
     pub sequential: bool,
 }

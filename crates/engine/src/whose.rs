@@ -2,6 +2,7 @@
 //! bits that only the home understands: a block of a volume, or a file's slot in a store and a block in it.
 
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock};
 
@@ -32,6 +33,10 @@ pub trait Home {
     /// What is written as one: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
+    /// Behind the last read or write of home that is no log's: where the disk's arm is, or will be.
+    fn head(&self) -> HomeBlock {
+        HomeBlock(0)
+    }
     /// A durable write costs less than a write and [`Home::make_durable`].
     fn has_durable_writes(&self) -> bool;
 }
@@ -42,13 +47,14 @@ pub struct DiskHome {
     disk: Rc<dyn Disk>,
     block_size: BlockSize,
     blocks: u64,
+    head: Rc<Cell<HomeBlock>>,
 }
 
 impl DiskHome {
     /// `blocks`: of the volume, at the start of the disk.
     pub fn new(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: u64) -> DiskHome {
         let on_disk = disk.geometry().size >> block_size.shift();
-        DiskHome { disk, block_size, blocks: blocks.min(on_disk) }
+        DiskHome { disk, block_size, blocks: blocks.min(on_disk), head: Rc::default() }
     }
     /// A volume that fills its disk.
     pub fn whole(disk: Rc<dyn Disk>, block_size: BlockSize) -> DiskHome {
@@ -64,6 +70,7 @@ impl Home for DiskHome {
         self.blocks
     }
     fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.head.set(at.plus(count as u64));
         self.disk.read(at.get() << self.block_size.shift(), count << self.block_size.shift())
     }
     fn write(
@@ -72,6 +79,7 @@ impl Home for DiskHome {
         blocks: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
+        self.head.set(at.plus(blocks.len() as u64));
         self.disk.write(at.get() << self.block_size.shift(), blocks, durability)
     }
     fn write_log(
@@ -87,6 +95,9 @@ impl Home for DiskHome {
     }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()
+    }
+    fn head(&self) -> HomeBlock {
+        self.head.get()
     }
     fn has_durable_writes(&self) -> bool {
         self.disk.geometry().forced_unit_access

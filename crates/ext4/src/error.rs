@@ -22,6 +22,9 @@ pub enum Error {
     /// The flush zone is damaged, or finds no room; only `barrier=coerce` needs it.
     #[error("{0}")]
     FlushZone(String),
+    /// The scattered logs are damaged, or find no room.
+    #[error("{0}")]
+    Logs(String),
     /// Another computer or program uses the volume.
     #[error("{0}")]
     InUse(String),
@@ -43,7 +46,7 @@ impl Error {
             Error::Engine(_) => errno::EIO,
             Error::Corrupt { .. } => errno::EUCLEAN,
             Error::Superblock(_) | Error::Truncated { .. } | Error::Journal(_) => errno::EINVAL,
-            Error::FlushZone(_) => errno::EINVAL,
+            Error::FlushZone(_) | Error::Logs(_) => errno::EINVAL,
             Error::OnlyReadable { .. } => errno::EROFS,
             Error::InUse(_) => errno::EBUSY,
             Error::Refused(code) => *code,

@@ -30,8 +30,8 @@ pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Prog
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{
-    Access, FLUSH_ZONE_NAME, FoundFlushZone, LiveOptions, OnError, OpenParts, OpenReport, Statfs, Volume,
-    VolumeOptions, check_unused, find_flush_zones, make_journal_flush_zone, recover, was_closed,
+    Access, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError, OpenParts, OpenReport, Statfs,
+    Volume, VolumeOptions, check_unused, find_flush_zones, make_journal_flush_zone, recover, was_closed,
 };
 pub use xattr::{Existence, SetXattr};
 

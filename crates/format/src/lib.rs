@@ -5,3 +5,4 @@ pub mod ext4;
 pub mod flush_zone;
 pub mod jbd2;
 pub mod packed;
+pub mod scattered;

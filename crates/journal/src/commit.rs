@@ -21,6 +21,8 @@ pub struct CommitPlan {
     pub transaction: TransactionId,
     /// Its log blocks are slots until [`CommitPlan::issue`].
     pub plan: Plan,
+    /// When it was planned, that transaction and all before it were durable.
+    pub durable: TransactionId,
     /// How many log blocks it takes. None if the transaction was empty.
     pub log_blocks: u32,
     /// Blocks written, by kind.
@@ -39,6 +41,9 @@ impl CommitPlan {
         }
         let runs = log.bind(self.transaction);
         self.plan.bind(&runs);
+        if let Some((at, header)) = log.header(self.transaction, self.durable) {
+            self.plan.write_before_log(at, (BlockKind::RunHeader, header));
+        }
         runs
     }
 }
@@ -60,6 +65,7 @@ pub fn plan_commit(
         return Ok(CommitPlan {
             transaction: id,
             plan,
+            durable: moment.durable,
             log_blocks: 0,
             counts: BTreeMap::new(),
             payload,
@@ -67,8 +73,8 @@ pub fn plan_commit(
         });
     }
     let written = records.write(transaction, images, moment);
-    let log_blocks = written.count();
-    log.reserve(id, log_blocks)?;
+    log.reserve(id, written.count())?;
+    let log_blocks = log.taken(written.count());
 
     let has_home_data = plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
@@ -95,7 +101,8 @@ pub fn plan_commit(
     }
     plan.barrier(Barrier::CommitBeforeReply);
     let (counts, records) = (plan.counts(), transaction.coverage(records));
-    Ok(CommitPlan { transaction: id, plan, log_blocks, counts, payload, records })
+    let durable = moment.durable;
+    Ok(CommitPlan { transaction: id, plan, durable, log_blocks, counts, payload, records })
 }
 
 /// Without a journal, being home is all that a commit is: nothing is atomic.
@@ -108,7 +115,8 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
     plan.barrier(Barrier::DataBeforeCommit);
     let counts = plan.counts();
     let (transaction, payload) = (transaction.id, transaction.payload);
-    CommitPlan { transaction, plan, log_blocks: 0, counts, payload, records: Vec::new() }
+    let durable = transaction.previous();
+    CommitPlan { transaction, plan, durable, log_blocks: 0, counts, payload, records: Vec::new() }
 }
 
 /// Home data in runs of neighbours, sorted by address. True if there is any.

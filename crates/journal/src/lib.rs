@@ -16,18 +16,22 @@ pub mod transaction;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
-pub use log_space::{CircularLog, LogFull, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Ring};
+pub use log_space::{
+    CircularLog, LogFull, LogKind, LogPlaces, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Logs, Ring,
+    ScatteredLog,
+};
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence, WriteThreshold};
 pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records};
 pub use recover::{
-    Bounds, HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction, ReplayImage, ReplayImages,
-    ReplayPass, RevokePass, ScanPass, Scanned,
+    Bounds, FindRuns, FoundRuns, HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction,
+    ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;
 pub use tail::{
-    SuperblockImage, begin_log, plan_empty_log, plan_home_durable, plan_tail_update, take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_tail_update,
+    take_tail_along,
 };
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,

@@ -34,6 +34,7 @@ pub enum BlockKind {
     Revoke,
     Commit,
     Packed,
+    RunHeader,
     JournalSuperblock,
     HomeData,
     HomeMetadata,
@@ -89,6 +90,12 @@ impl Plan {
             }
         }
         self.steps = bound;
+    }
+    /// Puts a block in front of the first log block.
+    pub fn write_before_log(&mut self, at: LogBlock, block: (BlockKind, Rc<Buffer>)) {
+        let in_log = |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_), .. }));
+        let first = self.steps.iter().position(in_log).unwrap_or(self.steps.len());
+        self.steps.insert(first, Step::Write(Write { at: Address::Log(at), blocks: vec![block] }));
     }
     /// Takes off what stands between the last two barriers, and the last.
     pub fn split_off_last_phase(&mut self) -> Plan {

@@ -3,7 +3,8 @@
 //! 1. Before the first block of a log that counted as empty is written, the superblock says where the log begins.
 //! 2. The tail passes a transaction only when all that it brings home is durable there; and what lies before the tail is
 //!    written over only when the superblock that says so is durable.
-//! 3. A log is called empty only when everything is durable at home.
+//! 3. Before the first block of a scattered log is written, the superblock says that it is to be looked at.
+//! 4. A log is called empty only when everything is durable at home.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 use device::Buffer;
@@ -43,6 +44,14 @@ pub fn plan_tail_update(superblock: SuperblockImage) -> Plan {
 pub fn take_tail_along(last: &mut Plan, superblock: SuperblockImage) {
     assert!(matches!(last.steps.last(), Some(Step::Barrier(_))), "a commit ends with a barrier");
     last.steps.insert(0, superblock.write());
+}
+
+/// Says of the log what recovery must know before more is written to it.
+pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
+    let mut plan = Plan::default();
+    plan.steps.push(superblock.write());
+    plan.barrier(Barrier::TailBeforeReuse);
+    plan
 }
 
 /// Makes durable what has been written home, for whoever reads it there.

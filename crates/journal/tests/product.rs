@@ -7,6 +7,7 @@ mod toys;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
+use format::scattered::ActiveLogs;
 use journal::records::RecordsWanted;
 use journal::*;
 use simulation::{Disk, HOME_BLOCKS, differing, every_crash, perform};
@@ -17,6 +18,9 @@ use toys::*;
 use units::*;
 
 const LOG_BLOCKS: u32 = 96;
+/// Scattered ones: how many, and how long.
+const LOGS: u32 = 6;
+const EACH: u32 = 40;
 const TURNS: u64 = 7;
 /// Where the log begins: transaction and block, in the first bytes of this log block.
 const ANCHOR: LogBlock = LogBlock(0);
@@ -32,7 +36,8 @@ fn policies() -> Vec<What> {
     fn of<const MODE: usize>() -> Box<dyn Policy> {
         DataMode::ALL[MODE].policy(WriteThreshold(600))
     }
-    let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] = [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>];
+    let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] =
+        [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>, of::<5>];
     let mut all: Vec<What> =
         DataMode::ALL.iter().zip(modes).map(|(mode, policy)| (mode.name(), policy)).collect();
     all.push(("halves", || Box::new(Halves)));
@@ -67,6 +72,7 @@ fn formats() -> Vec<How> {
 enum Where {
     Ring,
     Capacitor,
+    Scattered,
 }
 
 /// What recovery knows of a log before it reads it.
@@ -74,6 +80,8 @@ enum Where {
 enum Remembered {
     Ring(Ring),
     Map(Rc<RefCell<Map>>),
+    /// But for what the anchor says.
+    Logs(JournalSuperblock, Rc<Logs>),
 }
 
 struct Volume {
@@ -116,9 +124,21 @@ impl Volume {
                 let map = log.map();
                 (Box::new(log), Remembered::Map(map))
             }
+            Where::Scattered => {
+                let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
+                // Headers are as long as log blocks, of whatever format.
+                let unit = records.block_bytes() as u32;
+                superblock.set_log_format(true, true, false);
+                superblock.set_packed(PackedLog { unit, nonce: 5 });
+                superblock.set_scattered(5);
+                let homes = (0..u64::from(LOGS)).map(|log| HomeBlock(10 + 10 * log)).collect();
+                let logs = LogPlaces { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
+                let log = ScatteredLog::new(&superblock, logs.clone());
+                (Box::new(log), Remembered::Logs(superblock, Rc::new(logs)))
+            }
         };
         let home: Vec<Vec<u8>> = (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
-        let noise = (0..LOG_BLOCKS).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
+        let noise = (0..1 + LOGS * EACH).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
         let disk = Disk { home: home.clone(), index_of: whose.index_of(), log: noise };
         let mut volume = Volume {
             policy,
@@ -135,18 +155,23 @@ impl Volume {
             disk_tail: first,
             next: first,
         };
-        let anchor = volume.anchor();
+        let anchor = volume.anchor(Some(first));
         perform(&mut volume.disk, &plan_tail_update(anchor));
         volume
     }
 
-    /// What stands for the journal superblock.
-    fn anchor(&self) -> SuperblockImage {
-        let tail = self.checkpoint.tail();
+    /// What stands for the journal superblock. `tail`: it moves there.
+    fn anchor(&mut self, moves: Option<TransactionId>) -> SuperblockImage {
+        let tail = moves.unwrap_or(self.disk_tail);
         let mut image = Buffer::zeroed(self.records.block_bytes());
         image[..4].copy_from_slice(&tail.0.to_le_bytes());
         let at = self.log.start_of(tail).unwrap_or(ANCHOR);
         image[4..8].copy_from_slice(&at.get().to_le_bytes());
+        if let Remembered::Logs(superblock, _) = &mut self.remembered {
+            self.log.announce(superblock, moves);
+            let active = superblock.scattered.as_ref().unwrap().active.bytes();
+            image[8..8 + ActiveLogs::BYTES].copy_from_slice(active);
+        }
         SuperblockImage { at: ANCHOR, image: Rc::new(image) }
     }
 
@@ -215,8 +240,15 @@ impl Volume {
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
         let moment = Moment { time: Timestamp::default(), durable: self.next.previous() };
         let mut plan = plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
-        assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
+        assert!(plan.log_blocks <= self.log.taken(bound), "{} log blocks, bound {bound}", plan.log_blocks);
+        self.log.choose(self.next, HomeBlock(u64::from(self.next.0) * 17 % 80));
+        let announces = match &self.remembered {
+            Remembered::Logs(superblock, _) => self.log.announce(&mut superblock.clone(), None),
+            _ => false,
+        };
+        let announced = announces.then(|| self.anchor(None));
         plan.issue(&mut *self.log);
+        announced.into_iter().for_each(|anchor| begin_log(&mut plan.plan, anchor));
         (plan, locked)
     }
 
@@ -235,8 +267,9 @@ impl Volume {
             plan.write(Address::Home(home), vec![(BlockKind::HomeData, Rc::new(Buffer::copy_of(content)))]);
             self.checkpoint.home_written(home, self.next.previous());
         }
-        plan.steps.extend(plan_tail_update(self.anchor()).steps);
-        (plan, self.checkpoint.tail())
+        let tail = self.checkpoint.tail();
+        plan.steps.extend(plan_tail_update(self.anchor(Some(tail))).steps);
+        (plan, tail)
     }
 
     fn tail_moved(&mut self, tail: TransactionId) {
@@ -265,14 +298,29 @@ impl Volume {
         let anchor = &disk.log[ANCHOR.get() as usize];
         let number = |at: usize| u32::from_le_bytes(anchor[at..at + 4].try_into().unwrap());
         let transaction = TransactionId(number(0));
-        let (walk, at): (Rc<dyn LogWalk>, _) = match &self.remembered {
-            Remembered::Ring(ring) => (Rc::new(*ring), LogBlock(number(4))),
+        let mut scan = match &self.remembered {
+            Remembered::Logs(superblock, logs) => {
+                let mut superblock = JournalSuperblock { sequence: transaction, ..superblock.clone() };
+                let active = ActiveLogs::parse(&anchor[8..8 + ActiveLogs::BYTES]);
+                superblock.scattered.as_mut().unwrap().active = active;
+                let mut find = FindRuns::new(&superblock, logs.clone());
+                while let Some(at) = find.wants() {
+                    find.give(&disk.log[at.get() as usize]);
+                }
+                ScanPass::over_runs(self.records.clone(), &find.finish(false)?)
+            }
+            Remembered::Ring(ring) => {
+                let start = LogStart { transaction, at: LogBlock(number(4)) };
+                ScanPass::over(self.records.clone(), Rc::new(*ring), start)
+            }
             Remembered::Map(map) => match map.borrow().start_of(transaction) {
-                Some(at) => (Rc::new(map.borrow().clone()), at),
+                Some(at) => {
+                    let walk = Rc::new(map.borrow().clone());
+                    ScanPass::over(self.records.clone(), walk, LogStart { transaction, at })
+                }
                 None => return Ok(()),
             },
         };
-        let mut scan = ScanPass::over(self.records.clone(), walk, LogStart { transaction, at });
         while let Some(at) = scan.wants() {
             scan.give(&disk.log[at.get() as usize])?;
         }
@@ -327,7 +375,7 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             if policy().logs_bytes() && !format().holds_parts() {
                 continue;
             }
-            for place in [Where::Ring, Where::Capacitor] {
+            for place in [Where::Ring, Where::Capacitor, Where::Scattered] {
                 for whose in [Whose::Volume, Whose::Files] {
                     let mut volume = Volume::new(policy(), format(), place, whose);
                     combinations += 1;
@@ -339,6 +387,6 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             }
         }
     }
-    // Three of six policies log bytes, and one of six formats holds none.
-    assert_eq!(combinations, (6 * 6 - 3) * 2 * 2);
+    // Three of seven policies log bytes, and one of six formats holds none.
+    assert_eq!(combinations, (7 * 6 - 3) * 3 * 2);
 }

@@ -76,6 +76,8 @@ pub const SMALL_CACHE: u64 = 128 << 10;
 /// As many blocks as the engine must have: nothing that is not held stays in memory.
 const LEAST_CACHE: u64 = 0;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
+/// KiB of scattered logs that scripts fill.
+const SHORT_LOGS: u64 = 512;
 
 impl Case {
     /// A case of random scripts, without faults.
@@ -148,6 +150,7 @@ impl Case {
     }
     fn has_short_log(&self) -> bool {
         matches!(self.setup.journal, JournalStart::Blocks(_))
+            || self.setup.logs.is_some_and(|logs| logs.each < SHORT_LOGS)
     }
     fn mix(&self) -> Mix {
         if let Some(mix) = self.mix {

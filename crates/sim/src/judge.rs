@@ -101,7 +101,7 @@ fn judge_once(
 fn promise(mode: DataMode) -> Promise {
     match mode {
         DataMode::Journal | DataMode::Wasteless => Promise::Version,
-        DataMode::Ordered | DataMode::Selective => Promise::Data,
+        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive => Promise::Data,
         DataMode::Writeback => Promise::Synced,
     }
 }

@@ -3,7 +3,7 @@
 use crate::case::{Case, Pace};
 use crate::setup::Disks;
 use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
-use engine::{EngineOptions, WriteThreshold};
+use engine::{EngineOptions, LogKind, WriteThreshold};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -52,6 +52,7 @@ impl MemoryDisks {
             cache_bytes: case.cache_bytes,
             transaction_checksum: case.has_transaction_checksum(),
             records,
+            log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
             log_unit,
             ..EngineOptions::default()
         };

@@ -1,8 +1,12 @@
 //! The volumes that scripts run on, made by the real mke2fs.
 
 use crate::model::WriteBounds;
+use disks::{Image, MemoryDisk};
+use ext4::{OpenParts, Volume, VolumeOptions};
 use format::jbd2::JournalSuperblock;
+use runtime::VirtualWorld;
 use std::io;
+use std::rc::Rc;
 use units::{BlockSize, TransactionId};
 use volume_images::{Images, Journal, Request};
 
@@ -17,6 +21,15 @@ pub struct Setup {
     /// KiB of the home disk.
     pub size: u64,
     pub inodes: &'static str,
+    /// The log lies in scattered logs.
+    pub logs: Option<ScatteredLogs>,
+}
+
+/// Of the scattered logs: KiB of each, and from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScatteredLogs {
+    pub each: u64,
+    pub group: u64,
 }
 
 /// How the journal of a fresh volume differs from what mke2fs makes.
@@ -31,10 +44,16 @@ pub enum JournalStart {
 
 const fn setup(name: &'static str, mke2fs: &'static [&'static str], block_size: &'static str) -> Setup {
     let (size, inodes) = (ROOMY, "256");
-    Setup { name, mke2fs, block_size, external_journal: false, journal: JournalStart::AsMade, size, inodes }
+    let (external_journal, journal, logs) = (false, JournalStart::AsMade, None);
+    Setup { name, mke2fs, block_size, external_journal, journal, size, inodes, logs }
 }
 const fn external(name: &'static str, block_size: &'static str) -> Setup {
     Setup { external_journal: true, ..setup(name, &["-t", "ext4"], block_size) }
+}
+
+const fn scattered(name: &'static str, block_size: &'static str, each: u64, group: u64) -> Setup {
+    let logs = Some(ScatteredLogs { each, group });
+    Setup { logs, size: ROOMY + (4 << 10), ..setup(name, &["-t", "ext4"], block_size) }
 }
 
 /// Small volumes, because every crash image is read back as a whole.
@@ -54,6 +73,12 @@ pub const SETUPS: &[Setup] = &[
     Setup { size: 2304, inodes: "4200", ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024") },
     // Few inodes besides.
     Setup { size: 256, inodes: "32", ..external("tight-external-4k", "4096") },
+    scattered("scattered-4k", "4096", 1 << 10, 3 << 10),
+    // Three short logs, which scripts fill many times over.
+    Setup {
+        journal: JournalStart::Sequence(u32::MAX - 5),
+        ..scattered("scattered-1k", "1024", 256, 5 << 10)
+    },
 ];
 
 impl Setup {
@@ -62,14 +87,15 @@ impl Setup {
     }
     /// Whether scripts fill it to the last block.
     pub fn is_tight(&self) -> bool {
-        self.size != ROOMY
+        self.size < ROOMY
     }
     pub fn block_size(&self) -> u64 {
         self.block_size.parse().expect("a number of bytes")
     }
-    /// Blocks of the log.
+    /// Blocks of the log, or of so much of it as one transaction may take half of a half of.
     fn log_blocks(&self) -> u64 {
         match self.journal {
+            _ if self.logs.is_some() => self.logs.map_or(0, |logs| 2 * (logs.each << 10) / self.block_size()),
             JournalStart::Blocks(blocks) => blocks.into(),
             _ if self.external_journal => JOURNAL_SIZE / self.block_size(),
             _ => INSIDE_BLOCKS,
@@ -110,7 +136,24 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
         stale: Some(STALE),
     })?;
     adjust_journal(setup, &mut disks)?;
+    if let Some(logs) = setup.logs {
+        disks.home = with_logs(disks.home, logs).map_err(io::Error::other)?;
+    }
     Ok(disks)
+}
+
+fn with_logs(home: Image, logs: ScatteredLogs) -> Result<Image, ext4::Error> {
+    let world = VirtualWorld::new(1);
+    let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
+    let (shared, options) = (Rc::new(world.clone()), VolumeOptions::default());
+    let parts = OpenParts { world: shared, home: Rc::new(disk.clone()), journal: None, options };
+    let made = world.run(async move {
+        let volume = Volume::open(parts).await?;
+        volume.make_scattered_logs(logs.each << 10, logs.group << 10).await?;
+        volume.close().await
+    });
+    world.end();
+    made.map(|()| disk.image())
 }
 
 /// Rewrites the journal superblock as the setup wants it.
@@ -156,7 +199,7 @@ mod tests {
     /// What is promised of writes is a part of the log, so a wrong length would ask too much or too little.
     #[test]
     fn the_log_is_as_long_as_the_setup_says() {
-        for setup in SETUPS.iter().copied().filter(|setup| !setup.external_journal) {
+        for setup in SETUPS.iter().copied().filter(|setup| !setup.external_journal && setup.logs.is_none()) {
             let disks = make(setup).unwrap();
             let mut bytes = vec![0; 1024];
             disks.home.read(first_journal_block(&disks).unwrap() * setup.block_size(), &mut bytes);

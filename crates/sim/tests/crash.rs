@@ -7,7 +7,7 @@ use sim::script::{Action, Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::{Case, Report, Scripts};
 
-const MODES: [DataMode; 5] = DataMode::ALL;
+const MODES: [DataMode; 6] = DataMode::ALL;
 
 fn volumes() -> Vec<(Setup, Disks)> {
     SETUPS.iter().map(|setup| (*setup, setup::make(*setup).unwrap())).collect()
@@ -60,6 +60,10 @@ fn wasteless_keeps_its_promise_at_every_crash_point() {
 #[test]
 fn selective_keeps_its_promise_at_every_crash_point() {
     explore(DataMode::Selective);
+}
+#[test]
+fn adaptive_keeps_its_promise_at_every_crash_point() {
+    explore(DataMode::Adaptive);
 }
 
 /// Long enough that transaction numbers begin again at 0 while the log is in use, and that a small log is full

@@ -111,8 +111,8 @@ fn expected(mode: DataMode, external: bool) -> [Vec<u64>; 2] {
         (DataMode::Ordered | DataMode::Writeback, false) => [&[2], &[2]],
         (DataMode::Ordered | DataMode::Writeback, true) => [&[1, 2], &[1, 2]],
         // The log, and the commit block.
-        (DataMode::Journal, false) => [&[2], &[2]],
-        (DataMode::Journal, true) => [&[0, 2], &[0, 2]],
+        (DataMode::Journal | DataMode::Adaptive, false) => [&[2], &[2]],
+        (DataMode::Journal | DataMode::Adaptive, true) => [&[0, 2], &[0, 2]],
         // Checksums tell a torn transaction: one for all of it, without data home writes.
         (DataMode::Wasteless, false) => [&[1], &[1]],
         (DataMode::Wasteless, true) => [&[0, 1], &[0, 1]],

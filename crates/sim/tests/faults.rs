@@ -44,6 +44,10 @@ fn wasteless_loses_nothing_acknowledged_on_a_failing_disk() {
 fn selective_loses_nothing_acknowledged_on_a_failing_disk() {
     suffer(DataMode::Selective);
 }
+#[test]
+fn adaptive_loses_nothing_acknowledged_on_a_failing_disk() {
+    suffer(DataMode::Adaptive);
+}
 
 /// Found by the explorer: the one fsync came back although its data waited for the commit of the other's.
 #[test]

@@ -38,3 +38,7 @@ fn packed_wasteless_keeps_its_promise_at_every_crash_point() {
 fn packed_selective_keeps_its_promise_at_every_crash_point() {
     explore(DataMode::Selective);
 }
+#[test]
+fn packed_adaptive_keeps_its_promise_at_every_crash_point() {
+    explore(DataMode::Adaptive);
+}

@@ -3,7 +3,7 @@
 use crate::stage::StageError;
 use disks::HostScheduler;
 use emulated::{CacheMode, Lies, Model};
-use engine::{BarrierKind, DataMode, EngineOptions};
+use engine::{BarrierKind, DataMode, EngineOptions, LogKind};
 use eviction::EvictionWorkload;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,11 +55,20 @@ pub struct StageOptions {
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
     pub eviction: Option<EvictionWorkload>,
+    /// The log lies in scattered logs. The journal must be in the volume, and that have extents.
+    pub logs: Option<LogSizes>,
     /// Workloads run in a directory of their own, whose place on the disk the seed alone decides, instead of in the root. Only with the
     /// journal in the volume.
     pub directory: bool,
     /// Decides everything that chance decides.
     pub seed: u64,
+}
+
+/// Of scattered logs, in bytes: each, and from one to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSizes {
+    pub log: u64,
+    pub group: u64,
 }
 
 /// What is done about a drive whose cache is not to be trusted.
@@ -103,8 +112,38 @@ impl StageOptions {
             },
             tick: TICK,
             eviction: None,
+            logs: None,
             directory: false,
             seed: 1,
+        }
+    }
+
+    /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since scattered logs need them, and
+    /// nothing goes home within an hour: its checkpoints waited for off-hours. The drive's write cache is off: a sync is on the
+    /// medium.
+    pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
+        const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
+        let of_paper = StageOptions::of_paper(data);
+        let hour = Duration::from_secs(3600);
+        StageOptions {
+            home: DiskChoice {
+                model: "cheetah-15k5".into(),
+                options: emulated::Options { cache: CacheMode::Off, ..of_paper.home.options },
+                ..of_paper.home
+            },
+            journal: None,
+            layout: Layout::Ext4,
+            journal_size: 512 << 20,
+            engine: EngineOptions {
+                log,
+                writeback: hour,
+                expire: hour,
+                cache_bytes: 256 << 20,
+                ..of_paper.engine
+            },
+            tick: Duration::ZERO,
+            logs: (log == LogKind::Scattered).then_some(LOGS),
+            ..of_paper
         }
     }
 

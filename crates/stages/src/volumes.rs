@@ -1,6 +1,6 @@
 //! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes them.
 
-use super::{Layout, StageError, StageOptions};
+use super::{Layout, LogSizes, StageError, StageOptions};
 use disks::{Image, MemoryDisk};
 use eviction::{EvictionWorkload, FlushZone};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
@@ -35,7 +35,7 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     let block_size = options.block_size.into();
     let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
     let directory_seed = options.directory.then_some(options.seed);
-    let name = format!("{request:?} {:?} {directory_seed:?}", options.eviction);
+    let name = format!("{request:?} {:?} {:?} {directory_seed:?}", options.eviction, options.logs);
     let known =
         |made: &VecDeque<(String, Images)>| made.iter().find(|it| it.0 == name).map(|it| it.1.clone());
     if let Some(images) = MADE.with_borrow(known) {
@@ -44,6 +44,10 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     let mut images = volume_images::make(request)?;
     if let Some(workload) = options.eviction {
         images.home = with_flush_zone(images.home, workload)?;
+    }
+    if let Some(LogSizes { log, group }) = options.logs {
+        let make = async move |volume: Rc<Volume>| volume.make_scattered_logs(log, group).await.map(drop);
+        images.home = changed(images.home, 0, make)?;
     }
     if let Some(seed) = directory_seed {
         images.home = with_directory(images.home, seed)?;

@@ -138,6 +138,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::FAST_COMMIT, "fast commit"),
         (Incompatible::MULTIWRITE, "multiwrite"),
         (Incompatible::PACKED, "packed"),
+        (Incompatible::SCATTERED, "scattered"),
     ];
     names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
     names

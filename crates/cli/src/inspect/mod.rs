@@ -6,6 +6,7 @@ mod groups;
 mod inode;
 mod journal;
 mod log_reader;
+mod logs;
 mod packed;
 mod reader;
 mod superblock;
@@ -23,6 +24,7 @@ Examples:
   okeanos inspect groups disk.img
   okeanos inspect journal disk.img               one line per record that a recovery would replay
   okeanos inspect journal --all disk.img         what is left of old records, too
+  okeanos inspect logs disk.img                  scattered logs: place, fill, age
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img
@@ -51,6 +53,14 @@ enum What {
         /// The external journal of the volume
         #[arg(long, value_name = "IMAGE|DEVICE")]
         journal_device: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// The scattered logs: where those lie that recovery would look at, and what is in them
+    Logs {
+        /// Tell of every log
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         place: Place,
     },
@@ -93,6 +103,7 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
             let log = LogReader::open(&place.source, journal_device.as_deref())?;
             place.print(&journal::tell(&log, all)?)
         }
+        What::Logs { all, place } => place.print(&logs::tell(&place.source, all)?),
         What::Inode { inode, place } => {
             let reader = Reader::open(&place.source)?;
             let number = reader.find(&inode)?;

@@ -57,6 +57,7 @@ Mount options:
                          journal     every changed block
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
+                         adaptive    the blocks of small or random requests; others as ordered
   threshold=SIZE       selective: a request is small below SIZE (default: a block)
   barrier=flush|none|coerce
                        none only where a disk keeps its cache over a power cut; coerce for drives
@@ -79,6 +80,10 @@ Mount options:
                        okeanos alone can replay a packed journal
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
+  log=circular|scattered
+                       where the log lies: in the journal (default), or in the scattered logs of the
+                       volume, near where its disk works (okeanos mkfs --scattered-logs); after a
+                       crash okeanos alone can replay those
   transport=auto|uring|classic
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,

@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::mount::words::{self, Meaning};
 use crate::text::quantity::{parse_duration, parse_size};
-use engine::{BarrierKind, EngineOptions, RecordFormat};
+use engine::{BarrierKind, EngineOptions, LogKind, RecordFormat};
 use ext4::{Atime, OnError};
 use format::ext4::Superblock;
 use format::ext4::superblock::default_options;
@@ -39,6 +39,8 @@ pub struct MountSettings {
     pub records: Option<RecordFormat>,
     /// Bytes of a log block of packed transactions.
     pub log_unit: Option<u32>,
+    /// Where the log lies.
+    pub log: LogKind,
     pub transport: Transport,
     /// How long the daemon polls before it sleeps, where that pays; zero: never.
     pub poll: Duration,
@@ -89,6 +91,7 @@ impl Default for MountSettings {
             transaction_checksum: false,
             records: None,
             log_unit: None,
+            log: LogKind::default(),
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
             read_ahead: READ_AHEAD_DEFAULT,
@@ -221,6 +224,7 @@ impl MountSettings {
             transaction_checksum: self.transaction_checksum,
             records: self.records.unwrap_or(own.records),
             log_unit: self.log_unit,
+            log: self.log,
             read_only: self.read_only,
             keep_others_out: false,
             until_damage: false,
@@ -262,11 +266,10 @@ impl MountSettings {
     fn take_value(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "data" => {
-                self.data = Some(
-                    value
-                        .parse()
-                        .map_err(|_| known("writeback, ordered, journal, wasteless or selective"))?,
-                )
+                self.data =
+                    Some(value.parse().map_err(|_| {
+                        known("writeback, ordered, journal, wasteless, selective or adaptive")
+                    })?)
             }
             "threshold" => self.threshold = Some(parse_size(value)?),
             "barrier" => {
@@ -306,7 +309,7 @@ impl MountSettings {
                         Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
                     })?);
             }
-            "log" => return Err(known("circular")),
+            "log" => self.log = value.parse().map_err(|_| known("circular or scattered"))?,
             "transport" => {
                 self.transport = match value {
                     "auto" => Transport::Auto,
@@ -512,7 +515,7 @@ mod tests {
         for (text, said) in [
             ("data=all", "selective"),
             ("threshold=big", "threshold"),
-            ("log=scattered", "circular"),
+            ("log=spiral", "circular"),
             ("barrier=force", "flush or coerce"),
             ("frobnicate", "not known"),
             ("cache=", "cache"),

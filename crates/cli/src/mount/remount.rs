@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 20] = [
+    let stays: [(&str, bool); 21] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier=coerce", coerces(before) == coerces(after)),
@@ -133,6 +133,7 @@ fn refuse_what_stays(
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
         ("records", before.records == after.records),
         ("log_unit", before.log_unit == after.log_unit),
+        ("log", before.log == after.log),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
         ("poll", before.poll == after.poll),

@@ -64,7 +64,6 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("rootmode=", Nothing(NotOurs)),
     ("fd=", Nothing(NotOurs)),
     ("max_read=", Nothing(NotOurs)),
-    ("log=circular", Nothing(Always)),
     ("default_permissions", Nothing(Always)),
     ("acl", Nothing(Always)),
     ("user_xattr", Nothing(Always)),

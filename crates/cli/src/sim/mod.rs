@@ -38,7 +38,7 @@ the bound that the profile gives.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArguments {
-    /// Only this mode: writeback, ordered, journal, wasteless or selective
+    /// Only this mode: writeback, ordered, journal, wasteless, selective or adaptive
     #[arg(long)]
     mode: Option<DataMode>,
     /// Only this kind of volume, such as ext4-4k, ext4-1k, ext3-4k, external-4k, small-log-1k or wrapping-4k

@@ -153,7 +153,7 @@ impl Rig {
             world: shared,
             home: Rc::new(DiskHome::new(Rc::new(disks[0].clone()), setup.block_size, home_blocks)),
             block_size: setup.block_size,
-            log: Some(LogArea { place, extents, superblock: LogBlock(0) }),
+            log: Some(LogArea { place, extents, superblock: LogBlock(0), logs: None }),
             options: setup.options.clone(),
             pace: Rc::new(engine::NoPace),
         };

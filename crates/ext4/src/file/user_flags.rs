@@ -27,8 +27,8 @@ impl Volume {
     }
 
     /// Makes the inode's flags those of `wanted`, as far as users may change them. The kernel has checked that the
-    /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here; EPERM for the flush zone,
-    /// which stays immutable.
+    /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here; EPERM for the flush zone
+    /// and the scattered logs, which stay immutable.
     pub async fn set_flags(self: &Rc<Self>, inode: &Rc<Inode>, wanted: u32) -> Result<()> {
         self.set_flags_and_project(inode, wanted, None).await
     }
@@ -57,7 +57,9 @@ impl Volume {
         project: Option<u32>,
     ) -> Result<()> {
         let was = inode.fields.borrow().flags;
-        if was & !wanted & IMMUTABLE != 0 && self.is_flush_zone(inode).await? {
+        if was & !wanted & IMMUTABLE != 0
+            && (self.is_flush_zone(inode).await? || self.holds_logs(inode).await?)
+        {
             return Err(Error::Refused(errno::EPERM));
         }
         let _guard = inode.lock.write().await;

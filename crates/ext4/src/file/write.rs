@@ -23,7 +23,6 @@ struct Request<'a> {
     caller: &'a Caller,
     /// Bytes of the whole request.
     length: u64,
-    sequential: bool,
     clear_set_id: bool,
     clear_capabilities: bool,
     write_back: bool,
@@ -106,13 +105,11 @@ impl Volume {
         if !bytes.is_empty() {
             self.leave_inline(inode, caller).await?;
         }
-        let sequential = inode.mapping_cache.write_end.get() == offset;
         let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = Request {
             inode,
             caller,
             length: bytes.len() as u64,
-            sequential,
             clear_set_id: flags.kill_privileges && has_set_id_bits(inode),
             clear_capabilities: !write_back && may_have_capabilities(inode),
             write_back,
@@ -143,7 +140,6 @@ impl Volume {
         if written.count == 0 && !bytes.is_empty() {
             return Err(Error::Refused(errno::ENOSPC));
         }
-        inode.mapping_cache.write_end.set(offset + written.count as u64);
         Ok(written)
     }
 
@@ -205,6 +201,8 @@ impl Volume {
                 inode.last_data_change.set(handle.transaction());
             }
         }
+        let row = &inode.mapping_cache.row;
+        row.set(row.get().after(handle.transaction(), at, count as u64));
         // Also after an error: the tree may have grown before it, and its root is in the inode.
         let stored = self.store(&mut handle, inode).await;
         let transaction = handle.stop();
@@ -232,6 +230,7 @@ impl Volume {
         if request.clear_capabilities {
             self.clear_capabilities(handle, inode).await?;
         }
+        let sequential = inode.mapping_cache.row.get().is_sequential(handle.transaction(), at);
         self.zero_behind_end(handle, inode, at).await?;
         for planned in &plan.mappings {
             let mut done = 0;
@@ -239,7 +238,9 @@ impl Volume {
                 let (home, run, base) = self.make_writable(handle, request, rest).await?;
                 for index in 0..run {
                     let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
-                    *count += self.write_block(handle, request, home, base, at + *count as u64, rest).await?;
+                    *count += self
+                        .write_block(handle, request, sequential, (home, base), at + *count as u64, rest)
+                        .await?;
                 }
                 done += run;
             }
@@ -252,8 +253,8 @@ impl Volume {
         &self,
         handle: &mut Handle,
         request: &Request<'_>,
-        home: HomeBlock,
-        base: Base,
+        sequential: bool,
+        (home, base): (HomeBlock, Base),
         at: u64,
         bytes: &[u8],
     ) -> Result<usize> {
@@ -266,7 +267,7 @@ impl Volume {
             bytes: &bytes[..length],
             base,
             request: request.length,
-            sequential: request.sequential,
+            sequential,
         };
         let needs_commit = handle.file_data(update).await? || base == Base::Zero;
         let inode = request.inode;

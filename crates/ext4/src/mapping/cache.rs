@@ -1,6 +1,6 @@
 use super::Mapping;
 use std::cell::Cell;
-use units::{FileBlock, HomeBlock};
+use units::{FileBlock, HomeBlock, TransactionId};
 
 /// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every inode; whoever
 /// changes the mapping calls [`MappingCache::clear`] first.
@@ -8,10 +8,40 @@ use units::{FileBlock, HomeBlock};
 pub struct MappingCache {
     /// The latest first. Two, for a reader and a writer at different places.
     entries: Cell<[Option<Mapping>; 2]>,
-    /// First byte behind the last write, to tell sequential writes from others.
-    pub(crate) write_end: Cell<u64>,
+    /// First byte behind the last write, the transaction of that, and how many bytes without a gap it ended there: to
+    /// tell sequential writes from others.
+    pub(crate) row: Cell<WriteRow>,
     /// Where the file's first block is wanted, if not in its inode's group.
     pub(crate) first_goal: Cell<Option<HomeBlock>>,
+    /// Where the next blocks are wanted, wherever their neighbours are.
+    pub(crate) next_goal: Cell<Option<HomeBlock>>,
+}
+
+/// Writes of one transaction, each of which began where the one before ended.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WriteRow {
+    transaction: Option<TransactionId>,
+    end: u64,
+    bytes: u64,
+}
+
+/// A row that is longer is a sequential one: as the longest request that adaptive journaling logs.
+const SEQUENTIAL_ROW: u64 = 32 << 10;
+
+impl WriteRow {
+    /// Whether a write at `at` in `transaction` continues a long row.
+    pub fn is_sequential(&self, transaction: TransactionId, at: u64) -> bool {
+        self.continues(transaction, at) && self.bytes >= SEQUENTIAL_ROW
+    }
+    fn continues(&self, transaction: TransactionId, at: u64) -> bool {
+        self.transaction == Some(transaction) && self.end == at
+    }
+    /// The row after a write of `count` bytes.
+    #[must_use]
+    pub fn after(self, transaction: TransactionId, at: u64, count: u64) -> WriteRow {
+        let before = if self.continues(transaction, at) { self.bytes } else { 0 };
+        WriteRow { transaction: Some(transaction), end: at + count, bytes: before + count }
+    }
 }
 
 impl MappingCache {
@@ -29,5 +59,24 @@ impl MappingCache {
     }
     pub(crate) fn clear(&self) {
         self.entries.set([None; 2]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_sequential_once_it_is_long_and_ends_with_its_transaction() {
+        let [first, second] = [TransactionId(u32::MAX), TransactionId(0)];
+        let mut row = WriteRow::default();
+        for at in (0..SEQUENTIAL_ROW).step_by(4096) {
+            assert!(!row.is_sequential(first, at));
+            row = row.after(first, at, 4096);
+        }
+        assert!(row.is_sequential(first, SEQUENTIAL_ROW));
+        assert!(!row.is_sequential(first, SEQUENTIAL_ROW + 1) && !row.is_sequential(second, SEQUENTIAL_ROW));
+        let after_a_sync = row.after(second, SEQUENTIAL_ROW, 4096);
+        assert!(!after_a_sync.is_sequential(second, SEQUENTIAL_ROW + 4096));
     }
 }

@@ -32,7 +32,7 @@ impl Volume {
         let (inode, at) = (request.inode, request.at);
         let path = self.extent_path(inode, at).await?;
         let (before, next) = path.neighbours(inode)?;
-        request.goal = goal(at, before, next);
+        request.goal = inode.mapping_cache.next_goal.take().or_else(|| goal(at, before, next));
         request.count =
             request.count.min(if unwritten { extent::UNWRITTEN_MAX } else { extent::WRITTEN_MAX });
         let run = self.allocate_blocks(handle, request).await?;

@@ -1,13 +1,13 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
 use super::mmp::Protection;
-use super::{Access, OpenParts, Volume, superblock};
+use super::{Access, OpenParts, Volume, logs, superblock};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
 use engine::{
-    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, NoPace,
-    RecoveryReport,
+    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogKind, LogPlace,
+    NoPace, RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{Superblock, feature};
@@ -112,7 +112,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<F
         (None, true, 0) => return Err(journal_is_missing(superblock)),
         (None, true, inode) => {
             runs = hidden_journal(parts, superblock, InodeNumber(inode)).await?;
-            Some(LogArea { place: LogPlace::Inside, extents: log_extents(&runs), superblock: LogBlock(0) })
+            Some(internal_journal(parts, superblock, &runs).await?)
         }
         (Some(disk), true, 0) => Some(external_journal(disk, superblock).await?),
         (Some(disk), ..) => {
@@ -216,6 +216,33 @@ fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {
     runs.iter().map(extent).collect()
 }
 
+/// The log in the hidden inode's blocks, and the scattered logs where the log lies in them or is to.
+async fn internal_journal(
+    parts: &OpenParts,
+    superblock: &Superblock,
+    runs: &[(HomeBlock, u64)],
+) -> Result<LogArea> {
+    let mut extents = log_extents(runs);
+    let mut logs = None;
+    if parts.options.engine.log == LogKind::Scattered || is_scattered(parts, superblock, runs).await? {
+        let blocks: u32 = extents.iter().map(|extent| extent.count).sum();
+        logs = logs::find(parts, superblock, LogBlock(blocks)).await?;
+    }
+    if let Some(places) = &logs {
+        extents.extend(logs::extents(places)?);
+    }
+    Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs })
+}
+
+/// Whether the journal says that its log lies in scattered logs. What else is wrong with it the engine tells.
+async fn is_scattered(parts: &OpenParts, superblock: &Superblock, runs: &[(HomeBlock, u64)]) -> Result<bool> {
+    let Some((at, _)) = runs.first() else { return Ok(false) };
+    let size = superblock.block_size;
+    let bytes = parts.home.read(at.get() << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
+    let blocks = runs.iter().map(|(_, count)| count).sum();
+    Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|journal| journal.scattered.is_some()))
+}
+
 /// Checks that the disk is this volume's journal.
 async fn external_journal(disk: &Rc<dyn Disk>, superblock: &Superblock) -> Result<LogArea> {
     let size = disk.geometry().size;
@@ -241,7 +268,8 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &Superblock) -> Resul
     let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
     // Behind the block that holds the ext4 superblock at byte 1024.
     let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
-    Ok(LogArea { place: LogPlace::Own(disk.clone()), extents: vec![whole], superblock: LogBlock(at) })
+    let place = LogPlace::Own(disk.clone());
+    Ok(LogArea { place, extents: vec![whole], superblock: LogBlock(at), logs: None })
 }
 
 fn uuid_text(uuid: &[u8; 16]) -> String {

@@ -4,6 +4,7 @@ mod close;
 mod flush_zone;
 mod journal;
 mod label;
+mod logs;
 mod mmp;
 mod open;
 mod remount;
@@ -13,6 +14,7 @@ mod whole;
 
 pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
 pub use journal::recover;
+pub use logs::LOGS_NAME;
 pub use mmp::check_unused;
 pub use open::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;

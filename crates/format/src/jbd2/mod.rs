@@ -12,7 +12,7 @@ mod descriptor;
 mod error;
 mod external;
 mod fast_commit;
-mod field;
+pub(crate) mod field;
 mod header;
 mod layout;
 mod packing;

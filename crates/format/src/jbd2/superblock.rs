@@ -5,6 +5,7 @@ use super::field::{be32, be64, put32, put64, uuid};
 use super::header::{BlockHeader, BlockType};
 use super::layout::{LogLayout, TagFormat};
 use crate::packed::{PackedLog, UNIT_MIN};
+use crate::scattered::{ActiveLogs, ScatteredLogs};
 use std::ops::Range;
 use units::{BlockSize, LogBlock, TransactionId};
 
@@ -26,7 +27,10 @@ pub(super) mod at {
     pub const MAX_TRANSACTION_DATA: usize = 0x4c;
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
-    /// Ours, in the kernel's padding: of a log of packed transactions.
+    /// Ours, in the kernel's padding: of scattered logs.
+    pub const SCATTERED_NONCE: usize = 0x60;
+    pub const SCATTERED_ACTIVE: usize = 0x68;
+    /// Ours, likewise: of a log of packed transactions.
     pub const PACKED_NONCE: usize = 0xe8;
     pub const PACKED_UNIT: usize = 0xf0;
     /// Ours, likewise: `s_sequence` and `s_start` once more.
@@ -67,10 +71,12 @@ impl Incompatible {
     pub const MULTIWRITE: u32 = 0x4000_0000;
     /// Ours: the log holds packed transactions. Set only while they may be live.
     pub const PACKED: u32 = 0x2000_0000;
+    /// Ours: the log lies in the scattered logs. Set only while they may hold records.
+    pub const SCATTERED: u32 = 0x1000_0000;
     /// Those that are ours.
-    const OURS: u32 = Self::MULTIWRITE | Self::PACKED;
+    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED;
 
-    pub const NAMES: [(u32, &'static str); 8] = [
+    pub const NAMES: [(u32, &'static str); 9] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -79,8 +85,9 @@ impl Incompatible {
         (Self::FAST_COMMIT, "fast_commit"),
         (Self::MULTIWRITE, "multiwrite (okeanos)"),
         (Self::PACKED, "packed (okeanos)"),
+        (Self::SCATTERED, "scattered (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x6000_003f;
+    pub const KNOWN: u32 = 0x7000_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -120,6 +127,8 @@ pub struct JournalSuperblock {
     pub fast_commit_blocks: u32,
     /// Of a log of packed transactions.
     pub packed: Option<PackedLog>,
+    /// Of a log that lies in the scattered logs. `start` then says nothing but that it is not empty.
+    pub scattered: Option<ScatteredLogs>,
     /// While the log is forgotten: the first transaction and the start that it had.
     pub kept: Option<(TransactionId, LogBlock)>,
     /// UUIDs of the file systems that share an external journal: always 48.
@@ -148,6 +157,7 @@ impl JournalSuperblock {
             checksum_type: 0,
             fast_commit_blocks: 0,
             packed: None,
+            scattered: None,
             kept: None,
             users: vec![[0; 16]; USERS],
         }
@@ -193,6 +203,10 @@ impl JournalSuperblock {
         self.packed = self
             .has_incompatible(Incompatible::PACKED)
             .then(|| PackedLog { unit: be32(bytes, at::PACKED_UNIT), nonce: be64(bytes, at::PACKED_NONCE) });
+        self.scattered = self.has_incompatible(Incompatible::SCATTERED).then(|| ScatteredLogs {
+            nonce: be64(bytes, at::SCATTERED_NONCE),
+            active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
+        });
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
         let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
         let keeps = self.has_incompatible(Incompatible::OURS);
@@ -307,6 +321,10 @@ impl JournalSuperblock {
             put64(bytes, at::PACKED_NONCE, packed.nonce);
             put32(bytes, at::PACKED_UNIT, packed.unit);
         }
+        if let Some(scattered) = &self.scattered {
+            put64(bytes, at::SCATTERED_NONCE, scattered.nonce);
+            bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES].copy_from_slice(scattered.active.bytes());
+        }
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
         if !self.is_clean() && self.has_incompatible(Incompatible::OURS) {
             put32(bytes, at::KEPT_SEQUENCE, self.sequence.0);
@@ -399,6 +417,11 @@ impl JournalSuperblock {
         let nonce = self.packed.map_or(0, |packed| packed.nonce);
         Seed::of_journal(&self.uuid).with(&nonce.to_be_bytes())
     }
+    /// What all checksums of run headers begin with.
+    pub fn scattered_seed(&self) -> Seed {
+        let nonce = self.scattered.as_ref().map_or(0, |scattered| scattered.nonce);
+        Seed::of_journal(&self.uuid).with(&nonce.to_be_bytes())
+    }
     /// The shortest unit of packed transactions that a log of this length can count in.
     pub fn shortest_unit(&self) -> u32 {
         let bytes = u64::from(self.length) << self.block_size.shift();
@@ -422,7 +445,7 @@ impl JournalSuperblock {
         self.sequence = last;
         self.start = LogBlock(0);
         self.incompatible &= !Incompatible::OURS;
-        self.packed = None;
+        (self.packed, self.scattered) = (None, None);
     }
     /// The log begins with transaction `sequence` at `start`.
     pub fn set_tail(&mut self, sequence: TransactionId, start: LogBlock) {
@@ -441,7 +464,7 @@ impl JournalSuperblock {
             | if wide { Incompatible::WIDE } else { 0 }
             | if extended { Incompatible::MULTIWRITE } else { 0 };
         self.checksum_type = if checksums { CRC32C } else { 0 };
-        self.packed = None;
+        (self.packed, self.scattered) = (None, None);
     }
     /// The log will be written in packed transactions. Behind [`JournalSuperblock::set_log_format`].
     pub fn set_packed(&mut self, packed: PackedLog) {
@@ -449,6 +472,12 @@ impl JournalSuperblock {
         self.incompatible = self.incompatible & !Incompatible::OURS | Incompatible::PACKED;
         self.packed = Some(packed);
         assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
+    }
+    /// The log will lie in the scattered logs, none of which is in use yet. Behind the record format.
+    pub fn set_scattered(&mut self, nonce: u64) {
+        assert!(self.is_clean(), "the place of a log that holds records cannot change");
+        self.incompatible |= Incompatible::SCATTERED;
+        self.scattered = Some(ScatteredLogs { nonce, active: ActiveLogs::none() });
     }
 }
 
@@ -510,6 +539,21 @@ mod tests {
         assert!(parse(&live).is_err(), "before the log");
         let clean = JournalSuperblock { start: LogBlock(0), ..live };
         assert!(parse(&clean).unwrap().is_forgotten());
+    }
+
+    #[test]
+    fn scattered_logs_are_named_while_they_hold_records() {
+        for mut live in [superblock(), packed(512)] {
+            live.start = LogBlock(0);
+            live.set_scattered(0xfedc_ba98_7654_3210);
+            live.scattered.as_mut().unwrap().active.set(1023);
+            live.set_tail(TransactionId(7), live.log_blocks().start);
+            assert_eq!(parse(&live), Ok(live.clone()));
+            let forgotten = JournalSuperblock { start: LogBlock(0), ..live.clone() };
+            assert!(parse(&forgotten).unwrap().is_forgotten());
+            live.set_clean(TransactionId(8));
+            assert_eq!((live.scattered.clone(), parse(&live)), (None, Ok(live)));
+        }
     }
 
     #[test]

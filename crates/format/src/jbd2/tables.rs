@@ -68,6 +68,8 @@ fn superblock(text: &mut String) {
         (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
         (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
+        (at::SCATTERED_NONCE, "ours", "be64: the nonce of scattered logs; else 0"),
+        (at::SCATTERED_ACTIVE, "ours", "128 bytes: which scattered logs recovery looks at; else 0"),
         (at::PACKED_NONCE, "ours", "be64: the nonce of a log of packed transactions; else 0"),
         (at::PACKED_UNIT, "ours", "bytes of its units, in which `s_start` counts; else 0"),
         (at::KEPT_SEQUENCE, "ours", "`s_sequence` once more, while a feature of ours is set; else 0"),
@@ -120,7 +122,7 @@ fn features(text: &mut String) {
         let ours = match bit {
             Incompatible::CHECKSUM_V2 | Incompatible::ASYNC_COMMIT => "read",
             Incompatible::FAST_COMMIT => "read when no fast commit is live; then cleared",
-            Incompatible::MULTIWRITE | Incompatible::PACKED => {
+            Incompatible::MULTIWRITE | Incompatible::PACKED | Incompatible::SCATTERED => {
                 "written and read; set only while such records may be live"
             }
             _ => "written and read",

@@ -13,11 +13,44 @@
 //!    order of ids and slots. Nobody else knows how to walk a log.
 
 mod circular;
+mod scattered;
 
 pub use circular::{CircularLog, Ring};
+pub use scattered::{LogPlaces, Logs, ScatteredLog};
 
+use device::Buffer;
+use format::jbd2::JournalSuperblock;
 use std::fmt;
-use units::{LogBlock, TransactionId};
+use std::rc::Rc;
+use std::str::FromStr;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+/// The `log=` option of a mount: where the log lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogKind {
+    #[default]
+    Circular,
+    Scattered,
+}
+
+impl LogKind {
+    pub const ALL: [LogKind; 2] = [LogKind::Circular, LogKind::Scattered];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            LogKind::Circular => "circular",
+            LogKind::Scattered => "scattered",
+        }
+    }
+}
+
+impl FromStr for LogKind {
+    type Err = String;
+    fn from_str(name: &str) -> Result<LogKind, String> {
+        let found = LogKind::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| format!("log={name}: unknown kind of log; known are circular, scattered"))
+    }
+}
 
 /// Consecutive log blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +59,7 @@ pub struct LogRun {
     pub count: u32,
 }
 
-/// The log blocks of one transaction, in log order: one run, or two where the log wraps (scattered logs: more).
+/// The log blocks of one transaction, in log order: one run, or two where the log wraps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogRuns(pub Vec<LogRun>);
 
@@ -82,13 +115,44 @@ pub trait LogWalk: fmt::Debug {
 pub trait LogSpace {
     /// Blocks that can ever be in use at once.
     fn capacity(&self) -> u32;
-    /// Blocks that `reserve` can hand out now.
+    /// Blocks that are neither in use nor reserved.
     fn free(&self) -> u32;
+    /// Blocks that one transaction can reserve now.
+    fn room(&self) -> u32 {
+        self.free()
+    }
+    /// Most blocks that one transaction may take (as JBD2: a quarter, so that the next one and a checkpoint fit beside it).
+    fn transaction_max(&self) -> u32 {
+        self.capacity() / 4
+    }
+    /// Blocks that are gone with a transaction of `count` blocks.
+    fn taken(&self, count: u32) -> u32 {
+        count
+    }
+    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there so that half is
+    /// free and one of `largest` blocks fits.
+    fn to_free(&self, needed: u32, largest: u32) -> u32 {
+        let capacity = self.capacity();
+        needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)))
+    }
     /// Takes `count` (> 0) blocks for `transaction`, which follows the last one that took some.
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;
+    /// Chooses the place of `transaction`, which is about to be bound. `head`: where the arm of the home disk is.
+    fn choose(&mut self, _transaction: TransactionId, _head: HomeBlock) {}
     /// Says where the blocks of `transaction` lie, at the latest moment: its plan is being issued.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns;
-    /// Where `transaction` starts, if it is bound; where the next one will, if the log knows already.
+    /// What stands in front of the blocks of `transaction`, which is bound: to be written with the first of them. `durable`:
+    /// that transaction and all before it are.
+    fn header(&self, _transaction: TransactionId, _durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
+        None
+    }
+    /// Says in the superblock what recovery must know beside where the log begins: of all transactions from `tail` on, or,
+    /// without one, of the place that was chosen. Whether that is more than the superblock said before.
+    fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
+        false
+    }
+    /// Where recovery begins to read so that it finds `transaction`, if that is bound; for the next one, if the log knows
+    /// already.
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock>;
     /// The oldest transaction that has not been released.
     fn oldest(&self) -> Option<TransactionId>;

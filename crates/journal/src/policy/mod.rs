@@ -4,6 +4,7 @@
 //! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own.
 //! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
 
+mod adaptive;
 mod journal;
 mod ordered;
 mod selective;
@@ -26,6 +27,7 @@ pub enum DataMode {
     Journal,
     Wasteless,
     Selective,
+    Adaptive,
 }
 
 /// Requests shorter than this many bytes count as small (selective mode; paper: the page size).
@@ -40,7 +42,8 @@ pub struct Update {
     pub block_size: BlockSize,
     /// Bytes of the whole write request that this is a part of.
     pub request: u64,
-    /// Whether the request continues where the file's last one ended.
+    /// Whether the request continues a long row of requests of one transaction, each of which begins where the one before
+    /// ended.
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
@@ -93,8 +96,14 @@ pub trait Policy {
 }
 
 impl DataMode {
-    pub const ALL: [DataMode; 5] =
-        [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+    pub const ALL: [DataMode; 6] = [
+        DataMode::Writeback,
+        DataMode::Ordered,
+        DataMode::Journal,
+        DataMode::Wasteless,
+        DataMode::Selective,
+        DataMode::Adaptive,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -103,6 +112,7 @@ impl DataMode {
             DataMode::Journal => "journal",
             DataMode::Wasteless => "wasteless",
             DataMode::Selective => "selective",
+            DataMode::Adaptive => "adaptive",
         }
     }
 
@@ -114,6 +124,7 @@ impl DataMode {
             DataMode::Journal => Box::new(journal::Journal),
             DataMode::Wasteless => Box::new(wasteless::Wasteless),
             DataMode::Selective => Box::new(selective::Selective { threshold }),
+            DataMode::Adaptive => Box::new(adaptive::Adaptive),
         }
     }
 }
@@ -125,7 +136,7 @@ impl fmt::Display for DataMode {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective")]
+#[error("data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective, adaptive")]
 pub struct UnknownMode(pub String);
 
 impl FromStr for DataMode {
@@ -171,6 +182,23 @@ mod tests {
         assert_eq!(decisions(DataMode::Selective, journalled), [LogBytes, LogBytes, LogBlock]);
         let bypassed = UpdateSequence::Bypassed { last };
         assert_eq!(decisions(DataMode::Selective, bypassed), [HomeBeforeCommit; 3]);
+        assert_eq!(decisions(DataMode::Adaptive, new), [LogBlock; 3]);
+        assert_eq!(decisions(DataMode::Adaptive, journalled), [LogBlock; 3]);
+        assert_eq!(decisions(DataMode::Adaptive, bypassed), [HomeBeforeCommit; 3]);
+    }
+
+    #[test]
+    fn adaptive_sends_long_requests_and_long_rows_home() {
+        let policy = DataMode::Adaptive.policy(THRESHOLD);
+        let of = |request, sequential, sequence| {
+            policy.decide(&Update { sequential, ..update(BlockRange::new(0, 4096), request, sequence) })
+        };
+        let none = UpdateSequence::None;
+        assert_eq!(of(32 << 10, false, none), Decision::LogBlock);
+        assert_eq!(of((32 << 10) + 1, false, none), Decision::HomeBeforeCommit);
+        assert_eq!(of(4096, true, none), Decision::HomeBeforeCommit);
+        let journalled = UpdateSequence::Journalled { last: TransactionId(7) };
+        assert_eq!(of(1 << 20, true, journalled), Decision::LogBlock);
     }
 
     /// What a policy says of itself must hold for whatever it decides.
@@ -197,6 +225,6 @@ mod tests {
         for mode in DataMode::ALL {
             assert_eq!(mode.name().parse(), Ok(mode));
         }
-        assert!("adaptive".parse::<DataMode>().unwrap_err().to_string().contains("adaptive"));
+        assert!("lazy".parse::<DataMode>().unwrap_err().to_string().contains("lazy"));
     }
 }

@@ -1,7 +1,7 @@
 //! Recovery in three passes, none of which does I/O: each says which log block it wants and is given its bytes.
 //!
 //! `while let Some(at) = pass.wants() { pass.give(&read(at))?; }` (blocks are wanted in log order, so that the
-//! reader may read ahead); then `finish`. [`ScanPass`] -> [`Scanned`] -> [`RevokePass`] -> `RevokeTable` ->
+//! reader may read ahead); then `finish`. For scattered logs [`FindRuns`] comes first. [`ScanPass`] -> [`Scanned`] -> [`RevokePass`] -> `RevokeTable` ->
 //! [`ReplayPass`] -> [`ReplayImages`] -> home.
 //!
 //! Invariants:
@@ -14,12 +14,14 @@
 
 mod again;
 mod decide;
+mod find_runs;
 mod images;
 mod replay;
 mod revoke_pass;
 mod scan;
 
 pub(crate) use decide::{Decision, Facts, decide};
+pub use find_runs::{FindRuns, FoundRuns};
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
 pub use revoke_pass::RevokePass;
@@ -45,6 +47,8 @@ pub enum RecoverError {
          mount and unmount the volume with the kernel once"
     )]
     FastCommits { transaction: TransactionId },
+    #[error("the log lies in the volume's scattered logs, which were not found")]
+    LogsMissing,
 }
 
 /// Where replay may write: which addresses are blocks of home, and no others'.

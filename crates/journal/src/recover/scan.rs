@@ -1,4 +1,4 @@
-use super::{Pass, PassCounts, RecoverError};
+use super::{FoundRuns, Pass, PassCounts, RecoverError};
 use crate::log_space::{LogWalk, Ring};
 use crate::records::{self, Fault, LogPiece, LogSpan, Records, Scanner, Verdict};
 use format::jbd2::{FormatError, JournalSuperblock};
@@ -21,6 +21,8 @@ pub struct ScanPass {
     scanner: Box<dyn Scanner>,
     state: State,
     until_damage: bool,
+    /// All transactions up to this one were durable once, as later ones say.
+    proven: Option<TransactionId>,
     at: LogBlock,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
@@ -76,6 +78,9 @@ enum State {
 impl ScanPass {
     /// Of a journal whose superblock is clean, nothing is read.
     pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
+        if superblock.scattered.is_some() && !superblock.is_clean() {
+            return Err(RecoverError::LogsMissing);
+        }
         let (records, log) = (records::of(superblock), Rc::new(Ring::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
         let scan = ScanPass::over(records, log, LogStart { transaction, at });
@@ -85,6 +90,19 @@ impl ScanPass {
         })
     }
 
+    /// Of scattered logs.
+    pub fn over_runs(records: Rc<dyn Records>, found: &FoundRuns) -> ScanPass {
+        let (transaction, at) = (found.tail, found.walk.start());
+        let start = LogStart { transaction, at: at.unwrap_or(LogBlock(0)) };
+        let mut scan = ScanPass::over(records, found.walk.clone(), start);
+        (scan.latest, scan.proven, scan.scanned.gave_up) = (found.latest, found.proven, found.gave_up);
+        if at.is_none() {
+            scan.end();
+            scan.state = State::Over;
+        }
+        scan
+    }
+
     /// Of a log of any kind.
     pub fn over(records: Rc<dyn Records>, log: Rc<dyn LogWalk>, start: LogStart) -> ScanPass {
         let first = start.transaction;
@@ -92,6 +110,7 @@ impl ScanPass {
             scanner: records.scanner(first),
             state: State::Log,
             until_damage: false,
+            proven: None,
             at: start.at,
             unread: log.blocks(),
             open: first,
@@ -136,7 +155,13 @@ impl ScanPass {
     fn give_log(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let (transaction, piece) = (self.open, LogPiece { at: self.at, bytes: block });
         match self.scanner.give(piece)? {
-            Verdict::GoOn => self.advance(),
+            Verdict::GoOn => {
+                let at = self.at;
+                self.advance();
+                if self.state != State::Log && self.is_proven() {
+                    return self.damaged(Fault { at, what: "it has no end".to_owned() });
+                }
+            }
             Verdict::Committed(found) => {
                 self.counts.transactions += 1;
                 self.counts.add(&found.counts);
@@ -145,11 +170,12 @@ impl ScanPass {
                 self.open = transaction.next();
                 self.advance();
             }
-            Verdict::Damaged(Fault { at, what }) if !self.until_damage => {
-                return Err(RecoverError::Damaged { at, transaction, what });
-            }
             Verdict::Damaged(fault) => {
-                (self.fault, self.scanned.gave_up) = (Some(fault), true);
+                self.damaged(fault)?;
+                return self.look_ahead(block);
+            }
+            Verdict::End(fault) if self.is_proven() => {
+                self.damaged(fault)?;
                 return self.look_ahead(block);
             }
             Verdict::End(fault) => {
@@ -157,6 +183,21 @@ impl ScanPass {
                 return self.look_ahead(block);
             }
         }
+        Ok(())
+    }
+
+    /// Whether the open transaction was durable once.
+    fn is_proven(&self) -> bool {
+        self.proven.is_some_and(|proven| !self.open.is_after(proven))
+    }
+
+    /// An error, unless the log is to end before the damage.
+    fn damaged(&mut self, fault: Fault) -> Result<(), RecoverError> {
+        let Fault { at, what } = fault.clone();
+        if !self.until_damage {
+            return Err(RecoverError::Damaged { at, transaction: self.open, what });
+        }
+        (self.fault, self.scanned.gave_up) = (Some(fault), true);
         Ok(())
     }
 

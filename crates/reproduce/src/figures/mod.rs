@@ -9,6 +9,7 @@ mod figure_9;
 mod filebench;
 mod kernel;
 mod log_replay;
+mod manylogs;
 mod mpi_io;
 mod postmark;
 mod raid_0;
@@ -40,7 +41,7 @@ pub fn all() -> Vec<Figure> {
         raid_0::figure(),
     ];
     let kernel = [kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A];
-    okeanos.into_iter().chain(kernel).chain(discreet::all()).collect()
+    okeanos.into_iter().chain(kernel).chain(discreet::all()).chain([manylogs::figure_2a()]).collect()
 }
 
 pub fn find(name: &str) -> Option<Figure> {

@@ -22,6 +22,7 @@ pub fn name(mode: DataMode) -> &'static str {
         DataMode::Journal => "data",
         DataMode::Wasteless => "wasteless",
         DataMode::Selective => "selective",
+        DataMode::Adaptive => "adaptive",
     }
 }
 

@@ -1,0 +1,161 @@
+//! The scattered logs: where they lie, and what is in them.
+
+use super::log_reader::LogReader;
+use super::reader::Reader;
+use crate::error::CliError;
+use crate::text::quantity::format_size;
+use crate::text::table::Table;
+use format::ext4::extent::Extent;
+use format::scattered::{ActiveLogs, LogsSuperblock, RunHeader};
+use std::fmt;
+use std::path::Path;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+#[derive(serde::Serialize)]
+pub struct LogsStory {
+    logs: u32,
+    bytes_of_each: u64,
+    bytes_between: u64,
+    /// The log may hold records; else all of the logs are empty.
+    live: bool,
+    /// The first transaction that recovery needs.
+    tail: u32,
+    /// Those that recovery would look at, and every one with `--all`.
+    told: Vec<LogStory>,
+}
+
+#[derive(serde::Serialize)]
+struct LogStory {
+    log: u32,
+    /// Of the volume.
+    first_block: u64,
+    active: bool,
+    /// From its start to the end of its last run.
+    bytes_used: u64,
+    runs: u32,
+    /// Runs that recovery would read: to checkpoint the log is to write home what they hold.
+    live_runs: u32,
+    live_bytes: u64,
+    first_transaction: u32,
+    last_transaction: u32,
+    /// How many transactions ago the oldest live run was written.
+    age: u32,
+}
+
+pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
+    let reader = Reader::open(path)?;
+    let none = || CliError::new(format!("{} has no scattered logs", path.display()));
+    let remedy = "A volume gets them when it is made: okeanos mkfs --scattered-logs …";
+    let number = reader.find(&format!("/{}", ext4::LOGS_NAME)).map_err(|_| none().with_remedy(remedy))?;
+    let extents = reader.layout(number, &reader.inode(number)?)?.extents;
+    let place = |at: u64| {
+        place_of(&extents, at).ok_or_else(|| reader.damaged(format!("{number} has a hole at block {at}")))
+    };
+    let superblock =
+        LogsSuperblock::parse(&reader.block(place(0)?)?).map_err(|error| reader.damaged(error))?;
+    let journal = LogReader::open(path, None)?.superblock;
+    let block = reader.superblock.block_size.bytes() as u64;
+    let live = journal.scattered.is_some() && !journal.is_clean();
+    let each = journal.log_blocks_per_block();
+    let unit = block / u64::from(each);
+    let active = |log: u32| {
+        let bit = log / ActiveLogs::logs_a_bit(superblock.logs);
+        live && journal.scattered.as_ref().is_some_and(|scattered| scattered.active.contains(bit))
+    };
+    let mut newest = journal.sequence;
+    let mut told = Vec::new();
+    for log in (0..superblock.logs).filter(|log| all || active(*log)) {
+        let first = 1 + u64::from(log) * u64::from(superblock.log_blocks);
+        let mut story = LogStory {
+            log,
+            first_block: place(first)?.get(),
+            active: active(log),
+            bytes_used: 0,
+            runs: 0,
+            live_runs: 0,
+            live_bytes: 0,
+            first_transaction: 0,
+            last_transaction: 0,
+            age: 0,
+        };
+        // As recovery numbers log blocks: the journal's own come first.
+        let start = u64::from(journal.length) * u64::from(each)
+            + u64::from(log) * u64::from(superblock.log_blocks) * u64::from(each);
+        let units = u64::from(superblock.log_blocks) * u64::from(each);
+        let (mut at, mut last): (u64, Option<TransactionId>) = (0, None);
+        while active(log) && at < units {
+            let bytes = reader.block(place(first + at / u64::from(each))?)?;
+            let within = (at % u64::from(each) * unit) as usize;
+            let here = LogBlock((start + at) as u32);
+            let header = RunHeader::parse(here, &bytes[within..], journal.scattered_seed())
+                .filter(|header| last.is_none_or(|last| header.transaction.is_after(last)));
+            let Some(header) = header else { break };
+            let is_live = !journal.sequence.is_after(header.transaction);
+            let length = (1 + u64::from(header.blocks)) * unit;
+            if last.is_none() || is_live && story.live_runs == 0 {
+                story.first_transaction = header.transaction.0;
+            }
+            story.last_transaction = header.transaction.0;
+            story.runs += 1;
+            story.live_runs += u32::from(is_live);
+            story.live_bytes += if is_live { length } else { 0 };
+            at += 1 + u64::from(header.blocks);
+            story.bytes_used = at * unit;
+            last = Some(header.transaction);
+            if header.transaction.is_after(newest) {
+                newest = header.transaction;
+            }
+        }
+        told.push(story);
+    }
+    for story in told.iter_mut().filter(|story| story.live_runs > 0) {
+        story.age = newest.0.wrapping_sub(story.first_transaction);
+    }
+    Ok(LogsStory {
+        logs: superblock.logs,
+        bytes_of_each: u64::from(superblock.log_blocks) * block,
+        bytes_between: u64::from(superblock.group_blocks) * block,
+        live,
+        tail: journal.sequence.0,
+        told,
+    })
+}
+
+fn place_of(extents: &[Extent], at: u64) -> Option<HomeBlock> {
+    let first = |extent: &Extent| u64::from(extent.at.get());
+    let holds = |extent: &&Extent| (first(extent)..first(extent) + u64::from(extent.count)).contains(&at);
+    extents.iter().find(holds).map(|extent| extent.home.plus(at - first(extent)))
+}
+
+impl fmt::Display for LogsStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
+        writeln!(f, "{} logs of {each}, one in every {between}", self.logs)?;
+        match self.live {
+            true => writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?,
+            false => writeln!(f, "all are empty")?,
+        }
+        if self.told.is_empty() {
+            return Ok(());
+        }
+        let names = ["log", "at block", "used", "runs", "live", "to write home", "transactions", "age"];
+        let mut table = Table::new(names);
+        for story in &self.told {
+            let ids = match story.runs {
+                0 => String::new(),
+                _ => format!("{}-{}", story.first_transaction, story.last_transaction),
+            };
+            table.row([
+                story.log.to_string(),
+                story.first_block.to_string(),
+                format_size(story.bytes_used),
+                story.runs.to_string(),
+                story.live_runs.to_string(),
+                format_size(story.live_bytes),
+                ids,
+                story.age.to_string(),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}

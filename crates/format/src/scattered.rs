@@ -1,0 +1,276 @@
+//! Scattered logs: many short logs all over the volume, in a file that the file system owns; each transaction is one
+//! contiguous run in one of them.
+//!
+//! A log is filled from its start and begun again when nothing in it is needed any more. A run is a *run header*, alone in
+//! its log block, and the log blocks of one transaction behind it. So the runs of a log follow each other from its first
+//! block on, and headers alone lead from one to the next.
+//!
+//! Validity of a run header: its checksum, which begins with the journal's UUID and the nonce of the log's life, and its
+//! own address in it. Which transactions follow each other is told by their numbers. Which logs are to be looked at, by a
+//! bit for each few of them in the journal superblock ([`ActiveLogs`]), set durably before they get their first run.
+//!
+//! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
+
+use crate::jbd2::{Seed, field};
+use std::fmt::Write;
+use units::{LogBlock, TransactionId};
+
+/// The first four bytes of a run header: none of JBD2's or of a packed transaction.
+pub const RUN_MAGIC: u32 = 0x4f6b_5363;
+pub const LOGS_MAGIC: [u8; 8] = *b"OKEANLGS";
+pub const LOGS_SUPERBLOCK_SIZE: usize = 512;
+const VERSION: u32 = 1;
+/// More than a volume has room for; a bound for whoever reads.
+pub const LOGS_MAX: u32 = 1 << 20;
+/// Shorter ones hold no transaction worth the name.
+pub const LOG_BLOCKS_MIN: u32 = 64;
+
+/// What the journal superblock says of scattered logs while they may hold records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScatteredLogs {
+    /// Chosen anew whenever the log is begun.
+    pub nonce: u64,
+    pub active: ActiveLogs,
+}
+
+/// One bit for each few logs: recovery looks at those alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ActiveLogs([u8; ActiveLogs::BYTES]);
+
+impl ActiveLogs {
+    pub const BYTES: usize = 128;
+    pub const BITS: u32 = 8 * ActiveLogs::BYTES as u32;
+
+    pub fn none() -> ActiveLogs {
+        ActiveLogs([0; ActiveLogs::BYTES])
+    }
+    /// `BYTES` bytes.
+    pub fn parse(bytes: &[u8]) -> ActiveLogs {
+        let mut active = ActiveLogs::none();
+        active.0.copy_from_slice(bytes);
+        active
+    }
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    pub fn set(&mut self, bit: u32) {
+        self.0[bit as usize / 8] |= 1 << (bit % 8);
+    }
+    pub fn contains(&self, bit: u32) -> bool {
+        self.0[bit as usize / 8] >> (bit % 8) & 1 == 1
+    }
+    pub fn add(&mut self, others: &ActiveLogs) {
+        self.0.iter_mut().zip(others.0).for_each(|(mine, other)| *mine |= other);
+    }
+    pub fn includes(&self, others: &ActiveLogs) -> bool {
+        self.0.iter().zip(others.0).all(|(mine, other)| other & !mine == 0)
+    }
+    /// How many logs share a bit.
+    pub fn logs_a_bit(logs: u32) -> u32 {
+        logs.div_ceil(ActiveLogs::BITS).max(1)
+    }
+}
+
+impl std::fmt::Debug for ActiveLogs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries((0..ActiveLogs::BITS).filter(|bit| self.contains(*bit))).finish()
+    }
+}
+
+/// The header of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunHeader {
+    /// Where it lies itself.
+    pub at: LogBlock,
+    pub transaction: TransactionId,
+    /// Log blocks behind it.
+    pub blocks: u32,
+    /// When the run was issued, that transaction and all before it were durable.
+    pub durable: TransactionId,
+}
+
+mod at {
+    pub const MAGIC: usize = 0;
+    pub const AT: usize = 4;
+    pub const TRANSACTION: usize = 8;
+    pub const BLOCKS: usize = 12;
+    pub const DURABLE: usize = 16;
+    pub const OWN_SUM: usize = 20;
+}
+
+impl RunHeader {
+    pub const SIZE: usize = 24;
+
+    /// `None` unless the block begins with a header whose checksum is right and that lies where it says. `seed`: of the
+    /// log's life ([`crate::jbd2::JournalSuperblock::scattered_seed`]).
+    pub fn parse(at: LogBlock, block: &[u8], seed: Seed) -> Option<RunHeader> {
+        let bytes = block.get(..Self::SIZE)?;
+        let word = |at: usize| field::be32(bytes, at);
+        let valid = word(at::MAGIC) == RUN_MAGIC
+            && word(at::OWN_SUM) == seed.with(&bytes[..at::OWN_SUM]).0
+            && word(at::AT) == at.get();
+        valid.then(|| RunHeader {
+            at,
+            transaction: TransactionId(word(at::TRANSACTION)),
+            blocks: word(at::BLOCKS),
+            durable: TransactionId(word(at::DURABLE)),
+        })
+    }
+
+    /// Fills the start of `block`.
+    pub fn serialize(&self, seed: Seed, block: &mut [u8]) {
+        let words = [RUN_MAGIC, self.at.get(), self.transaction.0, self.blocks, self.durable.0];
+        for (index, word) in words.into_iter().enumerate() {
+            field::put32(block, 4 * index, word);
+        }
+        let sum = seed.with(&block[..at::OWN_SUM]).0;
+        field::put32(block, at::OWN_SUM, sum);
+    }
+}
+
+/// The start of the file that the logs lie in: how many there are, and how long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogsSuperblock {
+    /// Of the volume.
+    pub uuid: [u8; 16],
+    /// The inode that owns the logs.
+    pub inode: u32,
+    pub logs: u32,
+    /// Blocks of the volume in each.
+    pub log_blocks: u32,
+    /// Blocks of the volume between two logs, as asked for.
+    pub group_blocks: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogsError {
+    /// Another magic.
+    #[error("there are no scattered logs")]
+    NoLogs,
+    #[error("the superblock of the scattered logs has checksum {stored:#010x} instead of {computed:#010x}")]
+    WrongChecksum { stored: u32, computed: u32 },
+    #[error("scattered logs of unknown version {0}")]
+    UnknownVersion(u32),
+    #[error("{logs} scattered logs of {blocks} blocks each")]
+    BadSize { logs: u32, blocks: u32 },
+}
+
+const CHECKSUM_AT: usize = LOGS_SUPERBLOCK_SIZE - 4;
+
+impl LogsSuperblock {
+    pub fn parse(bytes: &[u8]) -> Result<LogsSuperblock, LogsError> {
+        let bytes = bytes.get(..LOGS_SUPERBLOCK_SIZE).filter(|bytes| bytes[..8] == LOGS_MAGIC);
+        let Some(bytes) = bytes else { return Err(LogsError::NoLogs) };
+        let (stored, computed) = (field::be32(bytes, CHECKSUM_AT), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
+        if stored != computed {
+            return Err(LogsError::WrongChecksum { stored, computed });
+        }
+        let version = field::be32(bytes, 8);
+        if version != VERSION {
+            return Err(LogsError::UnknownVersion(version));
+        }
+        let [inode, logs, log_blocks, group_blocks] = [28, 32, 36, 40].map(|at| field::be32(bytes, at));
+        if logs == 0 || logs > LOGS_MAX || log_blocks < LOG_BLOCKS_MIN {
+            return Err(LogsError::BadSize { logs, blocks: log_blocks });
+        }
+        Ok(LogsSuperblock { uuid: field::uuid(bytes, 12), inode, logs, log_blocks, group_blocks })
+    }
+
+    pub fn serialize(&self) -> [u8; LOGS_SUPERBLOCK_SIZE] {
+        let mut bytes = [0; LOGS_SUPERBLOCK_SIZE];
+        bytes[..8].copy_from_slice(&LOGS_MAGIC);
+        bytes[12..28].copy_from_slice(&self.uuid);
+        let words = [VERSION, self.inode, self.logs, self.log_blocks, self.group_blocks];
+        for (at, word) in [8, 28, 32, 36, 40].into_iter().zip(words) {
+            field::put32(&mut bytes, at, word);
+        }
+        let sum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        field::put32(&mut bytes, CHECKSUM_AT, sum);
+        bytes
+    }
+}
+
+/// Markdown for `docs/ON_DISK.md`.
+pub fn tables() -> String {
+    let mut text = String::from("\n#### Run header\n\n| byte | field | meaning |\n|---|---|---|\n");
+    let mut row = |at: usize, name: &str, meaning: &str| {
+        writeln!(text, "| {at} | {name} | {meaning} |").expect("strings take all writes");
+    };
+    row(at::MAGIC, "magic", &format!("{RUN_MAGIC:#010x}"));
+    row(at::AT, "place", "the log block that it lies in");
+    row(at::TRANSACTION, "transaction", "its number");
+    row(at::BLOCKS, "blocks", "log blocks of the transaction, behind the header's own");
+    row(
+        at::DURABLE,
+        "durable floor",
+        "when this was issued, that transaction and all before it were durable",
+    );
+    row(at::OWN_SUM, "checksum", &format!("of the {} bytes before it", at::OWN_SUM));
+    text.push_str("\n#### Superblock of the scattered logs\n\n| byte | bytes | field |\n|---|---|---|\n");
+    for (at, bytes, name) in [
+        (0, 8, "magic `OKEANLGS`"),
+        (8, 4, "version: 1; others are refused"),
+        (12, 16, "UUID of the volume"),
+        (28, 4, "inode that owns the logs"),
+        (32, 4, "logs"),
+        (36, 4, "blocks of each"),
+        (40, 4, "blocks from one log to the next, as asked for"),
+        (CHECKSUM_AT, 4, "CRC-32C of all bytes before"),
+    ] {
+        writeln!(text, "| {at} | {bytes} | {name} |").expect("strings take all writes");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: Seed = Seed(0x1234_5678);
+
+    #[test]
+    fn a_run_header_is_read_back_only_where_and_when_it_was_written() {
+        let header = RunHeader {
+            at: LogBlock(70),
+            transaction: TransactionId(u32::MAX),
+            blocks: 9,
+            durable: TransactionId(u32::MAX - 1),
+        };
+        let mut block = vec![0; 512];
+        header.serialize(SEED, &mut block);
+        assert_eq!(RunHeader::parse(LogBlock(70), &block, SEED), Some(header));
+        assert_eq!(RunHeader::parse(LogBlock(71), &block, SEED), None);
+        assert_eq!(RunHeader::parse(LogBlock(70), &block, Seed(1)), None);
+        for at in 0..RunHeader::SIZE {
+            let mut bytes = block.clone();
+            bytes[at] ^= 1;
+            assert_eq!(RunHeader::parse(LogBlock(70), &bytes, SEED), None, "byte {at}");
+        }
+        assert_eq!(RunHeader::parse(LogBlock(70), &block[..20], SEED), None);
+    }
+
+    #[test]
+    fn a_superblock_of_logs_is_read_back_and_every_changed_byte_is_noticed() {
+        let superblock =
+            LogsSuperblock { uuid: [7; 16], inode: 13, logs: 20, log_blocks: 2560, group_blocks: 25_600 };
+        assert_eq!(LogsSuperblock::parse(&superblock.serialize()), Ok(superblock.clone()));
+        for at in 0..LOGS_SUPERBLOCK_SIZE {
+            let mut bytes = superblock.serialize();
+            bytes[at] ^= 1;
+            assert!(LogsSuperblock::parse(&bytes).is_err(), "byte {at}");
+        }
+        assert_eq!(LogsSuperblock::parse(&[0; 100]), Err(LogsError::NoLogs));
+        let none = LogsSuperblock { logs: 0, ..superblock };
+        assert!(LogsSuperblock::parse(&none.serialize()).is_err());
+    }
+
+    #[test]
+    fn few_logs_have_a_bit_each_and_many_share() {
+        assert_eq!([1, 1024, 1025, 10_000].map(ActiveLogs::logs_a_bit), [1, 1, 2, 10]);
+        let mut active = ActiveLogs::none();
+        active.set(1023);
+        assert!(active.contains(1023) && !active.contains(0));
+        assert_eq!(ActiveLogs::parse(active.bytes()), active);
+        assert!(active.includes(&ActiveLogs::none()) && !ActiveLogs::none().includes(&active));
+    }
+}

@@ -1,0 +1,434 @@
+//! Many short logs all over the home disk (`docs/modes/scattered.md`): each transaction is one run in the log nearest to
+//! where the disk's arm is.
+//!
+//! 1. A run lies in one log, and begins with a header in a block of its own, which recovery follows.
+//! 2. A log is filled from its start. Its room comes back when all of its transactions are released, and all at once.
+//! 3. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
+//!    ([`LogSpace::announce`]).
+//! 4. What fits when it is admitted fits when it is bound: transactions that are reserved and not bound yet may take the
+//!    longest rooms of all ([`LogSpace::room`]).
+
+use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
+use device::Buffer;
+use format::jbd2::{JournalSuperblock, Seed};
+use format::scattered::{ActiveLogs, RunHeader};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+/// So many neighbours are announced together, though no more than an eighth of all: an arm that goes on finds the next
+/// ones announced.
+const ANNOUNCED_BITS: u32 = 16;
+
+/// Where the logs lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogPlaces {
+    /// The first block of the first log; the others follow it in the numbering of log blocks.
+    pub first: LogBlock,
+    /// Of each.
+    pub blocks: u32,
+    /// Where each begins on the home disk.
+    pub homes: Vec<HomeBlock>,
+}
+
+impl LogPlaces {
+    /// In log blocks of which a block of home has `each`.
+    #[must_use]
+    pub fn in_units(&self, each: u32) -> Option<Logs> {
+        let count = u32::try_from(self.homes.len()).ok().filter(|count| *count > 0)?;
+        let (first, blocks) = (self.first.get().checked_mul(each)?, self.blocks.checked_mul(each)?);
+        blocks.checked_mul(count)?.checked_add(first)?;
+        Some(Logs { first: LogBlock(first), blocks, each, homes: self.homes.clone() })
+    }
+}
+
+/// The same in log blocks.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    first: LogBlock,
+    blocks: u32,
+    each: u32,
+    homes: Vec<HomeBlock>,
+}
+
+impl Logs {
+    pub fn count(&self) -> u32 {
+        self.homes.len() as u32
+    }
+    pub fn log_blocks(&self) -> u32 {
+        self.blocks
+    }
+    pub fn start(&self, log: u32) -> LogBlock {
+        self.first.plus(log * self.blocks)
+    }
+    pub fn end(&self, log: u32) -> LogBlock {
+        self.start(log).plus(self.blocks)
+    }
+    /// Where the block `index` of a log lies on the home disk.
+    pub fn home(&self, log: u32, index: u32) -> HomeBlock {
+        self.homes[log as usize].plus(u64::from(index / self.each))
+    }
+    /// Those that may hold runs.
+    pub fn active(&self, active: &ActiveLogs) -> impl Iterator<Item = u32> {
+        let (shared, active) = (ActiveLogs::logs_a_bit(self.count()), active.clone());
+        (0..self.count()).filter(move |log| active.contains(log / shared))
+    }
+    /// The bits that are announced with a log's own.
+    fn announced_with(&self, log: u32) -> impl Iterator<Item = u32> + use<> {
+        let shared = ActiveLogs::logs_a_bit(self.count());
+        let bits = self.count().div_ceil(shared);
+        let together = (bits / 8).clamp(1, ANNOUNCED_BITS);
+        let first = log / shared / together * together;
+        first..(first + together).min(bits)
+    }
+}
+
+impl LogWalk for Logs {
+    fn next(&self, at: LogBlock) -> Option<LogBlock> {
+        (self.together(at) > 1).then(|| at.plus(1))
+    }
+    fn together(&self, at: LogBlock) -> u32 {
+        match at.get().checked_sub(self.first.get()) {
+            Some(offset) if offset / self.blocks < self.count() => self.blocks - offset % self.blocks,
+            _ => 1,
+        }
+    }
+    fn blocks(&self) -> u32 {
+        self.blocks * self.count()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ScatteredLog {
+    logs: Logs,
+    /// Bytes of a log block, and what run headers are checked by.
+    unit: usize,
+    seed: Seed,
+    /// What the journal superblock calls the start of the log.
+    anchor: LogBlock,
+    used: Vec<Used>,
+    /// The transactions in the logs, oldest first: consecutive ids, and the first is not released.
+    held: VecDeque<Held>,
+    /// Blocks that are free, and what reserved transactions will take of them.
+    free: u32,
+    unbound: u32,
+    /// The longest rooms of all logs, longest first.
+    rooms: [u32; 3],
+    /// Where the last run went.
+    last: u32,
+    chosen: Option<u32>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Used {
+    blocks: u32,
+    /// Transactions that are not released.
+    live: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    transaction: TransactionId,
+    /// Of its run, header included.
+    blocks: u32,
+    /// Which log, and the run's first block in it.
+    bound: Option<(u32, u32)>,
+    released: bool,
+}
+
+impl ScatteredLog {
+    /// Empty logs. `superblock` says that the log lies there.
+    pub fn new(superblock: &JournalSuperblock, logs: Logs) -> ScatteredLog {
+        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let used = vec![Used::default(); logs.count() as usize];
+        let mut log = ScatteredLog {
+            unit,
+            seed: superblock.scattered_seed(),
+            anchor: superblock.log_blocks().start,
+            free: logs.blocks(),
+            unbound: 0,
+            used,
+            held: VecDeque::new(),
+            rooms: [0; 3],
+            last: 0,
+            chosen: None,
+            logs,
+        };
+        log.note_rooms();
+        log
+    }
+
+    fn note_rooms(&mut self) {
+        let mut rooms = [0; 3];
+        for used in &self.used {
+            let mut room = self.logs.blocks - used.blocks;
+            for best in &mut rooms {
+                (*best, room) = ((*best).max(room), (*best).min(room));
+            }
+        }
+        self.rooms = rooms;
+    }
+
+    fn position(&self, transaction: TransactionId) -> Option<usize> {
+        let front = self.held.front()?.transaction;
+        let index = transaction.0.wrapping_sub(front.0) as usize;
+        (index < self.held.len()).then_some(index)
+    }
+
+    /// The log with room for `blocks` in which the next run would lie nearest to `head`.
+    fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
+        let fits = |log: &u32| self.logs.blocks - self.used[*log as usize].blocks >= blocks;
+        let distance =
+            |log: &u32| self.logs.home(*log, self.used[*log as usize].blocks).get().abs_diff(head.get());
+        (0..self.logs.count()).filter(fits).min_by_key(distance)
+    }
+
+    /// Of each log: where it lies, blocks in use, and transactions that are not released.
+    pub fn fill(&self) -> impl Iterator<Item = (HomeBlock, u32, u32)> + '_ {
+        let each = self.used.iter().zip(0u32..);
+        each.map(|(used, log)| (self.logs.home(log, 0), used.blocks, used.live))
+    }
+}
+
+/// A run's header takes a block.
+const HEADER: u32 = 1;
+
+impl LogSpace for ScatteredLog {
+    fn capacity(&self) -> u32 {
+        self.logs.blocks()
+    }
+    fn free(&self) -> u32 {
+        self.free - self.unbound
+    }
+    fn room(&self) -> u32 {
+        let [longest, ..] = self.rooms;
+        // So many logs may lose their room to those that are reserved; or one, to all.
+        let unbound = self.held.iter().rev().take_while(|held| held.bound.is_none()).count();
+        let untouched = self.rooms.get(unbound).copied().unwrap_or(0);
+        untouched.max(longest.saturating_sub(self.unbound)).saturating_sub(HEADER)
+    }
+    /// The next one, and a revoke for each live record, fit beside it.
+    fn transaction_max(&self) -> u32 {
+        ((self.logs.blocks - HEADER) / 2).min(self.capacity() / 4)
+    }
+    fn taken(&self, count: u32) -> u32 {
+        count + HEADER
+    }
+    /// Room comes back log by log: until one is empty, all that hold it up go home.
+    fn to_free(&self, needed: u32, largest: u32) -> u32 {
+        if self.room() < largest { needed } else { needed.saturating_sub(self.capacity() / 2) }
+    }
+    fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
+        assert!(count > 0);
+        let last = self.held.back().map(|held| held.transaction);
+        assert!(last.is_none_or(|last| last.next() == transaction), "{transaction} after {last:?}");
+        if count > self.room() {
+            return Err(LogFull { needed: count, free: self.room() });
+        }
+        let blocks = count + HEADER;
+        self.held.push_back(Held { transaction, blocks, bound: None, released: false });
+        self.unbound += blocks;
+        Ok(())
+    }
+    fn choose(&mut self, transaction: TransactionId, head: HomeBlock) {
+        let index = self.position(transaction).expect("a transaction that has reserved room");
+        self.chosen = self.nearest(self.held[index].blocks, head);
+        assert!(self.chosen.is_some(), "room was reserved");
+    }
+    fn bind(&mut self, transaction: TransactionId) -> LogRuns {
+        let index = self.position(transaction).expect("a transaction that has reserved room");
+        let blocks = self.held[index].blocks;
+        let log = self.chosen.take().or_else(|| {
+            let head = self.logs.home(self.last, 0);
+            self.nearest(blocks, head)
+        });
+        let log = log.expect("room was reserved");
+        let used = &mut self.used[log as usize];
+        let first = used.blocks;
+        *used = Used { blocks: first + blocks, live: used.live + 1 };
+        self.held[index].bound = Some((log, first));
+        self.unbound -= blocks;
+        self.free -= blocks;
+        self.last = log;
+        self.note_rooms();
+        LogRuns(vec![LogRun { start: self.logs.start(log).plus(first + HEADER), count: blocks - HEADER }])
+    }
+    fn header(&self, transaction: TransactionId, durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
+        let held = &self.held[self.position(transaction)?];
+        let (log, first) = held.bound.expect("a transaction that is bound");
+        let at = self.logs.start(log).plus(first);
+        let mut block = Buffer::zeroed(self.unit);
+        let header = RunHeader { at, transaction, blocks: held.blocks - HEADER, durable };
+        header.serialize(self.seed, &mut block);
+        Some((at, Rc::new(block)))
+    }
+    fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
+        let Some(scattered) = &mut superblock.scattered else { return false };
+        let chosen = self.chosen.unwrap_or(self.last);
+        let mut wanted = ActiveLogs::none();
+        self.logs.announced_with(chosen).for_each(|bit| wanted.set(bit));
+        let said = match tail {
+            Some(tail) => {
+                // What lies before the tail recovery need not see.
+                let live = self.held.iter().filter(|held| !tail.is_after(held.transaction));
+                for (log, _) in live.filter_map(|held| held.bound) {
+                    self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+                }
+                std::mem::replace(&mut scattered.active, wanted)
+            }
+            None => {
+                let said = scattered.active.clone();
+                scattered.active.add(&wanted);
+                said
+            }
+        };
+        !said.includes(&scattered.active)
+    }
+    /// Recovery begins with the logs that are announced, wherever a transaction starts.
+    fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {
+        Some(self.anchor)
+    }
+    fn oldest(&self) -> Option<TransactionId> {
+        self.held.front().map(|held| held.transaction)
+    }
+    fn release(&mut self, transaction: TransactionId) {
+        let index = self.position(transaction).expect("a transaction in the log is released once");
+        let held = &mut self.held[index];
+        held.released = true;
+        let (log, _) = held.bound.expect("what was never written is not released");
+        let used = &mut self.used[log as usize];
+        used.live -= 1;
+        if used.live == 0 {
+            self.free += used.blocks;
+            used.blocks = 0;
+        }
+        while self.held.front().is_some_and(|held| held.released) {
+            self.held.pop_front();
+        }
+        self.note_rooms();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::BlockSize;
+
+    /// Four logs of 16 blocks, 100 blocks of home apart.
+    fn log() -> ScatteredLog {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+        superblock.set_scattered(5);
+        let homes = (0..4).map(|log| HomeBlock(90 + 100 * log)).collect();
+        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        ScatteredLog::new(&superblock, places.in_units(1).unwrap())
+    }
+    fn id(number: u32) -> TransactionId {
+        TransactionId((u32::MAX - 1).wrapping_add(number))
+    }
+    fn put(log: &mut ScatteredLog, number: u32, count: u32, head: u64) -> LogRun {
+        log.reserve(id(number), count).unwrap();
+        log.choose(id(number), HomeBlock(head));
+        log.bind(id(number)).0[0]
+    }
+
+    #[test]
+    fn a_run_lies_in_the_nearest_log_with_room() {
+        let mut log = log();
+        assert_eq!(put(&mut log, 0, 7, 180), LogRun { start: LogBlock(64 + 16 + 1), count: 7 });
+        assert_eq!(put(&mut log, 1, 6, 180), LogRun { start: LogBlock(64 + 16 + 9), count: 6 });
+        assert_eq!(put(&mut log, 2, 2, 180).start, LogBlock(64 + 1), "the nearest has one block left");
+        assert_eq!(put(&mut log, 3, 2, 5000).start, LogBlock(64 + 48 + 1));
+        let header = log.header(id(1), id(0)).unwrap();
+        assert_eq!(header.0, LogBlock(64 + 16 + 8));
+        let read = RunHeader::parse(header.0, &header.1, log.seed).unwrap();
+        assert_eq!((read.transaction, read.blocks, read.durable), (id(1), 6, id(0)));
+    }
+
+    #[test]
+    fn a_log_is_begun_again_when_all_in_it_is_released() {
+        let mut log = log();
+        put(&mut log, 0, 3, 90);
+        put(&mut log, 1, 3, 90);
+        put(&mut log, 2, 3, 300);
+        log.release(id(0));
+        assert_eq!((log.free(), log.oldest()), (64 - 12, Some(id(1))));
+        log.release(id(1));
+        assert_eq!((log.free(), log.oldest()), (64 - 4, Some(id(2))));
+        assert_eq!(put(&mut log, 3, 3, 90).start, LogBlock(64 + 1));
+    }
+
+    #[test]
+    fn what_is_admitted_fits_wherever_the_others_go() {
+        let mut log = log();
+        assert_eq!((log.room(), log.transaction_max()), (15, 7));
+        // Two logs are full, one has 8 left, one all of its 16.
+        put(&mut log, 0, 15, 90);
+        put(&mut log, 1, 15, 190);
+        put(&mut log, 2, 7, 290);
+        assert_eq!(log.room(), 15);
+        log.reserve(id(3), 7).unwrap();
+        // It takes 8 of either: the other's 8 are left, or its own.
+        assert_eq!(log.room(), 7);
+        log.choose(id(3), HomeBlock(390));
+        log.bind(id(3));
+        assert_eq!(log.room(), 7);
+        assert_eq!(log.reserve(id(4), 8), Err(LogFull { needed: 8, free: 7 }));
+        log.release_before(id(3));
+        assert_eq!(log.room(), 15);
+    }
+
+    /// Random transactions at random places: what was admitted is bound, and no two runs share a block.
+    #[test]
+    fn no_two_live_runs_share_a_block() {
+        let (mut log, mut seed, mut next, mut oldest) = (log(), 11u64, 0u32, 0u32);
+        let mut roll = |sides: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % sides
+        };
+        let mut live: VecDeque<LogRun> = VecDeque::new();
+        for _ in 0..2000 {
+            let count = 1 + roll(7) as u32;
+            if count > log.room() {
+                let released = oldest + 1 + roll(u64::from(next - oldest)) as u32;
+                log.release_before(id(released));
+                live.drain(..(released - oldest) as usize);
+                oldest = released;
+                continue;
+            }
+            let run = put(&mut log, next, count, roll(500));
+            next += 1;
+            let apart = |other: &LogRun| {
+                other.start.get() + other.count < run.start.get()
+                    || run.start.get() + run.count < other.start.get()
+            };
+            assert!(live.iter().all(apart), "{run:?} beside {live:?}");
+            live.push_back(run);
+        }
+        assert!(next > 500, "only {next} runs");
+    }
+
+    #[test]
+    fn logs_are_announced_before_use_and_forgotten_with_the_tail() {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+        superblock.set_scattered(5);
+        let homes = (0..40).map(|log| HomeBlock(100 * log)).collect();
+        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
+        let active = |superblock: &JournalSuperblock| superblock.scattered.clone().unwrap().active;
+        log.reserve(id(0), 3).unwrap();
+        log.choose(id(0), HomeBlock(3900));
+        assert!(log.announce(&mut superblock, None) && !log.announce(&mut superblock, None));
+        assert!(active(&superblock).contains(39) && active(&superblock).contains(35));
+        assert!(!active(&superblock).contains(34));
+        log.bind(id(0));
+        log.reserve(id(1), 3).unwrap();
+        log.choose(id(1), HomeBlock(0));
+        assert!(log.announce(&mut superblock, None));
+        log.bind(id(1));
+        log.announce(&mut superblock, Some(id(0)));
+        assert!(active(&superblock).contains(39) && active(&superblock).contains(0));
+        log.announce(&mut superblock, Some(id(1)));
+        assert!(!active(&superblock).contains(39) && active(&superblock).contains(0));
+        assert_eq!(log.logs.active(&active(&superblock)).count(), 5);
+    }
+}

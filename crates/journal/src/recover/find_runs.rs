@@ -1,0 +1,323 @@
+//! Finds the transactions of scattered logs, before the scan: by the run headers in the logs that the journal superblock
+//! calls active, from each log's start on.
+//!
+//! 1. Reads one block for each run, and a few behind the last of each log: what does not belong to this life of the log,
+//!    or lies before the tail, is passed over.
+//! 2. A run behind a gap shows by its durable floor whether what is missing was committed once: then the log is damaged.
+
+use super::RecoverError;
+use crate::log_space::{LogRun, LogWalk, Logs};
+use format::jbd2::{JournalSuperblock, Seed};
+use format::scattered::RunHeader;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use units::{LogBlock, TransactionId};
+
+/// So many bytes behind the last run of a log are looked at for another: a header that has rotted is to be noticed.
+const LOOK_AHEAD: usize = 64 << 10;
+
+/// Before the first pass: which runs there are.
+#[derive(Debug)]
+pub struct FindRuns {
+    logs: Rc<Logs>,
+    seed: Seed,
+    tail: TransactionId,
+    /// Logs to look at; the first is under way.
+    queue: VecDeque<u32>,
+    at: LogBlock,
+    /// The last run of this log.
+    last: Option<TransactionId>,
+    /// Blocks that may still be looked at without a header.
+    left: u32,
+    look_ahead: u32,
+    /// By distance from the tail.
+    found: BTreeMap<u32, FoundRun>,
+    logs_read: u32,
+    blocks_read: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FoundRun {
+    run: LogRun,
+    durable: TransactionId,
+}
+
+/// The runs of consecutive transactions from the tail on, and what is known of those behind.
+#[derive(Debug)]
+pub struct FoundRuns {
+    pub(super) walk: Rc<RunsInOrder>,
+    pub(super) tail: TransactionId,
+    /// The latest transaction of which there is anything.
+    pub(super) latest: TransactionId,
+    /// Up to which one all were durable once.
+    pub(super) proven: Option<TransactionId>,
+    pub(super) gave_up: bool,
+    pub logs_read: u32,
+    pub blocks_read: u64,
+}
+
+impl FoundRuns {
+    /// The runs, in order.
+    pub fn walk(&self) -> Rc<dyn LogWalk> {
+        self.walk.clone()
+    }
+}
+
+impl FindRuns {
+    /// `superblock` says that the log lies in scattered logs.
+    pub fn new(superblock: &JournalSuperblock, logs: Rc<Logs>) -> FindRuns {
+        let active = superblock.scattered.as_ref().map(|scattered| logs.active(&scattered.active));
+        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let look_ahead = (LOOK_AHEAD / unit) as u32;
+        let mut find = FindRuns {
+            queue: active.into_iter().flatten().collect(),
+            seed: superblock.scattered_seed(),
+            tail: superblock.sequence,
+            at: LogBlock(0),
+            last: None,
+            left: look_ahead,
+            look_ahead,
+            found: BTreeMap::new(),
+            logs_read: 0,
+            blocks_read: 0,
+            logs,
+        };
+        find.logs_read = find.queue.len() as u32;
+        find.begin_log();
+        find
+    }
+
+    fn begin_log(&mut self) {
+        if let Some(log) = self.queue.front() {
+            self.at = self.logs.start(*log);
+            (self.last, self.left) = (None, self.look_ahead);
+        }
+    }
+
+    pub fn wants(&self) -> Option<LogBlock> {
+        (!self.queue.is_empty()).then_some(self.at)
+    }
+
+    /// `block`: the bytes of the wanted log block.
+    pub fn give(&mut self, block: &[u8]) {
+        self.blocks_read += 1;
+        let log = *self.queue.front().expect("no block was wanted");
+        let left = self.logs.end(log).get() - self.at.get();
+        let header = RunHeader::parse(self.at, block, self.seed).filter(|header| {
+            let in_order = self.last.is_none_or(|last| header.transaction.is_after(last));
+            header.blocks > 0 && header.blocks < left && in_order
+        });
+        let passed = match header {
+            Some(header) => {
+                self.note(header);
+                (self.last, self.left) = (Some(header.transaction), self.look_ahead);
+                1 + header.blocks
+            }
+            None => {
+                self.left -= 1;
+                1
+            }
+        };
+        if passed >= left || self.left == 0 {
+            self.queue.pop_front();
+            self.begin_log();
+        } else {
+            self.at = self.at.plus(passed);
+        }
+    }
+
+    fn note(&mut self, header: RunHeader) {
+        // A transaction takes two blocks and more, so no more than these can be live.
+        let distance = header.transaction.0.wrapping_sub(self.tail.0);
+        if distance < self.logs.blocks() {
+            let run = LogRun { start: header.at.plus(1), count: header.blocks };
+            self.found.insert(distance, FoundRun { run, durable: header.durable });
+        }
+    }
+
+    /// `until_damage`: what was committed behind a gap is given up.
+    pub fn finish(self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
+        assert!(self.queue.is_empty(), "the search is not over");
+        let id = |distance: u32| TransactionId(self.tail.0.wrapping_add(distance));
+        let there = (0u32..).take_while(|distance| self.found.contains_key(distance)).count() as u32;
+        let missing = id(there);
+        let mut gave_up = false;
+        let proves = |found: &&FoundRun| !missing.is_after(found.durable);
+        if let Some(found) = self.found.range(there..).map(|(_, found)| found).find(proves) {
+            if !until_damage {
+                let what = "no log holds it, though a later one says that it was durable".to_owned();
+                return Err(RecoverError::Damaged { at: found.run.start, transaction: missing, what });
+            }
+            gave_up = true;
+        }
+        let latest = self.found.keys().next_back().map_or(self.tail, |distance| id(*distance));
+        let floors = self.found.range(..there).map(|(_, found)| found.durable);
+        let proven = floors.reduce(|most, floor| if floor.is_after(most) { floor } else { most });
+        let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
+        let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
+        let FindRuns { tail, logs_read, blocks_read, .. } = self;
+        Ok(FoundRuns { walk, tail, latest, proven, gave_up, logs_read, blocks_read })
+    }
+}
+
+/// Runs in the order of their transactions.
+#[derive(Debug)]
+pub(super) struct RunsInOrder {
+    runs: Vec<LogRun>,
+    by_start: BTreeMap<LogBlock, usize>,
+    blocks: u32,
+}
+
+impl RunsInOrder {
+    fn new(runs: Vec<LogRun>, blocks: u32) -> RunsInOrder {
+        let by_start = runs.iter().enumerate().map(|(index, run)| (run.start, index)).collect();
+        RunsInOrder { runs, by_start, blocks }
+    }
+    pub fn start(&self) -> Option<LogBlock> {
+        self.runs.first().map(|run| run.start)
+    }
+    fn holding(&self, at: LogBlock) -> Option<usize> {
+        let (_, index) = self.by_start.range(..=at).next_back()?;
+        let run = self.runs[*index];
+        (at.get() - run.start.get() < run.count).then_some(*index)
+    }
+}
+
+impl LogWalk for RunsInOrder {
+    fn next(&self, at: LogBlock) -> Option<LogBlock> {
+        let index = self.holding(at)?;
+        match self.together(at) {
+            1 => self.runs.get(index + 1).map(|run| run.start),
+            _ => Some(at.plus(1)),
+        }
+    }
+    fn together(&self, at: LogBlock) -> u32 {
+        self.holding(at).map_or(1, |index| {
+            let run = self.runs[index];
+            run.start.get() + run.count - at.get()
+        })
+    }
+    fn blocks(&self) -> u32 {
+        self.blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_space::LogPlaces;
+    use units::{BlockSize, HomeBlock};
+
+    /// Four logs of 32 blocks of 1 KiB, of which all are active.
+    struct Disk {
+        superblock: JournalSuperblock,
+        logs: Rc<Logs>,
+        blocks: Vec<Vec<u8>>,
+    }
+    const FIRST: u32 = 64;
+    const EACH: u32 = 32;
+
+    impl Disk {
+        fn new(tail: TransactionId) -> Disk {
+            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), FIRST, [9; 16]);
+            superblock.set_scattered(5);
+            superblock.sequence = tail;
+            (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
+            let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
+            let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
+            let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * EACH) as usize];
+            Disk { superblock, logs: Rc::new(places.in_units(1).unwrap()), blocks }
+        }
+        fn put(&mut self, log: u32, at: u32, transaction: u32, blocks: u32) -> LogBlock {
+            let at = self.logs.start(log).plus(at);
+            let transaction = TransactionId(transaction);
+            let header = RunHeader { at, transaction, blocks, durable: transaction.previous() };
+            let block = &mut self.blocks[at.get() as usize];
+            block.fill(0);
+            header.serialize(self.superblock.scattered_seed(), block);
+            at
+        }
+        fn search(&self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
+            let mut find = FindRuns::new(&self.superblock, self.logs.clone());
+            while let Some(at) = find.wants() {
+                assert!(find.blocks_read <= u64::from(4 * EACH), "a search without end");
+                find.give(&self.blocks[at.get() as usize]);
+            }
+            find.finish(until_damage)
+        }
+    }
+
+    fn starts(found: &FoundRuns) -> Vec<LogBlock> {
+        found.walk.runs.iter().map(|run| run.start).collect()
+    }
+
+    #[test]
+    fn runs_of_all_logs_come_in_the_order_of_their_transactions() {
+        let mut disk = Disk::new(TransactionId(u32::MAX));
+        let at = [(2, 0, u32::MAX, 3), (0, 0, 0, 5), (2, 4, 1, 2), (3, 0, 2, 31)]
+            .map(|(log, at, transaction, blocks)| disk.put(log, at, transaction, blocks).plus(1));
+        let found = disk.search(false).unwrap();
+        assert_eq!(starts(&found), at);
+        assert_eq!(
+            (found.latest, found.proven, found.logs_read),
+            (TransactionId(2), Some(TransactionId(1)), 4)
+        );
+        let (mut block, mut visited) = (found.walk.start().unwrap(), 1);
+        while let Some(next) = found.walk.next(block) {
+            (block, visited) = (next, visited + 1);
+        }
+        assert_eq!((block, visited), (at[3].plus(30), 3 + 5 + 2 + 31));
+    }
+
+    #[test]
+    fn what_lies_before_the_tail_or_in_another_life_is_passed_over() {
+        let mut disk = Disk::new(TransactionId(7));
+        disk.put(0, 0, 5, 2);
+        let live = disk.put(0, 3, 7, 2);
+        // Behind it the remains of an earlier round, and in another log those of an earlier life.
+        disk.put(0, 6, 4, 2);
+        disk.superblock.scattered.as_mut().unwrap().nonce = 4;
+        disk.put(1, 0, 8, 2);
+        disk.superblock.scattered.as_mut().unwrap().nonce = 5;
+        let found = disk.search(false).unwrap();
+        assert_eq!((starts(&found), found.latest), (vec![live.plus(1)], TransactionId(7)));
+        assert!(Disk::new(TransactionId(7)).search(false).unwrap().walk.start().is_none());
+    }
+
+    #[test]
+    fn a_run_that_was_durable_and_is_missing_is_damage() {
+        for later in [(0, 6), (1, 0)] {
+            let mut disk = Disk::new(TransactionId(7));
+            disk.put(0, 0, 7, 2);
+            let rotten = disk.put(0, 3, 8, 2);
+            disk.put(later.0, later.1, 9, 2);
+            assert_eq!(starts(&disk.search(false).unwrap()).len(), 3);
+            disk.blocks[rotten.get() as usize][9] ^= 1;
+            let error = disk.search(false).unwrap_err();
+            assert!(matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. }), "{error}");
+            let found = disk.search(true).unwrap();
+            assert_eq!((starts(&found).len(), found.gave_up, found.latest), (1, true, TransactionId(9)));
+        }
+    }
+
+    /// Headers with right checksums and anything else: no panic, and no block is read twice.
+    #[test]
+    fn no_headers_make_the_search_loop_or_read_a_block_twice() {
+        for seed in 0..500u64 {
+            let mut state = seed;
+            let mut roll = |sides: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                ((state >> 33) % sides) as u32
+            };
+            let mut disk = Disk::new(TransactionId(roll(20)));
+            for _ in 0..roll(60) {
+                let blocks = if roll(4) == 0 { u32::MAX - roll(3) } else { roll(12) };
+                disk.put(roll(4), roll(EACH.into()), roll(30), blocks);
+            }
+            if let Ok(found) = disk.search(roll(2) == 0) {
+                let runs = &found.walk.runs;
+                assert!(runs.iter().all(|run| run.count < EACH), "seed {seed}: {runs:?}");
+            }
+        }
+    }
+}

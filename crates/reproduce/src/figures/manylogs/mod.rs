@@ -1,0 +1,5 @@
+//! Figures of the Manylogs paper.
+
+mod figure_2a;
+
+pub use figure_2a::figure as figure_2a;

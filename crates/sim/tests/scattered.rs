@@ -1,0 +1,115 @@
+//! Scattered logs at every crash point, in every mode and both record formats.
+
+use disks::{CrashPolicy, MemoryDisk};
+use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
+use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
+use runtime::VirtualWorld;
+use sim::{Case, Report, setup};
+use std::rc::Rc;
+use units::InodeNumber;
+
+/// Seeds of which a third has packed records, half has FUA.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
+
+fn explore(mode: DataMode) {
+    let mut total = Report::default();
+    for name in ["scattered-4k", "scattered-1k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        setup::check(&fresh).unwrap();
+        for seed in SEEDS {
+            let case = Case { sample: 48, ..Case::random(setup, mode, seed, 2, 12) };
+            total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+        }
+    }
+    println!("{}: {total:?}", mode.name());
+    assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
+}
+
+#[test]
+fn writeback_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Writeback);
+}
+#[test]
+fn ordered_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Ordered);
+}
+#[test]
+fn journal_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Journal);
+}
+#[test]
+fn wasteless_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Wasteless);
+}
+#[test]
+fn selective_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Selective);
+}
+#[test]
+fn adaptive_keeps_its_promise_in_scattered_logs() {
+    explore(DataMode::Adaptive);
+}
+
+/// Long scripts over short logs, so that all of them are full again and again.
+#[test]
+fn full_logs_neither_deadlock_nor_lose_anything() {
+    let setup = setup::find("scattered-1k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    for mode in DataMode::ALL {
+        for seed in [5, 6] {
+            let case = Case { sample: 64, ..Case::random(setup, mode, seed, 2, 40) };
+            let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.cuts > 20, "{report:?}: hardly a commit");
+        }
+    }
+}
+
+/// The kernel and e2fsck must not take a log for empty that lies elsewhere than they look.
+#[test]
+fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
+    let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
+    for (data, records) in
+        [(DataMode::Ordered, RecordFormat::Blocks), (DataMode::Wasteless, RecordFormat::Packed)]
+    {
+        let world = VirtualWorld::new(1);
+        let disk = MemoryDisk::from_image(Rc::new(world.clone()), fresh.home.clone());
+        let open = |image: MemoryDisk, log: LogKind| {
+            let engine = EngineOptions { data, records, log, ..EngineOptions::default() };
+            let options = VolumeOptions { engine, ..VolumeOptions::default() };
+            let world = Rc::new(world.clone());
+            Volume::open(OpenParts { world, home: Rc::new(image), journal: None, options })
+        };
+        let images = |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None };
+        let opened = open(disk.clone(), LogKind::Scattered);
+        world.run(async move {
+            let volume = opened.await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            for name in ["one", "two", "three"] {
+                let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                volume
+                    .write(&made.value, &Caller::ROOT, 0, name.as_bytes(), WriteFlags::default())
+                    .await
+                    .unwrap();
+                volume.sync().await.unwrap();
+            }
+        });
+        let crashed = setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None };
+        let said = setup::check(&crashed).unwrap_err();
+        assert!(said.contains("unsupported feature") || said.contains("unknown"), "{said}");
+
+        let after = MemoryDisk::from_image(Rc::new(world.clone()), crashed.home);
+        let opened = open(after.clone(), LogKind::Circular);
+        world.run(async move {
+            let volume = opened.await.unwrap();
+            let recovery = volume.open_report().recovery;
+            assert!(recovery.logs_read > 0 && recovery.transactions >= 3, "{recovery:?}");
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let three = volume.lookup(&root, b"three").await.unwrap();
+            assert_eq!(volume.read(&three, 0, 100).await.unwrap().to_vec(), b"three");
+            volume.close().await.unwrap();
+        });
+        setup::check(&images(&after)).unwrap();
+        world.end();
+    }
+}
