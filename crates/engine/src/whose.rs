@@ -31,6 +31,10 @@ pub trait Home {
     ) -> LocalFuture<Result<(), DeviceError>>;
     /// What is written as one: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
+    /// Shorter than that nothing can be written at all. Who does not know says what is written as one.
+    fn logical_sector(&self) -> u32 {
+        self.physical_sector()
+    }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
     /// A durable write costs less than a write and [`Home::make_durable`].
     fn has_durable_writes(&self) -> bool;
@@ -84,6 +88,9 @@ impl Home for DiskHome {
     }
     fn physical_sector(&self) -> u32 {
         self.disk.physical_sector()
+    }
+    fn logical_sector(&self) -> u32 {
+        self.disk.geometry().logical_sector
     }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()

@@ -51,7 +51,7 @@ impl MemoryDisks {
             expire,
             cache_bytes: case.cache_bytes,
             transaction_checksum: case.has_transaction_checksum(),
-            records,
+            records: Some(records),
             log_unit,
             ..EngineOptions::default()
         };

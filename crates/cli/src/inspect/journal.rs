@@ -338,10 +338,10 @@ impl fmt::Display for Record {
             }
             Record::PackedPart { transaction, block, from, to, base_zero } => {
                 write!(f, "T{transaction} ")?;
-                match from == to {
-                    true => write!(f, "block {block}")?,
-                    false => write!(f, "bytes {from}..{to} of block {block}")?,
+                if from == to {
+                    return write!(f, "block {block}, all zeros");
                 }
+                write!(f, "bytes {from}..{to} of block {block}")?;
                 f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })
             }
             Record::PackedWhole { transaction, block } => write!(f, "T{transaction} block {block} whole"),
