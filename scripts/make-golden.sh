@@ -123,6 +123,8 @@ many_commits() {
         printf 'round %6d\n' "$round" | dd of="m/file-$((round % 7))" oflag=append,dsync conv=notrunc status=none
     done
 }
+# One is no longer than a sector.
+many_short_commits() { for _ in 1 2 3; do many_commits; done; }
 # Deleted while open: an orphan at the crash.
 orphans() {
     tree
@@ -170,11 +172,18 @@ golden_dirty-plain-kernel-data() { make_volume 16M -t ext4 -b 1024; crash_kernel
 golden_dirty-ext3-kernel() { make_volume 16M -t ext3 -b 1024; crash_kernel data=ordered synced_small_writes; }
 golden_dirty-plain() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=journal synced_small_writes; }
 golden_dirty-ordered() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered synced_small_writes; }
-golden_dirty-wasteless() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless synced_small_writes; }
+golden_dirty-wasteless() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=blocks synced_small_writes; }
 # Since the journal superblock keeps a copy of where the log begins.
-golden_dirty-wasteless-2() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless synced_small_writes; }
-golden_dirty-wasteless-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=wasteless synced_small_writes; }
-golden_dirty-selective() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=selective synced_small_writes; }
+golden_dirty-wasteless-2() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=blocks synced_small_writes; }
+golden_dirty-wasteless-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=wasteless,records=blocks synced_small_writes; }
+golden_dirty-selective() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=selective,records=blocks synced_small_writes; }
+golden_dirty-packed() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=packed,log_unit=512 synced_small_writes; }
+golden_dirty-packed-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=selective,records=packed,log_unit=1K synced_small_writes; }
+golden_revokes-packed() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered,records=packed,log_unit=512 freed_and_reused; }
+golden_wrapped-log-packed() {
+    make_volume 8M -t ext4 -b 1024 -J size=1
+    crash_okeanos data=wasteless,records=packed,log_unit=512,writeback=50ms,expire=100ms many_short_commits
+}
 golden_revokes-kernel() { make_volume 16M -t ext4 -b 1024; crash_kernel data=ordered freed_and_reused; }
 golden_revokes() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered freed_and_reused; }
 golden_wrapped-log-kernel() {
@@ -183,11 +192,11 @@ golden_wrapped-log-kernel() {
 }
 golden_wrapped-log() {
     make_volume 8M -t ext4 -b 1024 -J size=1
-    crash_okeanos data=wasteless,writeback=50ms,expire=100ms many_commits
+    crash_okeanos data=wasteless,records=blocks,writeback=50ms,expire=100ms many_commits
 }
-golden_orphan-list() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=wasteless orphans; close_orphans; }
+golden_orphan-list() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=wasteless,records=blocks orphans; close_orphans; }
 golden_orphan-list-kernel() { make_volume 16M -t ext4 -b 1024; crash_kernel_with_orphans; }
-golden_orphan-file() { make_volume 16M -t ext4 -b 1024 -O orphan_file; crash_okeanos data=wasteless orphans; close_orphans; }
+golden_orphan-file() { make_volume 16M -t ext4 -b 1024 -O orphan_file; crash_okeanos data=wasteless,records=blocks orphans; close_orphans; }
 golden_orphan-file-kernel() { make_volume 16M -t ext4 -b 1024 -O orphan_file; crash_kernel_with_orphans; }
 crash_kernel_with_orphans() {
     mount -o loop,commit=300 image m
@@ -239,6 +248,13 @@ golden_damaged-journal-middle-plain() {
     local start
     start=$(debugfs -R 'bmap <8> 0' image 2>>said)
     poke $(((start + 3) * 4096 + 100)) 'damage'
+}
+# Within a transaction of which later ones say that it was durable.
+golden_damaged-packed-middle() {
+    from_golden dirty-packed
+    local unit
+    unit=$("$okeanos" inspect journal image | sed -n 's/^T[0-9]* packed at log block \([0-9]*\):.*/\1/p' | sed -n 15p)
+    poke $(($(debugfs -R "bmap <8> $((unit / 8))" image 2>>said) * 4096 + unit % 8 * 512 + 100)) 'damage'
 }
 # The first descriptor of the log: without a look ahead the log would seem empty, and to e2fsck it does.
 golden_damaged-journal-header() { from_golden dirty-wasteless; lose_log_block 1; }

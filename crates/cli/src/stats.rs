@@ -80,10 +80,11 @@ fn tables(statistics: &Value) -> String {
     let about = &statistics["about"];
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let mut out = format!(
-        "{} on {}, data={}, {} transport\n\n",
+        "{} on {}, data={}, {}, {} transport\n\n",
         text(&about["source"]),
         text(&about["directory"]),
         text(&about["data"]),
+        journal_of(&engine["log"]),
         text(&statistics["transport"]),
     );
     let mut written = Table::new(["written", "blocks", "bytes"]);
@@ -107,6 +108,14 @@ fn tables(statistics: &Value) -> String {
         requests.row([name.clone(), number(count).to_string()]);
     }
     format!("{out}{counts}\n{requests}")
+}
+
+/// How the journal is written.
+fn journal_of(log: &Value) -> String {
+    match (log["records"].as_str(), number(&log["block_bytes"])) {
+        (None | Some(""), _) => "no journal".into(),
+        (Some(records), bytes) => format!("records={records} of {bytes} bytes"),
+    }
 }
 
 /// What the kernel asked for, by its names.

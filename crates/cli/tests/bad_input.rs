@@ -108,8 +108,10 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
     assert!(run(&["recover"], &whole).status.success());
     let whole = file_in(&whole, "/a/log");
     assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 12);
-    for damage in ["middle", "header", "middle-plain", "header-plain"] {
-        let image = unpack(&format!("damaged-journal-{damage}"), directory.path());
+    for damage in
+        ["journal-middle", "journal-header", "journal-middle-plain", "journal-header-plain", "packed-middle"]
+    {
+        let image = unpack(&format!("damaged-{damage}"), directory.path());
         let refused = run(&["recover"], &image);
         is_a_clear_refusal(&refused, &image, damage);
         assert!(said(&refused).contains("--until-damage"), "{damage}: {}", said(&refused));
@@ -124,6 +126,10 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
         is_sound(&image);
         let found = file_in(&image, "/a/log");
         assert!(found.len() < whole.len() && whole.starts_with(&found), "{damage}: no beginning of the file");
+        assert!(
+            damage != "packed-middle" || !found.is_empty(),
+            "nothing of what lies before the damage was replayed"
+        );
         // And it is a volume like any other again.
         assert!(said(&run(&["recover"], &image)).contains("nothing to recover"), "{damage}");
     }

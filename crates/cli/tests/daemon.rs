@@ -234,7 +234,7 @@ fn who_keeps_a_mount_busy_is_told() {
 #[test]
 fn statistics_tell_what_was_written() {
     let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("data=wasteless");
+    volume.mount("data=wasteless,records=blocks");
     let open = OpenOptions::new().create(true).append(true).custom_flags(libc::O_SYNC).open(volume.at("log"));
     let mut log = open.unwrap();
     (0..50).for_each(|_| log.write_all(&[7; 128]).unwrap());
@@ -245,6 +245,7 @@ fn statistics_tell_what_was_written() {
     assert!(engine["log_written"]["multiwrite"]["blocks"].as_u64().unwrap() >= 1, "{engine:#}");
     let table = okeanos(&["stats".as_ref(), volume.at("log").as_os_str()]);
     assert!(said(&table).contains("journal bytes per payload byte"), "{}", said(&table));
+    assert!(said(&table).contains("data=wasteless, records=blocks of 4096 bytes"), "{}", said(&table));
     let prometheus = okeanos(&["stats".as_ref(), "--prometheus".as_ref(), volume.root().as_os_str()]);
     assert!(said(&prometheus).contains("okeanos_engine_commits "), "{}", said(&prometheus));
     volume.umount_and_check();

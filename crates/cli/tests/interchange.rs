@@ -268,8 +268,9 @@ fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel()
 }
 
 #[test]
-fn a_live_multiwrite_journal_is_refused_by_e2fsck_and_the_kernel_until_okeanos_recovers_it() {
-    for (mode, place) in ["wasteless", "selective"].into_iter().zip(PLACES) {
+fn a_live_journal_of_parts_is_refused_by_e2fsck_and_the_kernel_until_okeanos_recovers_it() {
+    let cases = ["wasteless,records=blocks", "selective,records=blocks"].into_iter().zip(PLACES);
+    for (mode, place) in cases.chain(["wasteless", "selective"].into_iter().zip(PLACES)) {
         let rig = killed(mode, place, "-b 4096");
         let told = rig.run(&format!(
             "{JOURNAL}{VERIFY}

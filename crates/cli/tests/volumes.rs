@@ -83,11 +83,11 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
 }
 
 #[test]
-fn a_log_left_by_a_crash_is_told_record_by_record() {
+fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
     let rig = Rig::new();
     rig.run("$O mkfs image 256M -- -q -b 4096");
     let told = rig.run(&format!(
-        "$O mount -f -o data=wasteless image $M & DAEMON=$!
+        "$O mount -f -o data=wasteless,records=blocks image $M & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
          $O bench streams --writers 1 --count 3 $M >streams
          kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
@@ -100,6 +100,29 @@ fn a_log_left_by_a_crash_is_told_record_by_record() {
     assert!(has(&[": bytes 256..384 of block"]), "{told}");
     assert!(has(&["whole, in log block"]), "the inodes' blocks: {told}");
     assert!(has(&["commit at log block", "with a checksum of the whole transaction"]), "{told}");
+    assert!(has(&["are committed and would be replayed"]), "{told}");
+    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+    assert!(rig.run("$O inspect journal image").contains("the log is empty"));
+    rig.check("");
+}
+
+#[test]
+fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 256M -- -q -b 4096");
+    let told = rig.run(&format!(
+        "$O mount -f -o data=wasteless,log_unit=512 image $M & DAEMON=$!
+         for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+         $O bench streams --writers 1 --count 3 $M >streams
+         kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
+         $O inspect journal image; $O recover image"
+    ));
+    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "of 512 bytes", "checksums v3", "packed"]), "{told}");
+    assert!(has(&["packed at log block", "bytes of records", "was durable"]), "{told}");
+    for bytes in ["bytes 0..128 of block", "bytes 128..256 of block", "bytes 256..384 of block"] {
+        assert!(has(&[bytes]), "{bytes}: {told}");
+    }
     assert!(has(&["are committed and would be replayed"]), "{told}");
     assert!(has(&["replayed:", "blocks written home"]), "{told}");
     assert!(rig.run("$O inspect journal image").contains("the log is empty"));
@@ -127,7 +150,8 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     let home = |engine: &serde_json::Value| -> u64 {
         engine["home_written"].as_object().unwrap().values().map(|count| number(&count["bytes"])).sum()
     };
-    let (wasteless, journal, ordered) = (engine("wasteless"), engine("journal"), engine("ordered"));
+    let (wasteless, journal, ordered) =
+        (engine("wasteless,records=blocks"), engine("journal"), engine("ordered"));
     // Only the last multiwrite block of a commit may have room for another record.
     let filled = RECORDS * RECORD / (4096 - RECORD) + number(&wasteless["commits"]);
     let multiwrite = number(&wasteless["log_written"]["multiwrite"]["blocks"]);

@@ -21,6 +21,11 @@ impl Buffer {
         let start = memory.as_ptr().align_offset(SECTOR);
         Buffer { memory, start, length }
     }
+    /// What a shared buffer of `length` bytes takes of memory: with the room for its alignment, its header, the shared pointer's
+    /// counts, and what the allocator adds to each of the two.
+    pub const fn memory_of(length: usize) -> usize {
+        length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
+    }
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
         let length = bytes.len();

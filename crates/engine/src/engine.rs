@@ -72,8 +72,13 @@ impl Engine {
             limit_bytes: cache.bytes_of(cache.limit()),
         };
         let log = self.log.as_ref().map(|log| {
-            let space = &log.borrow().space;
-            LogUse { blocks: space.capacity().into(), free_blocks: space.free().into() }
+            let log = log.borrow();
+            LogUse {
+                blocks: log.space.capacity().into(),
+                free_blocks: log.space.free().into(),
+                block_bytes: log.records.block_bytes() as u64,
+                records: self.options.record_format().name(),
+            }
         });
         self.counters.borrow().snapshot(cache, log.unwrap_or_default())
     }

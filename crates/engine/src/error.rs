@@ -22,6 +22,10 @@ pub enum EngineError {
     /// The journal superblock or the log cannot be used as it is.
     #[error("the journal cannot be used: {why}")]
     BadJournal { why: String },
+    #[error(
+        "log_unit={unit}: the log's disk writes at least {sector} bytes; mount without log_unit=, or with log_unit={sector} or more"
+    )]
+    ShortLogUnit { unit: u32, sector: u32 },
     /// The log is damaged, or is not ours to replay.
     #[error(transparent)]
     Recover(#[from] journal::RecoverError),

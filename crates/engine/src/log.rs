@@ -41,7 +41,7 @@ impl LogState {
     ) -> Result<LogState, EngineError> {
         let options = &parts.options;
         let is_scattered = options.log == LogKind::Scattered;
-        let packed = (options.records == RecordFormat::Packed).then(|| PackedLog {
+        let packed = (options.record_format() == RecordFormat::Packed).then(|| PackedLog {
             unit: options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home)),
             nonce: parts.world.random(),
         });
@@ -117,10 +117,11 @@ impl LogState {
     pub fn bound(&self, holdings: &Holdings) -> u32 {
         self.records.log_blocks_bound(holdings)
     }
-    /// Blocks that are made for the log in the `bound` log blocks of a transaction that holds so much.
+    /// The memory that is made for the log in the `bound` log blocks of a transaction that holds so much, in blocks of home.
     pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
         let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
-        u64::from(self.home_blocks(bound)).saturating_sub(shared) as usize
+        let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
+        made.div_ceil(self.superblock.block_size.bytes() as u64) as usize
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
     pub fn has_room(&self, bound: u32) -> bool {

@@ -42,6 +42,7 @@ impl Engine {
             return Err(EngineError::LogForgotten);
         }
         area.check(&superblock, &*parts.home)?;
+        parts.check_log_unit(&area)?;
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area)?;
         Ok(Engine::assemble(parts, Some(log), next))

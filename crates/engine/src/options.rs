@@ -125,6 +125,13 @@ impl LogArea {
         }
     }
 
+    pub(crate) fn logical_sector(&self, home: &dyn Home) -> u32 {
+        match &self.place {
+            LogPlace::Inside => home.logical_sector(),
+            LogPlace::Own(disk) => disk.geometry().logical_sector,
+        }
+    }
+
     /// Where byte `at` of the journal lies on its disk, and how many bytes follow it there, itself included.
     pub(crate) fn locate_byte(&self, at: u64, block_size: BlockSize) -> Result<(u64, u64), EngineError> {
         let within = at & (block_size.bytes() as u64 - 1);
@@ -166,7 +173,8 @@ pub struct EngineOptions {
     /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
     /// can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
-    pub records: RecordFormat,
+    /// `None`: as [`EngineOptions::record_format`] says.
+    pub records: Option<RecordFormat>,
     pub log: LogKind,
     /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
@@ -192,7 +200,7 @@ impl Default for EngineOptions {
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,
-            records: RecordFormat::default(),
+            records: None,
             log: LogKind::default(),
             log_unit: None,
             read_only: false,
@@ -200,6 +208,17 @@ impl Default for EngineOptions {
             until_damage: false,
             find_log: false,
         }
+    }
+}
+
+impl EngineOptions {
+    /// How transactions are written. Where nobody says: as others can read them, in the modes in which they can; else in the
+    /// format that takes the fewest bytes.
+    pub fn record_format(&self) -> RecordFormat {
+        self.records.unwrap_or_else(|| match self.data.policy(self.threshold).logs_bytes() {
+            true => RecordFormat::Packed,
+            false => RecordFormat::Blocks,
+        })
     }
 }
 
@@ -217,6 +236,39 @@ pub struct EngineParts {
 }
 
 impl EngineParts {
+    /// A unit that the log's disk cannot write is refused before anything is.
+    pub(crate) fn check_log_unit(&self, area: &LogArea) -> Result<(), EngineError> {
+        let sector = area.logical_sector(&*self.home);
+        match self.options.log_unit {
+            Some(unit) if unit < sector => Err(EngineError::ShortLogUnit { unit, sector }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was asked for, can be done, and is less than whoever asks may think.
+    pub fn warnings(&self) -> Vec<String> {
+        let options = &self.options;
+        let Some(area) = &self.log else {
+            let logs_data = options.data.policy(options.threshold).logs_data() && !options.read_only;
+            return Vec::from_iter(logs_data.then(|| {
+                format!(
+                    "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \
+                     faster. tune2fs -j makes a journal",
+                    options.data
+                )
+            }));
+        };
+        let sector = area.physical_sector(&*self.home);
+        let unit = options.log_unit.filter(|unit| *unit < sector);
+        let packed = options.record_format() == RecordFormat::Packed && !options.read_only;
+        Vec::from_iter(unit.filter(|_| packed).map(|unit| {
+            format!(
+                "log_unit={unit}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
+                 cut may damage what was synced before it in the same {sector} bytes; log_unit={sector} is safe"
+            )
+        }))
+    }
+
     /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
     pub async fn read_log(&self, area: &LogArea, at: u64, count: usize) -> Result<Buffer, EngineError> {
         let shift = self.block_size.shift();

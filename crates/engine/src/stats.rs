@@ -179,6 +179,10 @@ pub struct CacheUse {
 pub struct LogUse {
     pub blocks: u64,
     pub free_blocks: u64,
+    /// The length of each.
+    pub block_bytes: u64,
+    /// How transactions are written; empty without a log.
+    pub records: &'static str,
 }
 
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub trait Home {
     ) -> LocalFuture<Result<(), DeviceError>>;
     /// What is written as one: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
+    /// Shorter than that nothing can be written at all. Who does not know says what is written as one.
+    fn logical_sector(&self) -> u32 {
+        self.physical_sector()
+    }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
     /// Behind the last read or write of home that is no log's: where the disk's arm is, or will be.
     fn head(&self) -> HomeBlock {
@@ -92,6 +96,9 @@ impl Home for DiskHome {
     }
     fn physical_sector(&self) -> u32 {
         self.disk.physical_sector()
+    }
+    fn logical_sector(&self) -> u32 {
+        self.disk.geometry().logical_sector
     }
     fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()

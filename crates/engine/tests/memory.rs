@@ -6,7 +6,7 @@ use common::{Layout, Rig, Setup};
 use disks::Latency;
 use engine::{Base, Contents, Credits, Engine, FileUpdate};
 use journal::DataMode;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -216,4 +216,48 @@ fn what_a_commit_makes_for_the_log_counts() {
         engine.shutdown().await.unwrap();
     })
     .unwrap();
+}
+
+/// A buffer takes more than a short unit does.
+#[test]
+fn short_log_units_count_with_all_the_memory_that_they_take() {
+    const BLOCKS: u64 = 2048;
+    for unit in [512, 1024, 4096] {
+        let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+        setup.log_blocks = 16384;
+        setup.home_blocks = BLOCKS;
+        setup.options.cache_bytes = 32 << 20;
+        (setup.options.records, setup.options.log_unit) = (Some(engine::RecordFormat::Packed), Some(unit));
+        let rig = Rig::new(&setup, 1, setup.images());
+        let opened: Rc<RefCell<Option<Rc<Engine>>>> = Rc::default();
+        let longest = Rc::new(Cell::new(0));
+        let (seen, of_hook) = (opened.clone(), longest.clone());
+        rig.disks[1].on_change(move |_, _, logged| {
+            let Some(engine) = &*seen.borrow() else { return };
+            let cache = engine.statistics().cache;
+            let image = 4096 + 960;
+            let counted = cache.bytes - cache.blocks * image;
+            let taken = logged.length / u64::from(unit) * device::Buffer::memory_of(unit as usize) as u64;
+            assert!(
+                counted >= taken || logged.length <= 4096,
+                "{unit}: {taken} bytes taken, {counted} counted"
+            );
+            of_hook.set(logged.length.max(of_hook.get()));
+        });
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            *opened.borrow_mut() = Some(engine.clone());
+            for number in 0..BLOCKS {
+                let mut handle = engine.start(Credits(0)).await.unwrap();
+                let range = BlockRange::new(0, 1000);
+                let update = FileUpdate { range, bytes: &[1; 1000], ..whole(number, &[]) };
+                handle.file_data(update).await.unwrap();
+            }
+            engine.shutdown().await.unwrap();
+            *opened.borrow_mut() = None;
+        })
+        .unwrap();
+        assert!(longest.get() > 100 << 10, "no long transaction: {} bytes", longest.get());
+    }
 }

@@ -153,8 +153,9 @@ fn mount(
         Contender::Xfs => Mounted::kernel("xfs", &format!("logdev={journal}"), home, mount_point),
         Contender::Btrfs => Mounted::kernel("btrfs", "nobarrier", home, mount_point),
         Contender::Okeanos(data) => {
-            let settings =
-                format!("data={data},nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}");
+            let settings = format!(
+                "data={data},records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}"
+            );
             let mut command = okeanos(options);
             command.args(["mount", "-f", "-o", &settings]).arg(home);
             Mounted::by(command, mount_point)

@@ -10,7 +10,7 @@ use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use device::Operation;
-use engine::{BarrierKind, DataMode, RecordFormat};
+use engine::{BarrierKind, DataMode, EngineOptions, RecordFormat};
 use std::time::Duration;
 
 /// Everything that decides a run: the same case is the same run.
@@ -135,11 +135,15 @@ impl Case {
         self.seed / 2 % 4 == 1
     }
 
-    /// One case of three has packed transactions, and one of four of those in units of 1 KiB.
+    /// One case of three has packed transactions, and two where that is the mode's default; one of four of those in units
+    /// of 1 KiB.
     pub(crate) fn records(&self) -> (RecordFormat, Option<u32>) {
+        let unit = (self.seed % 4 == 3).then_some(1024);
+        let default = EngineOptions { data: self.mode, ..EngineOptions::default() }.record_format();
         match self.seed / 4 % 3 {
-            1 => (RecordFormat::Packed, (self.seed % 4 == 3).then_some(1024)),
-            _ => (RecordFormat::Blocks, None),
+            0 => (RecordFormat::Blocks, None),
+            1 => (RecordFormat::Packed, unit),
+            _ => (default, unit),
         }
     }
 

@@ -51,7 +51,7 @@ impl MemoryDisks {
             expire,
             cache_bytes: case.cache_bytes,
             transaction_checksum: case.has_transaction_checksum(),
-            records,
+            records: Some(records),
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
             log_unit,
             ..EngineOptions::default()

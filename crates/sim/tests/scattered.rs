@@ -75,7 +75,7 @@ fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
         let world = VirtualWorld::new(1);
         let disk = MemoryDisk::from_image(Rc::new(world.clone()), fresh.home.clone());
         let open = |image: MemoryDisk, log: LogKind| {
-            let engine = EngineOptions { data, records, log, ..EngineOptions::default() };
+            let engine = EngineOptions { data, records: Some(records), log, ..EngineOptions::default() };
             let options = VolumeOptions { engine, ..VolumeOptions::default() };
             let world = Rc::new(world.clone());
             Volume::open(OpenParts { world, home: Rc::new(image), journal: None, options })

@@ -3,7 +3,7 @@
 use crate::stage::StageError;
 use disks::HostScheduler;
 use emulated::{CacheMode, Lies, Model};
-use engine::{BarrierKind, DataMode, EngineOptions, LogKind};
+use engine::{BarrierKind, DataMode, EngineOptions, LogKind, RecordFormat};
 use eviction::EvictionWorkload;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -108,6 +108,7 @@ impl StageOptions {
                 writeback: Duration::from_secs(5),
                 expire: Duration::from_secs(30),
                 cache_bytes: 2 << 30,
+                records: Some(RecordFormat::Blocks),
                 ..EngineOptions::default()
             },
             tick: TICK,

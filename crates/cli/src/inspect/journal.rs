@@ -66,11 +66,11 @@ pub enum Record {
         seconds: i64,
         nanoseconds: u32,
     },
-    PackedPart {
+    /// Bytes of one block: none of one that becomes zeros.
+    PackedParts {
         transaction: u32,
         block: u64,
-        from: u32,
-        to: u32,
+        parts: Vec<(u32, u32)>,
         base_zero: bool,
     },
     PackedWhole {
@@ -331,17 +331,18 @@ impl fmt::Display for Record {
                 )
             }
             Record::Packed { transaction, log_block, log_blocks, bytes, durable, seconds, nanoseconds } => {
+                let plural = if *log_blocks == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "T{transaction} packed at log block {log_block}: {log_blocks} log blocks, {bytes} bytes of records, \
+                    "T{transaction} packed at log block {log_block}: {log_blocks} log block{plural}, {bytes} bytes of records, \
                  at {seconds}.{nanoseconds:09} s; all up to T{durable} was durable"
                 )
             }
-            Record::PackedPart { transaction, block, from, to, base_zero } => {
-                write!(f, "T{transaction} ")?;
-                match from == to {
-                    true => write!(f, "block {block}")?,
-                    false => write!(f, "bytes {from}..{to} of block {block}")?,
+            Record::PackedParts { transaction, block, parts, base_zero } => {
+                let parts: Vec<String> = parts.iter().map(|(from, to)| format!("{from}..{to}")).collect();
+                match parts[..] {
+                    [] => return write!(f, "T{transaction} block {block}, all zeros"),
+                    _ => write!(f, "T{transaction} bytes {} of block {block}", parts.join(", "))?,
                 }
                 f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })
             }

@@ -65,7 +65,7 @@ impl Walk<'_> {
             sum = sum.with(&bytes[if index == 0 { PackedHeader::SIZE } else { 0 }..]);
             let records = &mut self.records;
             let given = reader.give(PackedHeader::records_in(index == 0, &bytes), &mut |item| {
-                records.push(record(transaction, item));
+                add(records, transaction, item);
                 Ok::<(), Malformed>(())
             });
             if let Err(error) = given {
@@ -86,13 +86,22 @@ impl Walk<'_> {
     }
 }
 
-fn record(transaction: TransactionId, item: Item) -> Record {
+/// One record each block: its parts come one by one.
+fn add(records: &mut Vec<Record>, transaction: TransactionId, item: Item) {
     let transaction = transaction.0;
-    match item {
+    let record = match item {
         Item::Revoke(home) => Record::PackedRevoke { transaction, block: home.get() },
         Item::Whole { home, .. } => Record::PackedWhole { transaction, block: home.get() },
         Item::Part { home, range, base_zero, .. } => {
-            Record::PackedPart { transaction, block: home.get(), from: range.start, to: range.end, base_zero }
+            let part = (!range.is_empty()).then_some((range.start, range.end));
+            if let Some(Record::PackedParts { transaction: of, block, parts, .. }) = records.last_mut()
+                && (*of, *block) == (transaction, home.get())
+            {
+                parts.extend(part);
+                return;
+            }
+            Record::PackedParts { transaction, block: home.get(), parts: Vec::from_iter(part), base_zero }
         }
-    }
+    };
+    records.push(record);
 }

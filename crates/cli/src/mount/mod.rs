@@ -75,9 +75,10 @@ Mount options:
                        barrier less, but after a crash okeanos alone can replay the journal,
                        as always with wasteless and selective (default off)
   records=blocks|packed
-                       how transactions are written: JBD2's blocks and multiwrite blocks (default),
-                       or one run of the bytes that changed, of metadata as well; after a crash
-                       okeanos alone can replay a packed journal
+                       how transactions are written: JBD2's blocks and multiwrite blocks, or one
+                       run of the bytes that changed, of metadata as well; after a crash okeanos
+                       alone can replay a packed journal (default: packed with wasteless and
+                       selective, whose journal others cannot replay anyway; else blocks)
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
   log=circular|scattered

@@ -222,7 +222,7 @@ impl MountSettings {
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
-            records: self.records.unwrap_or(own.records),
+            records: self.records,
             log_unit: self.log_unit,
             log: self.log,
             read_only: self.read_only,

@@ -44,6 +44,7 @@ impl Setup {
             writeback: Duration::from_millis(2),
             expire: Duration::from_millis(6),
             cache_bytes: 4 << 20,
+            records: Some(RecordFormat::Blocks),
             ..EngineOptions::default()
         };
         let block_size = BlockSize::new(block_size).unwrap();
@@ -70,7 +71,7 @@ impl Setup {
                     ..Setup::new(mode, layout, size)
                 }));
                 let mut packed = Setup::new(mode, layout, 4096);
-                packed.options.records = RecordFormat::Packed;
+                packed.options.records = Some(RecordFormat::Packed);
                 all.push(packed);
             }
         }

@@ -104,6 +104,7 @@ impl Volume {
         }
         let mut report = OpenReport { recovery, ..OpenReport::default() };
         warn_of_state(&fresh, &mut report);
+        report.warnings.extend(found.parts.warnings());
         let runs = found.runs.clone();
         let engine = found.open().await?;
         let guarded = protection.map_or(Ok(()), |protection| protection.guard(&engine));

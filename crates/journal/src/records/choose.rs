@@ -9,9 +9,8 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 /// The `records=` option of a mount: how transactions are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordFormat {
-    #[default]
     Blocks,
     Packed,
 }

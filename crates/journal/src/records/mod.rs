@@ -87,6 +87,10 @@ impl Holdings {
 pub trait Records: fmt::Debug {
     /// The length of a log block.
     fn block_bytes(&self) -> usize;
+    /// Memory that `write` takes for each log block that it makes.
+    fn block_memory(&self) -> usize {
+        self.block_bytes()
+    }
     /// Whether parts of blocks can be recorded; else a policy must not log any ([`crate::Policy::logs_bytes`]).
     fn holds_parts(&self) -> bool;
     /// Whether a block that is logged whole goes into the log as its image, which needs no memory of its own.

@@ -16,6 +16,7 @@ mod write;
 use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Written};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, LockedTransaction};
+use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog, RunWriter};
 use units::{BlockSize, TransactionId};
@@ -42,6 +43,10 @@ impl PackedRecords {
 impl Records for PackedRecords {
     fn block_bytes(&self) -> usize {
         self.unit
+    }
+    /// Its buffer, and the run from which it is copied. What a buffer takes beside its bytes is more than a short unit.
+    fn block_memory(&self) -> usize {
+        Buffer::memory_of(self.unit) + self.unit
     }
     fn holds_parts(&self) -> bool {
         true
