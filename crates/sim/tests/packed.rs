@@ -1,8 +1,11 @@
 //! `records=packed` in every mode: what is promised of the papers' records is promised of these.
 
+use disks::Replacement;
 use engine::DataMode;
-use sim::Case;
+use sim::faults::{FaultPlan, KINDS};
+use sim::liar::{Liar, TRIALS};
 use sim::setup::{self, SETUPS};
+use sim::{Case, Report};
 
 /// Seeds of which the explorer makes cases with packed transactions: on disks without and with FUA, and in units of 512 and 1024 bytes.
 const SEEDS: std::ops::Range<u64> = 4..8;
@@ -41,4 +44,57 @@ fn packed_selective_keeps_its_promise_at_every_crash_point() {
 #[test]
 fn packed_adaptive_keeps_its_promise_at_every_crash_point() {
     explore(DataMode::Adaptive);
+}
+
+const MODES: [DataMode; 2] = [DataMode::Wasteless, DataMode::Selective];
+
+fn run(case: Case, fresh: &setup::Disks) -> Report {
+    sim::run(&case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Each kind of fault, on every kind of volume in turn.
+#[test]
+fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
+    let mut total = Report::default();
+    for (index, setup) in SETUPS.iter().enumerate() {
+        let fresh = setup::make(*setup).unwrap();
+        for (place, (operation, how)) in KINDS.into_iter().enumerate() {
+            let turn = index + place;
+            let seed = SEEDS.start + turn as u64 % (SEEDS.end - SEEDS.start);
+            let case = Case { sample: 6, ..Case::random(*setup, MODES[turn % 2], seed, 3, 30) };
+            let place = (turn * 5 % 24) as u64;
+            total.add(run(case.with_fault(FaultPlan { operation, how, place }), &fresh));
+        }
+    }
+    assert!(total.faults > 40, "{total:?}: hardly a fault came in time");
+}
+
+#[test]
+fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_them() {
+    let liar = Liar::coerced(Replacement::LeastRecentlyUsed, TRIALS);
+    let mut total = Report::default();
+    for (seed, name) in SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"]) {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in MODES {
+            total.add(run(
+                Case { liar: Some(liar.clone()), ..Case::random(setup, mode, seed, 3, 14) },
+                &fresh,
+            ));
+        }
+    }
+    assert!(total.images > 100 && total.lost == 0, "{total:?}");
+}
+
+#[test]
+fn packed_mixes_no_files_under_bitmaps_that_lie() {
+    let mut total = Report::default();
+    for name in ["ext4-1k", "external-4k", "tight-1k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for (seed, mode) in SEEDS.flat_map(|seed| MODES.map(|mode| (seed, mode))) {
+            total.add(run(Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) }, &fresh));
+        }
+    }
+    assert!(total.met > 3, "{total:?}: hardly a lie was met");
 }
