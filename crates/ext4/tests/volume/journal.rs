@@ -256,3 +256,55 @@ fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
         volume.close().await.unwrap();
     });
 }
+
+/// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows in the merged block.
+#[test]
+fn a_base_that_has_rotted_under_a_packed_record_is_found_by_whoever_reads_the_block() {
+    let image = TestImage::make(Kind { arguments: "-t ext4 -b 4096", size: "64M" });
+    // The inode table's byte of a new file's first extent: nothing but its making changes it.
+    let place = image.debugfs("imap <12>");
+    let number = |from: &str| {
+        let text = place.split(from).nth(1).unwrap().trim_start_matches("0x");
+        let digits = text.split(|letter: char| !letter.is_ascii_hexdigit()).next().unwrap();
+        u64::from_str_radix(digits, if from.contains("offset") { 16 } else { 10 }).unwrap()
+    };
+    let rotten_at = number("located at block ") * 4096 + number("offset ") + 0x30;
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let packed = |disk: &MemoryDisk| {
+            let mut parts = parts(&world, disk);
+            parts.options.engine.data = engine::DataMode::Wasteless;
+            parts
+        };
+        let volume = Volume::open(packed(&disk)).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let made = volume.mknod(&root, b"kept", &ext4::Caller::ROOT, 0o100_644, 0).await.unwrap();
+        assert_eq!(made.value.number, InodeNumber(12), "the place that was asked for is another's");
+        volume.close().await.unwrap();
+        let volume = Volume::open(packed(&disk)).await.unwrap();
+        let inode = volume.inode(InodeNumber(12)).await.unwrap();
+        let change = ext4::SetAttributes { mode: Some(0o600), ..Default::default() };
+        volume.setattr(&inode, &ext4::Caller::ROOT, change).await.unwrap();
+        volume.sync().await.unwrap();
+        let left = disk.crash(CrashPolicy::LoseAll);
+        for rotten in [false, true] {
+            let mut left = left.clone();
+            if rotten {
+                let mut byte = [0];
+                left.read(rotten_at, &mut byte);
+                left.write(rotten_at, &[byte[0] ^ 1]);
+            }
+            let disk = MemoryDisk::from_image(world.clone(), left);
+            let report = ext4::recover(&packed(&disk), false).await.unwrap();
+            assert!(report.transactions > 0 && report.replay.whole_records == 0, "{report:?}");
+            let volume = Volume::open(packed(&disk)).await.unwrap();
+            match volume.inode(InodeNumber(12)).await {
+                Ok(inode) => assert!(!rotten && inode.fields.borrow().mode & 0o777 == 0o600),
+                Err(error) => assert!(rotten && error.to_string().contains("run e2fsck"), "{error}"),
+            }
+            volume.close().await.unwrap();
+        }
+    });
+}
