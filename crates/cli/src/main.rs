@@ -8,6 +8,7 @@ mod daemon;
 mod disk;
 mod error;
 mod inspect;
+mod list;
 mod man;
 mod mkfs;
 mod mount;
@@ -37,7 +38,8 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos mkfs disk.img 1G                           a volume in an image file
   okeanos mount -o data=wasteless disk.img /mnt/a    mount it
-  okeanos stats /mnt/a                               what was written where, and how fast syncs are
+  okeanos list                                       what is mounted, and how it is
+  okeanos stats --watch /mnt/a                       what happens there, a line a second
   okeanos umount /mnt/a                              returns when everything is home";
 
 #[derive(Subcommand)]
@@ -47,6 +49,7 @@ enum Command {
     Umount(mount::umount::UmountArguments),
     Recover(recover::RecoverArguments),
     Inspect(inspect::InspectArguments),
+    List(list::ListArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
@@ -78,6 +81,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Umount(arguments) => mount::umount::run(arguments),
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
