@@ -3,7 +3,9 @@
 //! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for
 //! `mount -t okeanos` and for fstab lines.
 
+mod advise;
 mod bench;
+mod check;
 mod daemon;
 mod disk;
 mod error;
@@ -50,6 +52,8 @@ enum Command {
     Recover(recover::RecoverArguments),
     Inspect(inspect::InspectArguments),
     List(list::ListArguments),
+    Check(check::CheckArguments),
+    Advise(advise::AdviseArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
@@ -81,6 +85,8 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Umount(arguments) => mount::umount::run(arguments),
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Advise(arguments) => advise::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

@@ -125,6 +125,41 @@ fn logs_have_levels_and_a_file_and_verbose_shows_requests() {
 }
 
 #[test]
+fn check_finds_damage_and_lies_in_bitmaps_and_its_exit_codes_are_those_of_fsck() {
+    Rig::new().run(
+        r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
+           for options in '' '-b 1024' '-O ^metadata_csum,uninit_bg' '-O ^extents,^metadata_csum,^64bit'; do
+               rm -f image; $O mkfs image 64M -- -q $options; $O mount image $M; mkdir $M/many
+               for i in $(seq 400); do echo $i >$M/many/with-a-rather-long-name-$i; done
+               head -c 3M /dev/zero >$M/large; for i in $(seq 1 2 60); do printf x | dd of=$M/holes bs=8192 seek=$i status=none; done
+               setfattr -n user.big -v $(head -c 600 /dev/zero | tr '\0' v) $M/large
+               [ $(code $O check $M) = 0 ]; grep -q 'nothing is wrong' told; $O umount $M; settle image; clean image
+               [ $(code $O check image) = 0 ] || { cat told >&2; exit 1; }; grep -q 'nothing is wrong' told
+           done
+           rm image; $O mkfs image 64M -- -q; $O mount image $M; head -c 3M /dev/zero >$M/large; $O umount $M; settle image
+           copy image lies; in_use=$(debugfs -R 'blocks large' lies 2>fs | cut -d' ' -f1)
+           free=$(debugfs -R 'ffb 1' lies 2>fs | grep -o '[0-9]* *$')
+           debugfs -w -R "freeb $in_use 2" lies 2>fs; debugfs -w -R "setb $free" lies 2>fs
+           [ $(code $O check lies) = 4 ]; grep -q '2 blocks are in use and marked free' told; grep -q '1 blocks are marked as in use' told
+           copy image damaged; at=$(debugfs -R 'imap large' damaged 2>/dev/null | sed -n 's/.*block \([0-9]*\), offset \(0x[0-9a-f]*\).*/\1 \2/p')
+           set -- $at; printf '\377' | dd of=damaged bs=1 seek=$(($1 * 1024 + $2 + 20)) conv=notrunc status=none
+           [ $(code $O check damaged) = 4 ]; grep -q 'inode' told; grep -q 'e2fsck' told
+           [ $(code $O check /dev/null) = 8 ]; $O mount image $M; [ $(code $O check image) = 8 ]; $O umount $M; settle image
+           serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
+           [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
+    );
+}
+
+#[test]
+fn advice_follows_from_what_was_written() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount -o data=ordered image $M; refuses grep -q 'Advice' <<<"$($O advise $M)"
+           $O bench streams --writers 4 --size 128 --count 400 $M >told; $O advise $M >told; grep -q 'Advice: mount -o data=wasteless' told
+           $O advise --json $M | grep -q '"journal_bytes"'; $O umount $M; settle image"#,
+    );
+}
+
+#[test]
 fn a_service_manager_is_told_when_the_volume_is_mounted() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q

@@ -7,7 +7,7 @@ mod inode;
 mod journal;
 mod log_reader;
 mod packed;
-mod reader;
+pub mod reader;
 mod superblock;
 
 use crate::error::CliError;
