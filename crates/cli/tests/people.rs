@@ -160,6 +160,27 @@ fn advice_follows_from_what_was_written() {
 }
 
 #[test]
+fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
+    Rig::new().run(
+        r#"$O man pages; for page in pages/*; do groff -ww -man -Tutf8 -z $page 2>>warned; done; [ ! -s warned ] || { cat warned >&2; exit 1; }
+           grep -q '^.SH MOUNT.OPTIONS\|^.SH "MOUNT OPTIONS"' pages/okeanos-mount.8; groff -man -Tutf8 pages/okeanos-mkfs.8 | sed 's/\x1b\[[0-9;]*m//g;s/.\x08//g' >page
+           grep -q 'okeanos mkfs .*IMAGE' page; grep -q '^EXIT STATUS' page; [ -s pages/mount.fuse.okeanos.8 ]
+           for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; done; bash -n script.bash
+           for width in 60 80 100; do
+               for command in "" mount mkfs umount recover check advise list stats "bench streams" "bench replay" sim fingerprint "disk serve" powercut reproduce; do
+                   COLUMNS=$width $O $command --help >help
+                   # A word, or a line that is to be typed, may be wider.
+                   awk -v w=$width 'length > w && !/^ *[^ ]+$/ && !/okeanos|--|<.*>|\// { print; bad = 1 } END { exit bad }' help
+               done
+           done
+           $O sim --help >help; grep -q wrapping-4k help; grep -q flush-hang help; $O fingerprint --help >help; grep -q cheetah help
+           $O --version | grep -q '^okeanos [0-9]'; refuses $O mkfs small 1XB 2>told; grep -q '1GB for' told
+           $O mkfs decimal 64MB -- -q; [ $(stat -c %s decimal) = 64000000 ]
+           refuses $O mount -o cache=1 decimal $M 2>told; grep -q 'at least 1M' told"#,
+    );
+}
+
+#[test]
 fn a_service_manager_is_told_when_the_volume_is_mounted() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q
