@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install uninstall clean help
+.PHONY: all build deps deps-bench demo check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -14,12 +14,22 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 deps: ## install the Debian packages that are missing
-	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3
+	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3 groff python3-prometheus-client
 deps-bench: deps
 	@scripts/install-packages.sh xfsprogs btrfs-progs
 
-build: ## the program, optimised: target/release/okeanos
+build: toolchain ## the program, optimised: target/release/okeanos
 	$(CARGO) build --release --package cli
+
+# Says what is missing before cargo says it at length.
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+toolchain:
+	@found=$$($(CARGO) --version 2>/dev/null | cut -d' ' -f2); \
+	if [ "$$(printf '%s\n' $(RUST) "$${found:-0}" | sort -V | head -1)" != $(RUST) ]; then \
+	    echo "Rust $(RUST) or later is needed; here is $${found:-none}. Debian 12 has an older one. With rustup:" >&2; \
+	    echo "    apt-get install curl build-essential && curl -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env" >&2; \
+	    exit 1; \
+	fi
 
 demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
 	$(OKEANOS) bench demo
@@ -42,6 +52,7 @@ POSIX_OPERATIONS ?= 5000
 test: deps lint posix-tools ## everything that proves the code right
 	scripts/mutants.sh --check
 	$(CARGO) test --workspace
+	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
@@ -66,6 +77,8 @@ test-apps: deps build ## real programs on a volume of each mode
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
+	@scripts/install-packages.sh binutils
+	scripts/test-deb.sh $(OKEANOS)
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test robustness crowded
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
@@ -107,18 +120,39 @@ figures-kernel: deps-bench build ## the kernel's file systems beside Okeanos on 
 man: build ## man pages, in target/man
 	$(OKEANOS) man target/man
 
-install: man ## the program, its man pages, and the helper of mount(8), below PREFIX and /sbin
-	install -D -m 755 $(OKEANOS) $(DESTDIR)$(PREFIX)/bin/okeanos
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/sbin
-	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 target/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
-	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos
-	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos
+# Where the system's own program goes, and where units are looked for.
+UNITS ?= $(PREFIX)/lib/systemd/system
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+install: build install-files ## the program, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
+
+# Of what is built already.
+install-files:
+	rm -rf target/man && $(OKEANOS) man target/man
+	install -D -m 755 --strip $(OKEANOS) $(DESTDIR)$(PREFIX)/bin/okeanos
+	install -d $(SHARE)/man/man1 $(SHARE)/man/man8 $(DESTDIR)/sbin $(DESTDIR)$(UNITS)
+	install -m 644 target/man/*.1 $(SHARE)/man/man1
+	install -m 644 target/man/*.8 $(SHARE)/man/man8
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/vendor-completions $(SHARE)/fish/vendor_completions.d
+	$(OKEANOS) completions bash >$(SHARE)/bash-completion/completions/okeanos
+	$(OKEANOS) completions zsh >$(SHARE)/zsh/vendor-completions/_okeanos
+	$(OKEANOS) completions fish >$(SHARE)/fish/vendor_completions.d/okeanos.fish
+	sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/okeanos@.service >$(DESTDIR)$(UNITS)/okeanos@.service
+	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
 
 uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
-	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/okeanos.1 $(DESTDIR)$(PREFIX)/share/man/man[18]/okeanos-*
+	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
+	rm -f $(SHARE)/bash-completion/completions/okeanos $(SHARE)/zsh/vendor-completions/_okeanos
+	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service
+
+deb: build ## a Debian package, in target/deb
+	scripts/make-deb.sh $(OKEANOS) target/deb
+
+tour: build ## the first minutes and the daily life, played; docs/TOUR.md is what comes out
+	scripts/tour.sh $(OKEANOS) >target/TOUR.md
+	cp target/TOUR.md docs/TOUR.md
 
 clean: ## what was built
 	$(CARGO) clean

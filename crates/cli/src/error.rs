@@ -6,6 +6,7 @@ use std::process::ExitCode;
 pub struct CliError {
     problem: String,
     remedy: Option<String>,
+    code: u8,
 }
 
 /// clap exits with 2 on a wrong command line.
@@ -13,7 +14,7 @@ const FAILURE: u8 = 1;
 
 impl CliError {
     pub fn new(problem: impl Into<String>) -> CliError {
-        CliError { problem: problem.into(), remedy: None }
+        CliError { problem: problem.into(), remedy: None, code: FAILURE }
     }
     /// Something the operating system refused: `subject` names what it was about ("open disk.img").
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
@@ -32,8 +33,12 @@ impl CliError {
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }
     }
+    /// For commands whose exit codes others know.
+    pub fn with_code(self, code: u8) -> CliError {
+        CliError { code, ..self }
+    }
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(FAILURE)
+        ExitCode::from(self.code)
     }
 }
 

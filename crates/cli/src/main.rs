@@ -3,11 +3,15 @@
 //! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for
 //! `mount -t okeanos` and for fstab lines.
 
+mod advise;
 mod bench;
+mod check;
+mod completions;
 mod daemon;
 mod disk;
 mod error;
 mod inspect;
+mod list;
 mod man;
 mod mkfs;
 mod mount;
@@ -19,7 +23,7 @@ mod sim;
 mod stats;
 mod text;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use daemon::reporter;
 use error::CliError;
 use std::ffi::OsString;
@@ -27,17 +31,21 @@ use std::process::ExitCode;
 
 /// A journaling file system for many concurrent small synchronous writes, on the ext4 format
 #[derive(Parser)]
-#[command(name = "okeanos", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "okeanos", version = VERSION, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Program {
     #[command(subcommand)]
     command: Command,
 }
 
+/// With the commit that it was built from, where that is known (build.rs).
+const VERSION: &str = env!("OKEANOS_VERSION");
+
 const EXAMPLES: &str = "\
 Examples:
   okeanos mkfs disk.img 1G                           a volume in an image file
   okeanos mount -o data=wasteless disk.img /mnt/a    mount it
-  okeanos stats /mnt/a                               what was written where, and how fast syncs are
+  okeanos list                                       what is mounted, and how it is
+  okeanos stats --watch /mnt/a                       what happens there, a line a second
   okeanos umount /mnt/a                              returns when everything is home";
 
 #[derive(Subcommand)]
@@ -47,6 +55,9 @@ enum Command {
     Umount(mount::umount::UmountArguments),
     Recover(recover::RecoverArguments),
     Inspect(inspect::InspectArguments),
+    List(list::ListArguments),
+    Check(check::CheckArguments),
+    Advise(advise::AdviseArguments),
     Stats(stats::StatsArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
@@ -54,6 +65,7 @@ enum Command {
     Powercut(powercut::PowercutArguments),
     Sim(sim::SimArguments),
     Reproduce(reproduce::ReproduceArguments),
+    Completions(completions::CompletionsArguments),
     #[command(hide = true)]
     Man(man::ManArguments),
 }
@@ -72,12 +84,18 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     if mount::helper::is_called(&arguments) {
         return mount::helper::run(arguments);
     }
-    match Program::parse_from(arguments).command {
+    let width = text::output::width();
+    let matches = at_width(Program::command(), width).term_width(width).get_matches_from(arguments);
+    let program = Program::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match program.command {
         Command::Mkfs(arguments) => mkfs::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Umount(arguments) => mount::umount::run(arguments),
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Advise(arguments) => advise::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
@@ -85,8 +103,23 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Powercut(arguments) => powercut::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),
     }
+}
+
+/// Each command's notes, as wide as the terminal; clap itself knows no hanging lines.
+fn at_width(command: clap::Command, width: usize) -> clap::Command {
+    let notes = command.get_after_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
+    let long = command.get_after_long_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
+    let mut command = command.mut_subcommands(|below| at_width(below, width));
+    if let Some(notes) = notes {
+        command = command.after_help(notes);
+    }
+    if let Some(notes) = long {
+        command = command.after_long_help(notes);
+    }
+    command
 }
 
 #[cfg(test)]

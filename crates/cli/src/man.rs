@@ -1,6 +1,7 @@
 //! Man pages from the definitions that `--help` prints: okeanos.1 and one page a command.
 
 use crate::error::CliError;
+use crate::text::notes::{self, Note};
 use clap::{Command, CommandFactory};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,9 @@ pub fn run(arguments: ManArguments) -> Result<(), CliError> {
     let mut program = crate::Program::command().disable_help_subcommand(true);
     // Names the subcommands "okeanos-mkfs" and hands down what they inherit.
     program.build();
+    let helper = directory.join("mount.fuse.okeanos.8");
+    let page = program.find_subcommand("mount").map(helper_page).unwrap_or_default();
+    std::fs::write(&helper, page).map_err(|error| CliError::system(helper.display(), error))?;
     write_pages(&directory, &program, "1")
 }
 
@@ -27,7 +31,7 @@ fn write_pages(directory: &Path, command: &Command, section: &str) -> Result<(),
     let path = directory.join(format!("{name}.{section}"));
     let mut page = Vec::new();
     render(command, section, &mut page)
-        .and_then(|()| std::fs::write(&path, page))
+        .and_then(|()| std::fs::write(&path, in_ascii(&String::from_utf8_lossy(&page))))
         .map_err(|error| CliError::system(path.display(), error))?;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(directory, below, if section == "8" { "8" } else { section_of(below.get_name()) })?;
@@ -38,7 +42,7 @@ fn write_pages(directory: &Path, command: &Command, section: &str) -> Result<(),
 /// What changes or serves a volume is the administrator's; what only looks is everybody's.
 fn section_of(command: &str) -> &'static str {
     match command {
-        "mkfs" | "mount" | "umount" | "recover" => "8",
+        "mkfs" | "mount" | "umount" | "recover" | "check" => "8",
         _ => "1",
     }
 }
@@ -47,16 +51,29 @@ fn render(command: &Command, section: &str, page: &mut Vec<u8>) -> std::io::Resu
     let man = clap_mangen::Man::new(command.clone()).section(section);
     man.render_title(page)?;
     man.render_name_section(page)?;
-    man.render_synopsis_section(page)?;
+    page.extend_from_slice(synopsis(command).as_bytes());
     man.render_description_section(page)?;
     man.render_options_section(page)?;
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         page.extend_from_slice(&subcommands_section(command, &man)?);
     }
-    if let Some(notes) = command.get_after_long_help().or(command.get_after_help()) {
-        page.extend_from_slice(notes_section(&notes.to_string()).as_bytes());
+    let notes = command.get_after_long_help().or(command.get_after_help());
+    let notes = notes.map(ToString::to_string).unwrap_or_default();
+    page.extend_from_slice(notes_sections(&notes).as_bytes());
+    if !notes.contains("Exit status") {
+        page.extend_from_slice(EXIT_STATUS.as_bytes());
     }
+    page.extend_from_slice(format!("{FILES}{SEE_ALSO}").as_bytes());
     Ok(())
+}
+
+/// As one types it: `okeanos mkfs`, not `okeanos-mkfs`.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim();
+    let lines: Vec<String> =
+        usage.lines().map(|line| format!("\\fB{}\\fR\n", escaped(line.trim()))).collect();
+    format!(".SH SYNOPSIS\n{}", lines.join(".br\n"))
 }
 
 /// The library takes all pages for ones of the same section.
@@ -70,16 +87,81 @@ fn subcommands_section(command: &Command, man: &clap_mangen::Man) -> std::io::Re
     Ok(text.into_bytes())
 }
 
-/// Notes and examples line by line, as `--help` shows them.
-fn notes_section(notes: &str) -> String {
-    let mut section = ".SH NOTES\n.nf\n".to_owned();
-    for line in notes.lines() {
-        // What roff would take for a command or an escape.
-        let line = line.replace('\\', "\\e").replace('-', "\\-");
-        let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
-        section += &format!("{guard}{line}\n");
+const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n.TP\n0\nSuccess.\n.TP\n1\nIt failed; standard error says why, and what to do.\n\
+                           .TP\n2\nThe command line is wrong.\n";
+
+const FILES: &str = ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the daemons of root's mounts. An ordinary user's are in \
+                     \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n.TP\n\\fI/run/okeanos\\-public/\\fR\n\
+                     Sockets of mounts of root with allow_other, which answer everybody's questions and take no orders.\n.TP\n\
+                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n";
+
+const SEE_ALSO: &str = ".SH \"SEE ALSO\"\n\\fBokeanos\\fR(1), \\fBokeanos\\-mkfs\\fR(8), \\fBokeanos\\-mount\\fR(8), \
+                        \\fBmount.fuse.okeanos\\fR(8), \\fBokeanos\\-stats\\fR(1), \\fBmke2fs\\fR(8), \\fBe2fsck\\fR(8), \
+                        \\fBext4\\fR(5), \\fBfuse\\fR(4)\n";
+
+/// Headings that are sections of a man page; others head a part of one.
+const SECTIONS: [&str; 4] = ["Examples", "Exit status", "Mount options", "Health"];
+
+fn notes_sections(text: &str) -> String {
+    let mut page = String::new();
+    let mut is_begun = false;
+    for note in notes::parse(text) {
+        match note {
+            Note::Blank => {}
+            Note::Paragraph(text) => {
+                match SECTIONS.iter().find(|name| text.starts_with(*name) && text.ends_with(':')) {
+                    Some(name) => {
+                        page += &format!(".SH \"{}\"\n", name.to_uppercase());
+                        is_begun = true;
+                    }
+                    None => {
+                        page += if is_begun { ".PP\n" } else { ".SH NOTES\n" };
+                        is_begun = true;
+                        page += &format!("{}\n", escaped(&text));
+                    }
+                }
+            }
+            Note::Entry { term, description, .. } => {
+                if !is_begun {
+                    page += ".SH NOTES\n";
+                    is_begun = true;
+                }
+                let description = if description.is_empty() { "\\&".into() } else { escaped(&description) };
+                page += &format!(".TP\n\\fB{}\\fR\n{description}\n", escaped(&term));
+            }
+        }
     }
-    section + ".fi\n"
+    page
+}
+
+/// What roff would take for an escape or a command; and dashes that one can copy.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+/// Old formatters read bytes, and take those of other characters one by one.
+fn in_ascii(page: &str) -> String {
+    let told = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
+    page.chars().map(told).collect()
+}
+
+/// The helper that mount(8) runs, under the names that it looks for.
+fn helper_page(mount: &Command) -> String {
+    let options = mount.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    format!(
+        ".TH mount.fuse.okeanos 8\n.SH NAME\nmount.fuse.okeanos \\- mount an okeanos volume by mount(8) and fstab(5)\n\
+         .SH SYNOPSIS\n\\fBmount \\-t fuse.okeanos\\fR [\\fB\\-o\\fR \\fIoptions\\fR] \\fIsource\\fR \\fIdirectory\\fR\n.br\n\
+         \\fBmount.fuse.okeanos\\fR \\fIsource\\fR \\fIdirectory\\fR [\\fB\\-sfnv\\fR] [\\fB\\-o\\fR \\fIoptions\\fR]\n\
+         .SH DESCRIPTION\nA name of \\fBokeanos\\fR(1): called so, it mounts as \\fBokeanos\\-mount\\fR(8) does. \
+         \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos. A line of \\fI/etc/fstab\\fR:\n\
+         .PP\n.nf\n/dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,allow_other,nofail  0 0\n.fi\n\
+         .PP\nWithout allow_other only root gets in.\n\
+         .SH OPTIONS\n.TP\n\\fB\\-s\\fR\nPass over mount options that are not known.\n.TP\n\\fB\\-f\\fR\nCheck the command line, and do \
+         not mount.\n.TP\n\\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\nTaken, as mount(8) gives them.\n\
+         {}{EXIT_STATUS}{FILES}{SEE_ALSO}",
+        notes_sections(&options)
+    )
 }
 
 #[cfg(test)]
@@ -87,18 +169,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_keep_their_lines_and_are_no_commands() {
-        let section = notes_section("Example:\n  a -b\n.c \\ d");
-        assert_eq!(section, ".SH NOTES\n.nf\nExample:\n  a \\-b\n\\&.c \\e d\n.fi\n");
+    fn notes_become_sections_and_no_commands() {
+        let section = notes_sections(".c \\ d\n\nExamples:\n  a -b  does it");
+        assert_eq!(section, ".SH NOTES\n\\&.c \\e d\n.SH \"EXAMPLES\"\n.TP\n\\fBa \\-b\\fR\ndoes it\n");
     }
 
     #[test]
     fn every_command_has_a_page() {
         let directory = tempfile::tempdir().unwrap();
         run(ManArguments { directory: directory.path().to_owned() }).unwrap();
-        for page in ["okeanos.1", "okeanos-mount.8", "okeanos-bench-streams.1", "okeanos-inspect-journal.1"] {
+        for page in [
+            "okeanos.1",
+            "okeanos-mount.8",
+            "okeanos-bench-streams.1",
+            "okeanos-inspect-journal.1",
+            "mount.fuse.okeanos.8",
+        ] {
             let text = std::fs::read_to_string(directory.path().join(page)).unwrap();
-            assert!(text.contains(".SH DESCRIPTION"), "{page}");
+            for heading in ["DESCRIPTION", "SYNOPSIS", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""] {
+                assert!(text.contains(&format!(".SH {heading}\n")), "{page}: {heading}");
+            }
         }
         let first = std::fs::read_to_string(directory.path().join("okeanos.1")).unwrap();
         assert!(first.contains("mount(8)") && first.contains("stats(1)") && !first.contains("mount(1)"));

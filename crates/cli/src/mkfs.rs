@@ -22,7 +22,10 @@ Examples:
   okeanos mkfs --journal-device log.img --journal-size 64M disk.img 1G
   okeanos mkfs --scattered-logs disk.img 4G            for synchronous writes beside long reads on a disk with an arm
   okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
-  okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label";
+  okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label
+
+What is there already is named and kept, unless --force is given. The root directory belongs to whoever
+makes the volume; where root does, to root.";
 
 /// Make a volume in an image file or on a block device
 ///
@@ -50,6 +53,9 @@ pub struct MkfsArguments {
     /// as said: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
+    /// Overwrite the file system or partition table that is there already
+    #[arg(short = 'F', long)]
+    force: bool,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
     target: PathBuf,
@@ -80,13 +86,21 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
+    let force = arguments.force || extra.iter().any(|argument| argument == "-F");
+    if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
+        check_empty(journal)?;
+    }
     let (made, mut held) = prepare(target, *size)?;
     if !made {
         // Who looks takes the same locks.
         drop(held);
         check_unused(target)?;
+        if !force {
+            check_empty(target)?;
+        }
         held = claim(target)?;
     }
+    let extra = &with_defaults(extra, force);
     let result = match journal {
         None => make(target, internal_journal(*journal_size), extra),
         Some(journal) => {
@@ -180,6 +194,39 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
     });
     world.end();
     checked
+}
+
+/// What we decide where the arguments for mke2fs do not.
+fn with_defaults(extra: &[OsString], force: bool) -> Vec<OsString> {
+    let mut arguments = extra.to_vec();
+    if force && !arguments.iter().any(|argument| argument == "-F") {
+        arguments.push("-F".into());
+    }
+    // SAFETY: these calls have no preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let has_owner = arguments
+        .iter()
+        .any(|argument| argument.to_string_lossy().split(',').any(|word| word.starts_with("root_owner")));
+    if user != 0 && !has_owner {
+        // An ordinary user could not write to a root directory of root's. Of several -E the last counts alone.
+        let owner = format!("root_owner={user}:{group}");
+        match arguments.iter().rposition(|argument| argument == "-E") {
+            Some(at) if at + 1 < arguments.len() => {
+                arguments[at + 1].push(",");
+                arguments[at + 1].push(owner);
+            }
+            _ => arguments.extend(["-E".into(), owner.into()]),
+        }
+    }
+    arguments
+}
+
+/// Refuses what holds something that blkid(8) knows: mke2fs asks only where it talks to a terminal.
+fn check_empty(target: &Path) -> Result<(), CliError> {
+    let name = target.display();
+    let Some(found) = programs::signature_of(target)? else { return Ok(()) };
+    Err(CliError::new(format!("{name} appears to hold {found} already"))
+        .with_remedy(format!("Look at what it is; to overwrite it: okeanos mkfs --force {name}.")))
 }
 
 fn internal_journal(size: Option<u64>) -> Vec<OsString> {
@@ -283,6 +330,7 @@ mod tests {
             journal_flush_zone: None,
             force_profile: false,
             scattered_logs: None,
+            force: false,
             target: target.to_owned(),
             size,
             extra: extra.iter().map(OsString::from).collect(),
@@ -325,6 +373,25 @@ mod tests {
         std::fs::write(&image, vec![7; 100_000]).unwrap();
         assert!(run(arguments(&image, Some(64 << 20), &["-q"])).is_err());
         assert_eq!(std::fs::read(&image).unwrap(), vec![7; 100_000]);
+    }
+
+    #[test]
+    fn what_is_there_is_named_and_kept_unless_forced() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("disk");
+        run(arguments(&image, Some(64 << 20), &["-q", "-L", "mail"])).unwrap();
+        let before = std::fs::read(&image).unwrap();
+        let refused = run(arguments(&image, None, &["-q"])).unwrap_err().to_string();
+        assert!(
+            refused.contains("ext4") && refused.contains("mail") && refused.contains("--force"),
+            "{refused}"
+        );
+        assert!(std::fs::read(&image).unwrap() == before, "untouched");
+        run(MkfsArguments { force: true, ..arguments(&image, None, &["-q"]) }).unwrap();
+        let kept = directory.path().join("kept");
+        std::fs::write(&kept, before).unwrap();
+        let refused = MkfsArguments { journal_device: Some(kept), ..arguments(&image, None, &["-q", "-F"]) };
+        assert!(run(MkfsArguments { extra: vec!["-q".into()], ..refused }).is_err());
     }
 
     #[test]

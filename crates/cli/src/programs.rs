@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Debian's package of each program that we call.
-const PACKAGES: [(&str, &str); 3] = [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("e2fsck", "e2fsprogs")];
+const PACKAGES: [(&str, &str); 4] =
+    [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("e2fsck", "e2fsprogs"), ("blkid", "util-linux")];
 
 /// Runs a program that talks to the user itself.
 pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
@@ -18,6 +19,33 @@ pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
     let words: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     Err(CliError::new(format!("{name} {} failed ({status})", words.join(" ")))
         .with_remedy(format!("See above for what {name} said.")))
+}
+
+/// What blkid(8) finds on an image file or device, as in "an ext4 file system (label \"mail\")". It looks at the disk
+/// itself, not at what it remembers.
+pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
+    const NOTHING: i32 = 2;
+    const SEVERAL: i32 = 8;
+    let output = Command::new(find("blkid")?).args(["-p", "-o", "export", "--"]).arg(path).output();
+    let output = output.map_err(|error| CliError::system("blkid", error))?;
+    match output.status.code() {
+        Some(0) => {}
+        Some(NOTHING) => return Ok(None),
+        Some(SEVERAL) => return Ok(Some("several file systems or partition tables at once".into())),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(CliError::new(format!("blkid {}: {}", path.display(), said.trim())));
+        }
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let label = value("LABEL").map_or(String::new(), |label| format!(" (label \"{label}\")"));
+    Ok(match (value("TYPE"), value("USAGE"), value("PTTYPE")) {
+        (Some(kind), Some("filesystem") | None, _) => Some(format!("a file system of type {kind}{label}")),
+        (Some(kind), Some(usage), _) => Some(format!("data of type {kind}, {usage}{label}")),
+        (None, _, Some(table)) => Some(format!("a partition table of type {table}")),
+        (None, ..) => None,
+    })
 }
 
 /// Where a program is: in PATH, or where programs of the administrator are (not in everybody's PATH).

@@ -247,7 +247,7 @@ fn statistics_tell_what_was_written() {
     assert!(said(&table).contains("journal bytes per payload byte"), "{}", said(&table));
     assert!(said(&table).contains("data=wasteless, records=blocks of 4096 bytes"), "{}", said(&table));
     let prometheus = okeanos(&["stats".as_ref(), "--prometheus".as_ref(), volume.root().as_os_str()]);
-    assert!(said(&prometheus).contains("okeanos_engine_commits "), "{}", said(&prometheus));
+    assert!(said(&prometheus).contains("\nokeanos_commits_total{"), "{}", said(&prometheus));
     volume.umount_and_check();
     let nowhere = okeanos(&["stats".as_ref(), volume.root().as_os_str()]);
     assert!(!nowhere.status.success() && said(&nowhere).contains("no okeanos volume"), "{}", said(&nowhere));

@@ -41,10 +41,18 @@ fn a_mount_is_for_its_owner_and_with_allow_other_for_everybody_as_far_as_modes_a
 fn only_whoever_mounted_reaches_the_daemon() {
     let rig = Rig::new();
     rig.run(
-        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount -o allow_other image $M
+        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount image $M
            $O stats $M >told; [ $(stat -c %a /run/okeanos) = 700 ]
            refuses as_nobody ./okeanos stats $M 2>told; refuses as_nobody ./okeanos umount $M 2>>told
-           mountpoint -q $M; $O umount $M"#,
+           mountpoint -q $M; $O umount $M; settle image
+           # Whoever may look into the volume may ask, and gives no orders.
+           $O mount -o allow_other image $M; as_nobody ./okeanos stats $M >told; [ $(stat -c %a /run/okeanos-public) = 755 ]
+           S=/run/okeanos-public/$(mountpoint -d $M | tr : -).sock
+           for ask in '{"ask":"end"}' '{"ask":"change","read_only":true,"atime":"never","stop_on_error":true,"commit":{"secs":1,"nanos":0},"barrier":true}'; do
+               as_nobody /usr/bin/python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(sys.argv[2].encode() + b"\n"); print(s.recv(99))' $S "$ask" >told
+               grep -q "^b''$" told
+           done
+           refuses as_nobody ./okeanos umount $M 2>>told; touch $M/new; mountpoint -q $M; $O umount $M"#,
     );
 }
 

@@ -255,6 +255,7 @@ impl Handle {
     fn note_data(&self, block: &Rc<CachedBlock>, update: &FileUpdate<'_>, decision: Decision) {
         let engine = &self.engine;
         let (at, bytes) = (update.home, update.range.len() as u64);
+        engine.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
         engine.queue.soil(block, || engine.world.now(), &engine.cache);
         let mut transaction = engine.pipeline.transaction();
         match decision {

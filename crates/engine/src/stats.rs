@@ -9,6 +9,13 @@ use std::time::Duration;
 /// Latencies up to an hour are told apart to three digits.
 const LATENCY_NANOSECONDS_MAX: u64 = 3600 * 1_000_000_000;
 
+/// Classes of latencies, in each power of ten from 1 us to 100 s: fine enough for the percentiles of an interval.
+const CLASSES: [u64; 10] = [100, 120, 150, 200, 250, 300, 400, 500, 600, 800];
+const CLASS_DECADES: u32 = 8;
+
+/// Classes of write requests: up to each power of two.
+const REQUEST_CLASSES: usize = 33;
+
 const KINDS: [(BlockKind, &str); 10] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
@@ -28,6 +35,25 @@ pub struct Written {
     pub bytes: u64,
 }
 
+/// Updates of file data by write requests of one size: what a threshold would have sorted.
+#[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
+pub struct RequestClass {
+    /// Requests of at most so many bytes, and more than half of it.
+    pub request_bytes_max: u64,
+    /// Updates, each within one block.
+    pub updates: u64,
+    pub bytes: u64,
+    /// Of the updates, the first of its block in its transaction.
+    pub blocks: u64,
+}
+
+/// Syncs of at most so many nanoseconds that are in no lower class.
+#[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
+pub struct LatencyClass {
+    pub nanoseconds_max: u64,
+    pub count: u64,
+}
+
 /// Counts since the engine was opened.
 pub(crate) struct Counters {
     written: [Written; KINDS.len()],
@@ -44,6 +70,8 @@ pub(crate) struct Counters {
     pub cache_hits: u64,
     pub cache_misses: u64,
     sync_latency: Histogram<u64>,
+    sync_nanoseconds: u64,
+    requests: [RequestClass; REQUEST_CLASSES],
 }
 
 impl Default for Counters {
@@ -63,6 +91,11 @@ impl Default for Counters {
             cache_hits: 0,
             cache_misses: 0,
             sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3).expect("constant bounds"),
+            sync_nanoseconds: 0,
+            requests: std::array::from_fn(|class| RequestClass {
+                request_bytes_max: 1 << class,
+                ..RequestClass::default()
+            }),
         }
     }
 }
@@ -74,7 +107,17 @@ impl Counters {
         written.bytes += bytes;
     }
     pub fn synced(&mut self, latency: Duration) {
-        self.sync_latency.saturating_record(latency.as_nanos() as u64);
+        let nanoseconds = latency.as_nanos() as u64;
+        self.sync_latency.saturating_record(nanoseconds);
+        self.sync_nanoseconds = self.sync_nanoseconds.saturating_add(nanoseconds);
+    }
+    /// An update of `bytes` within a block, part of a request of so many bytes.
+    pub fn updated(&mut self, request: u64, bytes: u64, is_first_of_block: bool) {
+        let class = (u64::BITS - request.saturating_sub(1).leading_zeros()) as usize;
+        let class = &mut self.requests[class.min(REQUEST_CLASSES - 1)];
+        class.updates += 1;
+        class.bytes += bytes;
+        class.blocks += u64::from(is_first_of_block);
     }
     pub fn committed(&mut self, handles: u64, payload: u64) {
         self.commits += 1;
@@ -107,13 +150,31 @@ impl Counters {
                 p90_nanoseconds: quantile(0.9),
                 p99_nanoseconds: quantile(0.99),
                 max_nanoseconds: self.sync_latency.max(),
+                sum_nanoseconds: self.sync_nanoseconds,
+                classes: classes_of(&self.sync_latency),
             },
+            requests: self.requests.into_iter().filter(|class| class.updates > 0).collect(),
             checkpoints: self.checkpoints,
             tail_updates: self.tail_updates,
             cache: CacheUse { hits: self.cache_hits, misses: self.cache_misses, ..cache },
             log,
         }
     }
+}
+
+/// All of them, so that whoever looks twice finds the same ones; what is slower than the last stands in it.
+fn classes_of(latencies: &Histogram<u64>) -> Vec<LatencyClass> {
+    let bounds = (0..CLASS_DECADES).flat_map(|decade| CLASSES.map(|class| class * 10_u64.pow(decade + 1)));
+    let class = |nanoseconds_max| LatencyClass { nanoseconds_max, count: 0 };
+    let mut classes: Vec<LatencyClass> = bounds.map(class).collect();
+    let mut at = 0;
+    for found in latencies.iter_recorded() {
+        while at + 1 < classes.len() && found.value_iterated_to() > classes[at].nanoseconds_max {
+            at += 1;
+        }
+        classes[at].count += found.count_at_value();
+    }
+    classes
 }
 
 fn is_home(kind: BlockKind) -> bool {
@@ -139,6 +200,8 @@ pub struct Statistics {
     pub handles_per_commit: f64,
     pub handles_per_commit_max: u64,
     pub sync: SyncLatency,
+    /// By size of the write request; sizes that never came are left out.
+    pub requests: Vec<RequestClass>,
     /// Rounds in which blocks were written home to free log space.
     pub checkpoints: u64,
     pub tail_updates: u64,
@@ -155,13 +218,15 @@ impl Statistics {
     }
 }
 
-#[derive(Clone, Copy, Default, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct SyncLatency {
     pub count: u64,
     pub p50_nanoseconds: u64,
     pub p90_nanoseconds: u64,
     pub p99_nanoseconds: u64,
     pub max_nanoseconds: u64,
+    pub sum_nanoseconds: u64,
+    pub classes: Vec<LatencyClass>,
 }
 
 #[derive(Clone, Copy, Default, Debug, Serialize)]
@@ -201,5 +266,26 @@ mod tests {
             assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
         assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 45 * 1024);
+    }
+
+    #[test]
+    fn syncs_and_requests_stand_in_the_class_of_their_size() {
+        let mut counters = Counters::default();
+        for microseconds in [7, 110, 110, 1_900_000_000] {
+            counters.synced(Duration::from_micros(microseconds));
+        }
+        for (request, first) in
+            [(0, true), (1, true), (128, true), (128, false), (129, true), (u64::MAX, true)]
+        {
+            counters.updated(request, 100, first);
+        }
+        let told = counters.snapshot(CacheUse::default(), LogUse::default());
+        let filled = told.sync.classes.iter().filter(|class| class.count > 0);
+        let filled: Vec<_> = filled.map(|class| (class.nanoseconds_max, class.count)).collect();
+        assert_eq!(filled, [(8_000, 1), (120_000, 2), (80_000_000_000, 1)]);
+        assert_eq!(told.sync.sum_nanoseconds, 1_900_000_227_000);
+        let requests =
+            told.requests.iter().map(|class| (class.request_bytes_max, class.updates, class.blocks));
+        assert_eq!(requests.collect::<Vec<_>>(), [(1, 2, 2), (128, 2, 1), (256, 1, 1), (1 << 32, 1, 1)]);
     }
 }

@@ -11,7 +11,7 @@ use workloads::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
 use workloads::{SyncKind, verify};
 
 pub struct DemoOptions {
-    /// Values of `data=`.
+    /// Values of `data=`; [`KERNEL`] is the kernel's ext4, which is measured and not killed.
     pub modes: Vec<String>,
     pub writers: u32,
     /// Bytes of a record.
@@ -46,6 +46,9 @@ pub struct DemoRow {
     pub acknowledged: u64,
     pub lost: u64,
 }
+
+/// The kernel's ext4 with its default mode.
+pub const KERNEL: &str = "ext4";
 
 const HOME_SIZE: u64 = 512 << 20;
 const JOURNAL_SIZE: u64 = 128 << 20;
@@ -91,11 +94,33 @@ impl<'a> Stage<'a> {
         if let Some(failure) = measured.failure {
             return Err(RigError::new(format!("{}: a write failed: {failure}", self.mode)));
         }
-        let stats =
-            self.json(Command::new(&self.options.program).args(["stats", "--json"]).arg(&self.mount_point))?;
+        let is_kernel = self.mode == KERNEL;
+        let mut ask = Command::new(&self.options.program);
+        let stats = match is_kernel {
+            true => Value::Null,
+            false => self.json(ask.args(["stats", "--json"]).arg(&self.mount_point))?,
+        };
         mounted.unmount()?;
         let journal_bytes = self.journal.bytes_written()? - before.0;
         let home_bytes = self.home.bytes_written()? - before.1;
+        let payload_bytes = measured.operations * measured.size as u64;
+        let per_payload_byte = |bytes: u64| bytes as f64 / payload_bytes.max(1) as f64;
+        let row = DemoRow {
+            mode: self.mode.to_owned(),
+            measured,
+            journal_bytes,
+            home_bytes,
+            payload_bytes,
+            journal_bytes_per_payload_byte: per_payload_byte(journal_bytes),
+            home_bytes_per_payload_byte: per_payload_byte(home_bytes),
+            stats,
+            recovery: Value::Null,
+            acknowledged: 0,
+            lost: 0,
+        };
+        if is_kernel {
+            return Ok(row);
+        }
 
         progress(&format!("{}: {writers} writers, and a crash", self.mode));
         let second = self.crash()?;
@@ -109,24 +134,19 @@ impl<'a> Stage<'a> {
         mounted.unmount()?;
         self.check()?;
 
-        let payload_bytes = measured.operations * measured.size as u64;
-        let per_payload_byte = |bytes: u64| bytes as f64 / payload_bytes.max(1) as f64;
         Ok(DemoRow {
-            mode: self.mode.to_owned(),
-            measured,
-            journal_bytes,
-            home_bytes,
-            payload_bytes,
-            journal_bytes_per_payload_byte: per_payload_byte(journal_bytes),
-            home_bytes_per_payload_byte: per_payload_byte(home_bytes),
-            stats,
             recovery,
             acknowledged: verdicts.iter().map(|verdict| verdict.acknowledged).sum(),
             lost: verdicts.iter().map(|verdict| verdict.lost).sum(),
+            ..row
         })
     }
 
     fn mount(&self) -> Result<Mounted, RigError> {
+        if self.mode == KERNEL {
+            let options = format!("data=ordered,journal_path={}", self.journal.path.display());
+            return Mounted::kernel("ext4", &options, &self.home.path, &self.mount_point);
+        }
         let options = format!("data={},journal_dev={}", self.mode, self.journal.path.display());
         Mounted::okeanos(&self.options.program, &options, &self.home.path, &self.mount_point)
     }

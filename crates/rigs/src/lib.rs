@@ -10,7 +10,7 @@ mod volume;
 
 pub use compare::{CompareOptions, Comparison, compare};
 pub use contender::Contender;
-pub use demo::{DemoOptions, DemoRow, demo};
+pub use demo::{DemoOptions, DemoRow, KERNEL, demo};
 pub use programs::{ProgramsOptions, ProgramsRow, WORKS, programs};
 pub use real_stage::{RealStage, RealStageOptions};
 pub use rig::RigError;

@@ -82,13 +82,18 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
+/// Where everybody finds daemons that tell and take no orders: those of root that let others in (`allow_other`).
+pub fn public_directory() -> PathBuf {
+    PathBuf::from("/run/okeanos-public")
+}
+
 pub fn socket_name(device: (u32, u32)) -> String {
     format!("{}-{}.sock", device.0, device.1)
 }
 
 /// Makes the sockets' directory; nobody else may put anything in it.
-pub fn make_directory(directory: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(directory) {
+pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(mode).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -114,6 +119,9 @@ fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
 /// A conversation with a daemon.
 pub struct Client(BufReader<UnixStream>);
 
+/// How long one waits for a daemon that only is to tell.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 impl Client {
     pub fn connect(mount: &Mount) -> Result<Client, CliError> {
         let path = socket_directory().join(socket_name(mount.device));
@@ -121,11 +129,26 @@ impl Client {
             let is_covered = path.starts_with(&mount.directory);
             if is_covered { connect_beneath(mount, &path) } else { Err(error) }
         });
-        connected.map(|stream| Client(BufReader::new(stream))).map_err(|error| {
-            let why = format!("no answer from the daemon of {}", mount.directory.display());
-            CliError::system(format!("{why} ({})", path.display()), error)
-                .with_remedy("Ask as the user who mounted it.")
-        })
+        connected
+            .map(|stream| Client(BufReader::new(stream)))
+            .map_err(|error| no_answer(mount, Some((&path, error))))
+    }
+
+    /// To a daemon that is asked and not told what to do: also root's, if it lets others in, and as root anybody's.
+    pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
+        let asked_directly = match Client::connect(mount) {
+            Ok(client) => Ok(client),
+            Err(error) => {
+                let name = socket_name(mount.device);
+                let found =
+                    places_to_look(mount).find_map(|place| UnixStream::connect(place.join(&name)).ok());
+                found.map(|stream| Client(BufReader::new(stream))).ok_or(error)
+            }
+        };
+        let client = asked_directly?;
+        let limited = client.0.get_ref().set_read_timeout(Some(PATIENCE));
+        limited.map_err(|error| CliError::system(mount.directory.display(), error))?;
+        Ok(client)
     }
 
     pub fn say(&mut self, ask: Ask) -> io::Result<()> {
@@ -151,6 +174,41 @@ impl Client {
     }
 }
 
+/// Directories whose owner is who mounted it.
+fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
+    let user = mount.user().unwrap_or(0);
+    let places = match user {
+        0 => vec![public_directory()],
+        _ => vec![format!("/run/user/{user}/okeanos").into(), format!("/tmp/okeanos-{user}").into()],
+    };
+    places.into_iter().filter(move |place| {
+        fs::symlink_metadata(place).is_ok_and(|found| found.is_dir() && found.uid() == user)
+    })
+}
+
+/// Why a daemon does not answer, and what to do. `tried`: where it was looked for.
+pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
+    if mount.is_dead() {
+        return died(mount);
+    }
+    let why = format!("no answer from the daemon of {}", mount.directory.display());
+    match tried {
+        Some((path, error)) => CliError::system(format!("{why} ({})", path.display()), error)
+            .with_remedy("Ask as the user who mounted it."),
+        None => CliError::new(why).with_remedy("Was it unmounted? See okeanos list, and the system log."),
+    }
+}
+
+/// A mount that nobody serves any more.
+pub fn died(mount: &Mount) -> CliError {
+    let (source, at) = (mount.image(), mount.directory.display());
+    let source = source.display();
+    CliError::new(format!("the daemon of {source} on {at} has died; what was synced is safe")).with_remedy(format!(
+        "Take the dead mount away (okeanos umount {at}, or umount -l {at}), and mount again, which recovers the volume: \
+         okeanos mount {source} {at}."
+    ))
+}
+
 /// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
@@ -168,7 +226,7 @@ pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     match found {
         Some(mount) if mount.is_okeanos() => Ok(mount),
         _ => Err(CliError::new(format!("{}: no okeanos volume is mounted there", path.display()))
-            .with_remedy("See what is mounted: findmnt -t fuse.okeanos,fuseblk.okeanos")),
+            .with_remedy("See what is mounted: okeanos list")),
     }
 }
 

@@ -18,6 +18,8 @@ use std::rc::Rc;
 const LINE_MAX: usize = 1024;
 /// Conversations at a time.
 const CLIENTS_MAX: usize = 64;
+/// Of these with those who may only ask.
+const PUBLIC_CLIENTS_MAX: usize = 8;
 /// Descriptors of one: the socket, and the copy that the ring watches.
 const CLIENT_DESCRIPTORS: usize = 2;
 
@@ -31,6 +33,7 @@ pub struct ControlSocket {
     directory: fs::File,
     /// In the directory.
     name: CString,
+    is_public: bool,
 }
 
 /// Who could not be told to unmount is not mounted.
@@ -58,7 +61,17 @@ pub struct ControlServer {
 impl ControlSocket {
     /// In `directory`, for a mount that has no number yet.
     pub fn bind(directory: &Path) -> io::Result<ControlSocket> {
-        make_directory(directory)?;
+        ControlSocket::bind_with(directory, false)
+    }
+
+    /// For everybody, who is told and tells nothing.
+    pub fn bind_public(directory: &Path) -> io::Result<ControlSocket> {
+        ControlSocket::bind_with(directory, true)
+    }
+
+    fn bind_with(directory: &Path, is_public: bool) -> io::Result<ControlSocket> {
+        let (directory_mode, mode) = if is_public { (0o755, 0o666) } else { (0o700, 0o600) };
+        make_directory(directory, directory_mode)?;
         let name = format!("mounting-{}.sock", std::process::id());
         let path = directory.join(&name);
         match fs::remove_file(&path) {
@@ -69,9 +82,9 @@ impl ControlSocket {
         let opened = fs::File::open(directory)?;
         // The directory is ours alone, so nobody comes in before the mode is set.
         let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
         listener.set_nonblocking(true)?;
-        Ok(ControlSocket { listener, directory: opened, name: CString::new(name)? })
+        Ok(ControlSocket { listener, directory: opened, name: CString::new(name)?, is_public })
     }
 
     /// A socket left behind by a daemon that was killed is replaced.
@@ -124,10 +137,12 @@ impl ControlServer {
     ) -> io::Result<Rc<ControlServer>> {
         let watched = watched(&socket.listener)?;
         // Whoever unmounts must get through, whatever limit there is.
-        let clients_max = match spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS {
-            0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            clients => clients,
-        };
+        let all = spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS;
+        let clients_max =
+            match if socket.is_public { all.saturating_sub(CLIENTS_MAX - PUBLIC_CLIENTS_MAX) } else { all } {
+                0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
+                clients => clients,
+            };
         socket.rename(&socket_name(device))?;
         let inode = socket.inode()?;
         let server = Rc::new(ControlServer {
@@ -194,6 +209,9 @@ impl ControlServer {
             while let Some(end) = lines.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = lines.drain(..=end).collect();
                 let ask = serde_json::from_slice(&line)?;
+                if self.socket.is_public && !matches!(ask, Ask::About | Ask::Stats) {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
                 if ask == Ask::End {
                     self.waiting.borrow_mut().push(stream.clone());
                 }

@@ -12,6 +12,9 @@ use fuse::SessionError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The session of a mount was over before the kernel's first request was answered.
 pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
@@ -25,7 +28,11 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 /// Tells whoever started the daemon how the start went.
-pub struct Herald(Option<Background>);
+pub struct Herald {
+    background: Option<Background>,
+    /// systemd, for a unit of Type=notify: sd_notify(3).
+    manager: Option<UnixDatagram>,
+}
 
 struct Background {
     to_starter: File,
@@ -55,7 +62,7 @@ pub fn detach() -> Result<Side, CliError> {
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
             unsafe { libc::setsid() };
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
-            Ok(Side::Daemon(Herald(Some(Background { to_starter, null }))))
+            Ok(Side::Daemon(Herald { background: Some(Background { to_starter, null }), manager: None }))
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
     }
@@ -81,16 +88,19 @@ impl Starter {
 }
 
 impl Herald {
-    /// For a program that stays in the foreground: nobody waits.
+    /// For a program that stays in the foreground: nobody waits, but perhaps a service manager.
     pub fn nobody() -> Herald {
-        Herald(None)
+        Herald { background: None, manager: manager() }
     }
     pub fn is_background(&self) -> bool {
-        self.0.is_some()
+        self.background.is_some()
     }
     /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know.
     pub fn up(self, warning: Option<&str>) {
-        if let Some(Background { mut to_starter, null }) = self.0 {
+        if let Some(manager) = &self.manager {
+            let _ = manager.send(b"READY=1");
+        }
+        if let Some(Background { mut to_starter, null }) = self.background {
             if let Some(null) = null {
                 for standard in 0..3 {
                     // SAFETY: both descriptors are open, and nobody owns the standard ones.
@@ -103,7 +113,7 @@ impl Herald {
     }
     /// Gives the error to whoever will print it.
     pub fn failed(self, error: CliError) -> Result<(), CliError> {
-        match self.0 {
+        match self.background {
             None => Err(error),
             Some(Background { mut to_starter, .. }) => {
                 let _ = to_starter.write_all(error.to_string().as_bytes());
@@ -111,6 +121,18 @@ impl Herald {
             }
         }
     }
+}
+
+fn manager() -> Option<UnixDatagram> {
+    let address = std::env::var_os("NOTIFY_SOCKET")?;
+    let address = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name).ok()?,
+        None => SocketAddr::from_pathname(address).ok()?,
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect_addr(&address).ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some(socket)
 }
 
 /// Before the mount, which may cover `/proc`. Best effort: an ordinary user may do little of it.

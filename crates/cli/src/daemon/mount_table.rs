@@ -16,6 +16,8 @@ pub struct Mount {
     pub source: PathBuf,
     /// Of this mount, with commas: `rw,nosuid,relatime`.
     pub options: String,
+    /// Of the file system: `rw,user_id=0,default_permissions`.
+    pub of_file_system: String,
 }
 
 impl Mount {
@@ -29,14 +31,50 @@ impl Mount {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
     }
 
+    /// Who mounted it.
+    pub fn user(&self) -> Option<u32> {
+        self.of_file_system.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())
+    }
+
+    /// What it lies on as its user named it: the image file, where that has a loop device.
+    pub fn image(&self) -> PathBuf {
+        let backing = || {
+            let number = self.source.to_str()?.strip_prefix("/dev/loop")?.parse::<u32>().ok()?;
+            let path = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).ok()?;
+            Some(PathBuf::from(OsString::from_vec(path.trim_ascii_end().to_vec())))
+        };
+        backing().unwrap_or_else(|| self.source.clone())
+    }
+
     /// Whether nobody serves it any more. Asks the kernel, and a live file system answers at once.
     pub fn is_dead(&self) -> bool {
-        let Ok(path) = CString::new(self.directory.as_os_str().as_bytes()) else { return false };
-        let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the path ends with a zero byte, and the answer has room for what the kernel writes.
-        let failed = unsafe { libc::statfs(path.as_ptr(), answer.as_mut_ptr()) } != 0;
-        failed && io::Error::last_os_error().raw_os_error() == Some(libc::ENOTCONN)
+        self.statfs().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
     }
+
+    /// How large it is; zeros of what is not ours to look at.
+    pub fn space(&self) -> Option<Space> {
+        let found = self.statfs().ok()?;
+        Some(Space { unit: found.f_frsize.try_into().ok()?, blocks: found.f_blocks, free: found.f_bfree })
+    }
+
+    fn statfs(&self) -> io::Result<libc::statfs> {
+        let path = CString::new(self.directory.as_os_str().as_bytes())?;
+        let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns zero.
+        unsafe {
+            match libc::statfs(path.as_ptr(), answer.as_mut_ptr()) {
+                0 => Ok(answer.assume_init()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+}
+
+/// In units of so many bytes.
+pub struct Space {
+    pub unit: u64,
+    pub blocks: u64,
+    pub free: u64,
 }
 
 /// All mounts that this process sees, later ones on top of earlier ones.
@@ -55,16 +93,27 @@ pub fn mount_on(directory: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.directory == directory))
 }
 
-/// An absolute path without links. Looks at the last component only if it must: a dead mount does not answer.
+/// An absolute path without links, as far as it can be looked at: a dead mount does not answer.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
-    let absolute = std::path::absolute(path)?;
-    let whole = absolute.canonicalize();
-    match (whole, absolute.parent(), absolute.file_name()) {
-        (Ok(path), ..) => Ok(path),
-        (Err(error), Some(parent), Some(name)) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            Ok(parent.canonicalize()?.join(name))
+    let absolute = match std::path::absolute(path) {
+        // The current directory may lie on a dead mount.
+        Err(_) if path.is_relative() => {
+            PathBuf::from(std::env::var_os("PWD").unwrap_or_else(|| "/".into())).join(path)
         }
-        (Err(error), ..) => Err(error),
+        absolute => absolute?,
+    };
+    let mut below = PathBuf::new();
+    let mut looked_at = absolute.as_path();
+    loop {
+        match (looked_at.canonicalize(), looked_at.parent(), looked_at.file_name()) {
+            (Ok(path), ..) if below.as_os_str().is_empty() => return Ok(path),
+            (Ok(path), ..) => return Ok(path.join(below)),
+            (Err(error), Some(parent), Some(name)) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+                below = if below.as_os_str().is_empty() { name.into() } else { Path::new(name).join(below) };
+                looked_at = parent;
+            }
+            (Err(error), ..) => return Err(error),
+        }
     }
 }
 
@@ -83,6 +132,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         kind: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?).into(),
         options,
+        of_file_system: String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned(),
     })
 }
 
@@ -118,7 +168,7 @@ mod tests {
         assert_eq!(mount.directory, Path::new("/mnt/my disk"));
         assert_eq!(mount.id, 36);
         assert_eq!((mount.device, mount.source.as_path()), ((7, 3), Path::new("/dev/loop3")));
-        assert!(mount.is_okeanos() && mount.options == "rw,noatime");
+        assert!(mount.is_okeanos() && mount.options == "rw,noatime" && mount.of_file_system == "rw,x=1");
     }
 
     #[test]

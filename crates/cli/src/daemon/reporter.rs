@@ -1,6 +1,7 @@
 //! What a daemon has to tell, and where: it never waits for whoever should read it, and nothing that goes wrong with
 //! telling harms the mount. All that it needs is open from the beginning.
 
+use crate::text::moment;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,18 +11,54 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
 
-/// Facility daemon (3), severity error (3): syslog(3).
-const PRIORITY: &str = "<27>";
+/// How much a report matters. What is above a reporter's own level is not told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    Error,
+    Warning,
+    Info,
+    Debug,
+}
+
+impl Level {
+    /// Facility daemon (3), and the severity: syslog(3).
+    fn priority(self) -> &'static str {
+        match self {
+            Level::Error => "<27>",
+            Level::Warning => "<28>",
+            Level::Info => "<30>",
+            Level::Debug => "<31>",
+        }
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+impl std::str::FromStr for Level {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Level, ()> {
+        let levels = [Level::Error, Level::Warning, Level::Info, Level::Debug];
+        levels.into_iter().find(|level| level.word() == word).ok_or(())
+    }
+}
+
 /// A pipe that can be written to at all takes this much (PIPE_BUF).
 const TEXT_MAX: usize = 4096;
 const STANDARD_ERROR: libc::c_int = 2;
 
-/// Tells the system's log; in the foreground, standard error.
+/// Tells the system's log; in the foreground, standard error; or a file.
 #[derive(Clone)]
 pub struct Reporter(Rc<State>);
 
 struct State {
     way: Way,
+    level: Level,
     /// Reports that nobody took.
     lost: Cell<u64>,
 }
@@ -34,35 +71,57 @@ enum Way {
     /// The same pipe or terminal, opened anew: whether a write waits is a property of the open file, which others share.
     Own(File),
     Shared,
+    /// What others may write to as well: each report is one write at its end.
+    File(File),
 }
 
 impl Reporter {
-    pub fn open(background: bool) -> Reporter {
-        let way = if background {
+    pub fn open(background: bool, level: Level, file: Option<File>) -> Reporter {
+        let way = if let Some(file) = file {
+            // The zone's rules are read now: later no path leads to them.
+            moment::now();
+            Way::File(file)
+        } else if background {
             let kernel = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
             Way::Log { syslog: syslog().ok(), kernel: kernel.ok() }
         } else {
             reopened(STANDARD_ERROR).map_or(Way::Shared, Way::Own)
         };
-        Reporter(Rc::new(State { way, lost: Cell::new(0) }))
+        Reporter(Rc::new(State { way, level, lost: Cell::new(0) }))
     }
 
+    /// An error.
     pub fn tell(&self, text: &str) {
-        let State { way, lost } = &*self.0;
+        self.tell_at(Level::Error, text);
+    }
+
+    pub fn tell_at(&self, level: Level, text: &str) {
+        let State { way, lost, level: most } = &*self.0;
+        if level > *most {
+            return;
+        }
         let before = match lost.get() {
             0 => String::new(),
             lost => format!(" ({lost} reports before were lost)"),
         };
-        let text = format!("okeanos[{}]: {text}{before}", std::process::id());
+        let word = match level {
+            Level::Error => String::new(),
+            level => format!("{}: ", level.word()),
+        };
+        let text = format!("okeanos[{}]: {word}{text}{before}", std::process::id());
         let told = match way {
             Way::Log { syslog, kernel } => {
-                let line = format!("{PRIORITY}{text}\n");
+                let line = format!("{}{text}\n", level.priority());
                 let told = syslog.as_ref().map(|socket| socket.send(line.trim_end().as_bytes()));
                 match (told, kernel) {
                     (Some(Ok(_)), _) => true,
                     (_, Some(log)) => (&*log).write(line.as_bytes()).is_ok(),
                     _ => false,
                 }
+            }
+            Way::File(file) => {
+                let line = format!("{} {}", moment::now(), line_of(&text));
+                (&*file).write(line.as_bytes()).is_ok()
             }
             Way::Own(file) => (&*file).write(line_of(&text).as_bytes()).is_ok(),
             Way::Shared => write_if_ready(&line_of(&text), 0).is_ok(),
@@ -127,7 +186,7 @@ mod tests {
     fn a_full_pipe_costs_reports_and_no_time_and_the_next_reader_learns_of_it() {
         let (mut reader, writer) = io::pipe().unwrap();
         let way = Way::Own(reopened(writer.as_raw_fd()).unwrap());
-        let reporter = Reporter(Rc::new(State { way, lost: Cell::new(0) }));
+        let reporter = Reporter(Rc::new(State { way, level: Level::Error, lost: Cell::new(0) }));
         let text = "x".repeat(TEXT_MAX);
         for _ in 0..1000 {
             reporter.tell(&text);

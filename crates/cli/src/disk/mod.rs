@@ -54,8 +54,7 @@ enum DiskCommand {
 /// A drive, or several equal ones in a RAID-0.
 #[derive(Args)]
 pub struct DriveArguments {
-    /// A model of `okeanos disk list`, or a model file
-    #[arg(long)]
+    #[arg(help = models_help(), long)]
     pub model: String,
     /// So many of these drives in a RAID-0
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -225,6 +224,11 @@ fn processor_seconds() -> f64 {
     // SAFETY: the kernel fills `time`, which lives here. Its only error is an unknown clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+pub fn models_help() -> String {
+    let names: Vec<&str> = shipped().map(|(name, _)| name).collect();
+    format!("A model file, or one of okeanos disk list: {}", names.join(", "))
 }
 
 /// A shipped model by name, or a model file by path.

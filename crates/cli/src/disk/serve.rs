@@ -4,7 +4,7 @@ use crate::daemon::control::{About, Ask, End, socket_directory};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_table;
 use crate::daemon::porter::{Porter, Standing};
-use crate::daemon::reporter::Reporter;
+use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, Side, ended_at_once};
 use crate::disk::door::{DiskDoor, NAME};
 use crate::disk::{DriveArguments, Switch, find};
@@ -121,7 +121,7 @@ fn serve(
     directory: PathBuf,
     herald: Herald,
 ) -> Result<(), CliError> {
-    let reporter = Reporter::open(herald.is_background());
+    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
         return herald.failed(CliError::system("signals", error));
     }

@@ -1,5 +1,6 @@
 use super::reader::Reader;
 use crate::error::CliError;
+use crate::text::moment;
 use format::ext4::inode::flags;
 use format::ext4::{Inode, xattr};
 use std::fmt;
@@ -157,8 +158,9 @@ impl fmt::Display for InodeStory {
         if !self.flag_names.is_empty() {
             writeln!(f, "flags {:#x}: {}", self.flags, self.flag_names.join(", "))?;
         }
-        writeln!(f, "accessed {:.9}, modified {:.9}", self.accessed, self.modified)?;
-        writeln!(f, "changed  {:.9}, created  {:.9} (seconds since 1970)", self.changed, self.created)?;
+        let moment = |seconds: f64| moment::local(seconds.floor() as i64);
+        writeln!(f, "accessed {}, modified {}", moment(self.accessed), moment(self.modified))?;
+        writeln!(f, "changed  {}, created  {}", moment(self.changed), moment(self.created))?;
         if self.deletion_time != 0 {
             writeln!(f, "deletion time, or next orphan: {}", self.deletion_time)?;
         }

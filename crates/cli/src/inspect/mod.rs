@@ -8,7 +8,7 @@ mod journal;
 mod log_reader;
 mod logs;
 mod packed;
-mod reader;
+pub mod reader;
 mod superblock;
 
 use crate::error::CliError;

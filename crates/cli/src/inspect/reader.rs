@@ -8,6 +8,7 @@ use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{GroupDescriptor, Inode, Superblock, checksum, feature, indirect};
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use units::{FileBlock, GroupNumber, HomeBlock, InodeNumber};
@@ -43,6 +44,10 @@ impl Reader {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// Of the image or device, in bytes.
+    pub fn length(&self) -> u64 {
+        (&self.file).seek(SeekFrom::End(0)).unwrap_or(0)
     }
     pub fn block(&self, at: HomeBlock) -> Result<Vec<u8>, CliError> {
         if at.get() >= self.superblock.blocks {

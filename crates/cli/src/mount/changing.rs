@@ -1,7 +1,7 @@
 //! The daemon's part of `-o remount`: what changes while the volume is mounted.
 
 use crate::daemon::control::{About, AccessTimes, Changed, Live};
-use crate::daemon::reporter::Reporter;
+use crate::daemon::reporter::{Level, Reporter};
 use crate::mount::MountPlan;
 use disks::FileDisk;
 use engine::BarrierKind;
@@ -89,7 +89,9 @@ impl Changing {
             Err(error) => Err(error),
         };
         match &allowed {
-            Ok(report) => report.warnings.iter().for_each(|warning| self.reporter.tell(warning)),
+            Ok(report) => {
+                report.warnings.iter().for_each(|warning| self.reporter.tell_at(Level::Warning, warning))
+            }
             Err(_) if was_read_only => self.give_back(),
             Err(_) => {}
         }

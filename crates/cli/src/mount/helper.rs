@@ -43,6 +43,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     }
     mount::run(MountArguments {
         foreground: false,
+        verbose: false,
         sloppy: call.sloppy,
         options: call.options,
         source: call.source,

@@ -10,8 +10,9 @@ pub mod umount;
 mod users;
 mod words;
 
+use crate::daemon::control;
 use crate::daemon::mount_table::{self, Mount};
-use crate::daemon::reporter;
+use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -35,6 +36,9 @@ pub struct MountArguments {
     /// Stay in the foreground, and tell of errors there
     #[arg(short, long)]
     pub foreground: bool,
+    /// Tell more: what is done; with -f, each request as well
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Pass over mount options that are not known
     #[arg(short, long)]
     pub sloppy: bool,
@@ -91,6 +95,10 @@ Mount options:
                        while requests come so fast that it pays (default auto: 150)
   readahead=SIZE       how far the kernel reads ahead of a sequential reader (default 4M; an
                        ordinary user's mount keeps the kernel's own, 128K)
+  log_level=error|warning|info|debug
+                       what the daemon tells the system's log, or with -f standard error (default info,
+                       with -f warning; debug tells of each request, as -f -v does)
+  log_file=FILE        where it tells it instead; with local times
   errors=continue|remount-ro
                        what happens when damage is found; remount-ro writes nothing any more
                        (default: as the superblock says, tune2fs -e)
@@ -104,9 +112,10 @@ Mount options:
                        modes let them (default: they may not, not even where root mounts)
   ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
                        as for every file system
-  Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
-  change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
-  count where nothing else is said.
+
+Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
+change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
+count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 
 Examples:
   okeanos mount -o data=wasteless disk.img /mnt/a
@@ -117,6 +126,9 @@ Examples:
 pub struct MountPlan {
     /// The words behind `-o`.
     pub words: Vec<String>,
+    pub level: Level,
+    /// Opened before the daemon leaves its directory.
+    pub log_file: Option<PathBuf>,
     /// The volume was not unmounted, as far as its superblock tells.
     pub needs_replay: bool,
     /// Absolute, without links.
@@ -197,22 +209,46 @@ impl MountPlan {
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
         let words = arguments.options.clone();
-        Ok(MountPlan { words, needs_replay, source: from, directory: at, is_block_device, is_root, settings })
+        let level = settings.log_level.unwrap_or(match (arguments.verbose, arguments.foreground) {
+            (true, true) => Level::Debug,
+            (false, true) => Level::Warning,
+            (_, false) => Level::Info,
+        });
+        let log_file = settings.log_file.as_deref().map(std::path::absolute).transpose();
+        let log_file = log_file.map_err(|error| CliError::system("log_file", error))?;
+        Ok(MountPlan {
+            words,
+            level,
+            log_file,
+            needs_replay,
+            source: from,
+            directory: at,
+            is_block_device,
+            is_root,
+            settings,
+        })
     }
 }
 
 /// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
 fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     match mount {
-        Some(mount) if mount.is_okeanos() && mount.is_dead() => {
-            let at = mount.directory.display();
-            Err(CliError::new(format!("the daemon of {} on {at} has died", mount.source.display()))
-                .with_remedy(format!(
-                    "Take the dead mount away first: okeanos umount {at}, or umount -l {at}."
-                )))
-        }
+        Some(mount) if mount.is_okeanos() && mount.is_dead() => Err(control::died(mount)),
         _ => Ok(()),
     }
+}
+
+/// For commands that need a volume to themselves: `path` is one whose daemon has died, or its mount's directory.
+pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
+    let Ok(mounts) = mount_table::mounts() else { return Ok(()) };
+    let at = mount_table::resolve(path).ok();
+    let device = std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
+    let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
+    let is_it = |mount: &&Mount| {
+        let image = mount.image();
+        Some(&mount.directory) == at.as_ref() || Some(mount.device) == device || Some(&image) == at.as_ref()
+    };
+    refuse_dead(mounts.iter().filter(|mount| mount.is_okeanos()).find(is_it))
 }
 
 fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {

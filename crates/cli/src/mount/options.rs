@@ -1,5 +1,6 @@
 //! The words behind `-o`: ours, and those that mount(8) and fstab(5) know for every file system.
 
+use crate::daemon::reporter::Level;
 use crate::error::CliError;
 use crate::mount::words::{self, Meaning};
 use crate::text::quantity::{parse_duration, parse_size};
@@ -62,6 +63,9 @@ pub struct MountSettings {
     pub without_journal: bool,
     /// What is mounted already is to change.
     pub remount: bool,
+    /// What is told, and where instead of the system's log.
+    pub log_level: Option<Level>,
+    pub log_file: Option<PathBuf>,
     /// What was asked for and is not done, which nobody has to fail for.
     pub not_done: Vec<&'static str>,
 }
@@ -72,6 +76,9 @@ const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
 /// More than any mount has use for; far below what overflows the kernel's count.
 const READ_AHEAD_MAX: u64 = 1 << 30;
+
+/// With less, writers would wait for one another's blocks.
+const CACHE_MIN: u64 = 1 << 20;
 
 /// Longer polling would only heat the machine.
 const POLL_MAX: Duration = Duration::from_millis(10);
@@ -105,6 +112,8 @@ impl Default for MountSettings {
             group_of_directory: false,
             without_journal: false,
             remount: false,
+            log_level: None,
+            log_file: None,
             not_done: Vec::new(),
         }
     }
@@ -283,7 +292,16 @@ impl MountSettings {
             "commit" => self.commit = interval(value)?,
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
-            "cache" => self.cache = Some(parse_size(value)?),
+            "cache" => {
+                self.cache = match parse_size(value)? {
+                    bytes @ CACHE_MIN.. => Some(bytes),
+                    _ => return Err(Refusal::Wrong("at least 1M; 256M is the default".into())),
+                }
+            }
+            "log_level" => {
+                self.log_level = Some(value.parse().map_err(|()| known("error, warning, info or debug"))?)
+            }
+            "log_file" => self.log_file = Some(value.into()),
             "journal_dev" | "journal_path" => self.journal_device = Some(value.into()),
             "poll" => self.poll = poll(value)?,
             "readahead" => self.read_ahead = read_ahead(value)?,

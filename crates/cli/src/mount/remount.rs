@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 21] = [
+    let stays: [(&str, bool); 23] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier=coerce", coerces(before) == coerces(after)),
@@ -143,6 +143,8 @@ fn refuse_what_stays(
         ("dirsync", before.synchronous_directories == after.synchronous_directories),
         ("sync", (before.flags ^ after.flags) & libc::MS_SYNCHRONOUS == 0),
         ("grpid", before.group_of_directory == after.group_of_directory),
+        ("log_level", before.log_level == after.log_level),
+        ("log_file", before.log_file == after.log_file),
         ("noload", !after.without_journal || mounted.without_journal),
     ];
     match stays.iter().find(|(_, same)| !same) {

@@ -4,10 +4,10 @@
 //! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
 //! root it has none left.
 
-use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control::{About, Ask, End, public_directory, socket_directory};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
-use crate::daemon::reporter::Reporter;
+use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, ended_at_once};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
@@ -38,7 +38,12 @@ const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) a
 
 /// Serves until the volume is unmounted, or a signal says so. The exit code tells whether everything is home.
 pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
-    let reporter = Reporter::open(herald.is_background());
+    let log = plan.log_file.as_deref().map(open_log).transpose();
+    let log = match log {
+        Ok(log) => log,
+        Err(error) => return herald.failed(error),
+    };
+    let reporter = Reporter::open(herald.is_background(), plan.level, log);
     if let Err(error) = runtime::block_signals() {
         return herald.failed(CliError::system("signals", error));
     }
@@ -59,6 +64,12 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     let result = world.run(run(world.clone(), plan, porter, reporter, herald));
     world.end();
     result
+}
+
+/// Others may read it; each report goes to its end, so that a rotation may copy and cut it.
+fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path);
+    opened.map_err(|error| CliError::system(format!("log_file {}", path.display()), error))
 }
 
 async fn run(
@@ -82,6 +93,8 @@ struct Mounted {
     reporter: Reporter,
     signals: Signals,
     control: ControlSocket,
+    /// For all who may look into the volume.
+    public: Option<ControlSocket>,
     device: (u32, u32),
     /// With `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
@@ -100,6 +113,10 @@ impl Mounted {
     ) -> Result<Mounted, CliError> {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
         let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+        // Without it only root is told.
+        let public = (plan.is_root && plan.settings.allow_other)
+            .then(|| ControlSocket::bind_public(&public_directory()).ok())
+            .flatten();
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
         // A loop device on it would be what is called empty.
         if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
@@ -121,7 +138,7 @@ impl Mounted {
             refuse_kernel(plan, &volume).await?;
         }
         for warning in volume.open_report().warnings {
-            reporter.tell(&format!("{}: {warning}", plan.source.display()));
+            reporter.tell_at(Level::Warning, &format!("{}: {warning}", plan.source.display()));
         }
         let told = reporter.clone();
         let door_options = DoorOptions {
@@ -142,6 +159,7 @@ impl Mounted {
                     reporter,
                     signals,
                     control,
+                    public,
                     device,
                     coerced,
                     _loop_device: loop_device,
@@ -159,8 +177,12 @@ impl Mounted {
     }
 
     async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
-        let answers = self.answers(world, plan);
-        let Mounted { door, session, porter, reporter, signals, control, device, .. } = self;
+        let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
+        let Mounted { volume, door, session, porter, reporter, signals, control, public, device, .. } = self;
+        if plan.level == Level::Debug {
+            let reporter = reporter.clone();
+            session.trace(move |text| reporter.tell_at(Level::Debug, text));
+        }
         let serving = session.clone();
         let mut served = spawn_with_result(world, async move { serving.serve().await });
         let begun = race(&mut served, session.until_begun()).await;
@@ -187,16 +209,24 @@ impl Mounted {
                 return herald.failed(error);
             }
         };
+        let public =
+            public.and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
         let warning = match &begun {
             Either::Right(agreed) if !agreed.passes_syncs() && !plan.settings.read_only => Some(SYNCS_END),
             _ => None,
         };
         if let Some(warning) = warning.filter(|_| !herald.is_background()) {
-            reporter.tell(warning);
+            reporter.tell_at(Level::Warning, warning);
         }
         if let Some(why) = session.why_no_ring() {
-            reporter.tell(&format!("requests come by the classic channel, not over io_uring: {why}"));
+            reporter.tell_at(
+                Level::Info,
+                &format!("requests come by the classic channel, not over io_uring: {why}"),
+            );
         }
+        let (source, at, data) =
+            (plan.source.display(), plan.directory.display(), volume.options().engine.data);
+        reporter.tell_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));
         herald.up(warning);
         let result = match begun {
             Either::Left(result) => result,
@@ -204,8 +234,12 @@ impl Mounted {
         };
         let clean = door.close().await.is_ok();
         control.end(End { clean });
+        public.inspect(|public| public.end(End { clean }));
         match result {
-            Some(Ok(())) if clean => Ok(()),
+            Some(Ok(())) if clean => {
+                reporter.tell_at(Level::Info, &format!("{source} is unmounted: everything is home"));
+                Ok(())
+            }
             Some(Err(error)) => {
                 reporter.tell(&error.to_string());
                 Err(CliError::new(error.to_string()))
@@ -222,6 +256,8 @@ impl Mounted {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
                 "about": about,
+                "read_only": volume.is_read_only(),
+                "failed": volume.engine().check().err().map(|error| error.to_string()),
                 "transport": match session.negotiated() {
                     Some(agreed) if agreed.uring => "io_uring",
                     _ => "classic",

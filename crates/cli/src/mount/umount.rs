@@ -42,12 +42,17 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
         }
         None => return Err(CliError::new(format!("{subject}: nothing is mounted there"))),
     };
+    // Called from inside, we would keep it busy ourselves.
+    let _ = std::env::set_current_dir("/");
     if arguments.force {
         return cut(&mount);
     }
     if mount.is_dead() {
-        let died = format!("okeanos: the daemon of {subject} had died; the next mount recovers the volume");
-        reporter::complain(&died);
+        let image = mount.image();
+        let died = format!("okeanos: the daemon of {subject} had died; the dead mount is taken away");
+        let next =
+            format!("  The next mount recovers the volume: okeanos mount {} {subject}.", image.display());
+        reporter::complain(&format!("{died}\n{next}"));
         return take_away(&mount, libc::MNT_DETACH);
     }
     let daemon = Daemon::of(&mount)?;

@@ -8,7 +8,7 @@ use clap::Args;
 use disks::Replacement;
 use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
-use sim::faults::FaultPlan;
+use sim::faults::{FaultPlan, KINDS};
 use sim::liar::{Liar, TRIALS};
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
@@ -41,8 +41,7 @@ pub struct SimArguments {
     /// Only this mode: writeback, ordered, journal, wasteless, selective or adaptive
     #[arg(long)]
     mode: Option<DataMode>,
-    /// Only this kind of volume, such as ext4-4k, ext4-1k, ext3-4k, external-4k, small-log-1k or wrapping-4k
-    #[arg(long, value_parser = known_setup)]
+    #[arg(long, value_parser = known_setup, help = setups_help())]
     setup: Option<Setup>,
     /// The first seed
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -80,8 +79,7 @@ pub struct SimArguments {
     /// Look at this power cut only; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"])]
     cut: Option<u64>,
-    /// Let the disk fail instead of cutting the power, such as write-once@3; needs --mode and --setup
-    #[arg(long, requires_all = ["mode", "setup"])]
+    #[arg(long, requires_all = ["mode", "setup"], help = faults_help())]
     fault: Option<FaultPlan>,
     /// Let the bitmaps lie half way through; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], conflicts_with_all = ["fault", "cut", "script", "lying"])]
@@ -104,6 +102,17 @@ pub struct SimArguments {
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
+}
+
+fn setups_help() -> String {
+    let names: Vec<_> = SETUPS.iter().map(|setup| setup.name).collect();
+    format!("Only this kind of volume: {}", names.join(", "))
+}
+
+fn faults_help() -> String {
+    let kinds = KINDS.map(|(operation, how)| FaultPlan { operation, how, place: 0 }.to_string());
+    let kinds = kinds.map(|kind| kind.replace("@0", "@N"));
+    format!("Let the disk fail instead of cutting the power: {}; needs --mode and --setup", kinds.join(", "))
 }
 
 fn known_setup(name: &str) -> Result<Setup, String> {

@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-/// `4096`, `256M`, `1.5G`, `64KiB`: bytes, with the binary units K, M, G, T.
+/// `4096`, `256M`, `1.5G`, `64KiB`, `1GB`: bytes. As in the GNU tools, `K`, `KiB` and the like are binary, `kB`, `MB` and
+/// the like decimal.
 pub fn parse_size(text: &str) -> Result<u64, String> {
+    const LETTERS: &str = "KMGT";
     let (number, unit) = split_unit(text)?;
-    let shift = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(format!("{text:?} is not a size: write 4096, 256K, 128M, 1.5G or 2T")),
+    let upper = unit.to_ascii_uppercase();
+    let mut letters = upper.chars();
+    let power = letters.next().map_or(Some(0), |letter| LETTERS.find(letter).map(|at| at as i32 + 1));
+    let base: f64 = match (power, letters.as_str(), upper.as_str()) {
+        (_, _, "" | "B") => 1.0,
+        (Some(_), "" | "IB", _) => 1024.0,
+        (Some(_), "B", _) => 1000.0,
+        _ => {
+            return Err(format!("{text:?} is not a size: write 4096, 256K, 128M, 1.5G, 2T, or 1GB for 10^9"));
+        }
     };
-    let bytes = number * (1u64 << shift) as f64;
+    let bytes = number * base.powi(power.unwrap_or(0));
     if bytes > u64::MAX as f64 / 2.0 {
         return Err(format!("{text:?} is too large a size"));
     }
@@ -72,12 +77,21 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
-        for (text, bytes) in
-            [("0", 0), ("4096", 4096), ("128", 128), ("256M", 256 << 20), ("1.5G", 3 << 29), ("64KiB", 65536)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("128", 128),
+            ("256M", 256 << 20),
+            ("1.5G", 3 << 29),
+            ("64KiB", 65536),
+            ("1GB", 1_000_000_000),
+            ("2kB", 2000),
+            ("7B", 7),
+            ("1GiB", 1 << 30),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "M", "12Q", "-1", "1..2", "99999999T"] {
+        for text in ["", "M", "12Q", "1KBB", "1Bi", "-1", "1..2", "99999999T"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

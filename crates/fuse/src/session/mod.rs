@@ -55,6 +55,9 @@ pub struct SessionStatistics {
     pub interrupts: u64,
 }
 
+/// Is told of each request.
+type Trace = Box<dyn Fn(&str)>;
+
 pub struct Session<F> {
     world: RealWorld,
     file_system: Rc<F>,
@@ -76,6 +79,7 @@ pub struct Session<F> {
     room: Rc<Room>,
     statistics: Cell<SessionStatistics>,
     counts: Counts,
+    trace: RefCell<Option<Trace>>,
 }
 
 /// Why the classic channel was left alone.
@@ -110,6 +114,7 @@ impl<F: FileSystem> Session<F> {
             room: Rc::default(),
             statistics: Cell::default(),
             counts: Counts::default(),
+            trace: RefCell::default(),
         })
     }
 
@@ -119,6 +124,10 @@ impl<F: FileSystem> Session<F> {
     /// The operations that were asked for, by the kernel's names, and how often.
     pub fn requests_by_operation(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.counts.by_name()
+    }
+    /// Tells of each request when it is answered.
+    pub fn trace(&self, tell: impl Fn(&str) + 'static) {
+        self.trace.replace(Some(Box::new(tell)));
     }
     /// What was agreed with the kernel; `None` before INIT.
     pub fn negotiated(&self) -> Option<Negotiated> {
@@ -294,7 +303,16 @@ impl<F: FileSystem> Session<F> {
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }
+        let traced = self.trace.borrow().is_some().then_some(request.header);
         let answer = self.file_system.clone().serve(request).await;
+        if let (Some(header), Some(tell)) = (traced, &*self.trace.borrow()) {
+            let (name, node, process) = (opcode::name(header.opcode), header.nodeid, header.pid);
+            let end = match answer.errno().unsigned_abs() {
+                0 => "done".to_owned(),
+                errno => io::Error::from_raw_os_error(errno as i32).to_string(),
+            };
+            tell(&format!("request {}: {name}, node {node}, process {process}: {end}", header.unique));
+        }
         answer.stale().iter().for_each(|stale| self.classic.forget(*stale));
         self.running.set(self.running.get() - 1);
         self.idle.notify();

@@ -43,8 +43,7 @@ fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FingerprintArguments {
-    /// An emulated drive: a model of okeanos disk list, or a model file
-    #[arg(long, conflicts_with_all = ["disk", "destroy", "range"], required_unless_present = "disk")]
+    #[arg(help = super::models_help(), long, conflicts_with_all = ["disk", "destroy", "range"], required_unless_present = "disk")]
     model: Option<String>,
     /// The emulated drive ignores flushes
     #[arg(long, requires = "model")]

@@ -1,19 +1,39 @@
-//! `okeanos stats`: what the daemon counted, as a table, as JSON, or for Prometheus.
+//! `okeanos stats`: what the daemon counted, as a table, as rates, as JSON, or for Prometheus.
 
-use crate::daemon::control::{Ask, Client, find_mount};
+mod prometheus;
+mod rates;
+
+use crate::daemon::control::{Ask, Client, find_mount, no_answer};
 use crate::error::CliError;
+use crate::text::output::print;
 use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
 use serde_json::Value;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos stats /mnt/a                      all counts since the mount
+  okeanos stats --watch /mnt/a              one line a second: what happens now
+  okeanos stats --watch 10 --count 6 /mnt/a
+  okeanos stats --json /mnt/a | jq .engine.commits
+  okeanos stats --prometheus /mnt/a         for the textfile collector of node_exporter
+
+Columns of --watch: syncs a second, and how long they took (p50, p99); commits a second, and how many
+changes went with one (group); bytes a second to the journal, to their home, and those that programs
+wrote (payload); requests of the kernel a second. Rates are of the interval; --json and --prometheus count
+from the mount.
+
+Who may ask: whoever mounted it, root, and with the mount option allow_other (of root's mounts) everybody.";
 
 /// Tell what a mounted volume wrote where, and how fast its syncs are
 ///
 /// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload byte" are what a mode costs:
 /// the payload is what programs wrote in transactions that are committed.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct StatsArguments {
     /// Print one JSON object (with --watch: one a line)
     #[arg(long)]
@@ -21,9 +41,12 @@ pub struct StatsArguments {
     /// Print in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
-    /// Print again every so many seconds, until interrupted
+    /// Print a line of rates every so many seconds, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub watch: Option<f64>,
+    /// With --watch: end after so many lines
+    #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
     /// Where the volume is mounted, or any place in it
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
@@ -31,34 +54,44 @@ pub struct StatsArguments {
 
 pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     let mount = find_mount(&arguments.directory)?;
-    let system = |error| CliError::system(format!("statistics of {}", arguments.directory.display()), error);
     let pause = match arguments.watch.map(Duration::try_from_secs_f64) {
         Some(Err(_)) => return Err(CliError::new("--watch wants a positive number of seconds")),
         Some(Ok(pause)) => Some(pause.max(Duration::from_millis(100))),
         None => None,
     };
-    let mut client = Client::connect(&mount)?;
-    loop {
-        let statistics: Value = client.ask(Ask::Stats).map_err(system)?;
-        let text = match (arguments.json, arguments.prometheus) {
-            (true, _) if pause.is_some() => format!("{statistics}\n"),
+    let mut client = Client::connect_to_look(&mount)?;
+    let mut ask = || client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None));
+    let Some(pause) = pause else {
+        let statistics = ask()?;
+        return print(&match (arguments.json, arguments.prometheus) {
             (true, _) => format!("{statistics:#}\n"),
-            (_, true) => prometheus(&statistics),
+            (_, true) => prometheus::exposition(&statistics),
             _ => tables(&statistics),
+        });
+    };
+    let mut rates = rates::Rates::new();
+    let lines = arguments.count.unwrap_or(u64::MAX);
+    let mut printed = 0;
+    while printed < lines {
+        let statistics = ask()?;
+        let text = match (arguments.json, arguments.prometheus, statistics["drives"].as_array()) {
+            (true, ..) => Some(format!("{statistics}\n")),
+            (_, true, _) => Some(prometheus::exposition(&statistics)),
+            (.., Some(drives)) => Some(counts_of(drives)),
+            _ => rates.line(Instant::now(), &statistics),
         };
         let mut out = std::io::stdout().lock();
-        // To the upper left corner, and nothing below.
-        let again = if pause.is_some() && !arguments.json && out.is_terminal() { "\x1b[H\x1b[J" } else { "" };
-        match write!(out, "{again}{text}").and_then(|()| out.flush()) {
+        match write!(out, "{}", text.as_deref().unwrap_or_default()).and_then(|()| out.flush()) {
             // Whoever reads has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            result => result.map_err(system)?,
+            result => result.map_err(|error| CliError::system("standard output", error))?,
         }
-        match pause {
-            Some(pause) => std::thread::sleep(pause),
-            None => return Ok(()),
+        printed += u64::from(text.is_some());
+        if printed < lines {
+            std::thread::sleep(pause);
         }
     }
+    Ok(())
 }
 
 /// A line for each count, a column for each drive of a RAID-0.
@@ -80,12 +113,16 @@ fn tables(statistics: &Value) -> String {
     let about = &statistics["about"];
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let mut out = format!(
-        "{} on {}, data={}, {}, {} transport\n\n",
+        "{} on {}, data={}, {}, {} transport{}\n\n",
         text(&about["source"]),
         text(&about["directory"]),
         text(&about["data"]),
         journal_of(&engine["log"]),
         text(&statistics["transport"]),
+        match statistics["failed"].as_str() {
+            Some(why) => format!("\nIt has stopped writing: {why}"),
+            None => String::new(),
+        },
     );
     let mut written = Table::new(["written", "blocks", "bytes"]);
     for (place, kinds) in [("journal", &engine["log_written"]), ("home", &engine["home_written"])] {
@@ -178,47 +215,6 @@ fn evictions(statistics: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Every number becomes `okeanos_` and its path; kinds of blocks become a label.
-fn prometheus(statistics: &Value) -> String {
-    let mut out = String::new();
-    for place in ["log_written", "home_written"] {
-        for unit in ["blocks", "bytes"] {
-            for (kind, count) in statistics["engine"][place].as_object().into_iter().flatten() {
-                out += &format!("okeanos_{place}_{unit}{{kind=\"{kind}\"}} {}\n", count[unit]);
-            }
-        }
-    }
-    for (disk, counts) in coerced(statistics) {
-        for (name, count) in counts.as_object().into_iter().flatten() {
-            out += &format!("okeanos_coerced_{name}{{disk=\"{disk}\"}} {count}\n");
-        }
-    }
-    for (name, count) in operations(statistics) {
-        out += &format!("okeanos_door_operations{{operation=\"{name}\"}} {count}\n");
-    }
-    for room in ["engine", "door", "ring"] {
-        plain_numbers(&format!("okeanos_{room}"), &statistics[room], &mut out);
-    }
-    out
-}
-
-/// Whether it is told under one name, with labels.
-fn is_labelled(field: &str) -> bool {
-    field.ends_with("_written") || field == "by_operation"
-}
-
-fn plain_numbers(name: &str, value: &Value, out: &mut String) {
-    match value {
-        Value::Number(number) => *out += &format!("{name} {number}\n"),
-        Value::Object(fields) => {
-            for (field, value) in fields.iter().filter(|(field, _)| !is_labelled(field)) {
-                plain_numbers(&format!("{name}_{field}"), value, out);
-            }
-        }
-        _ => {}
-    }
-}
-
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
@@ -228,10 +224,10 @@ fn sum_of_bytes(kinds: &Value) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn sample() -> Value {
+    pub fn sample() -> Value {
         serde_json::json!({
             "about": { "source": "/dev/loop0", "directory": "/mnt", "data": "wasteless" },
             "transport": "classic",
@@ -239,8 +235,15 @@ mod tests {
                 "log_written": { "multiwrite": { "blocks": 2, "bytes": 8192 } },
                 "home_written": { "data": { "blocks": 1, "bytes": 4096 } },
                 "payload_bytes": 4096,
+                "handles": 6,
+                "cache": { "bytes": 1, "limit_bytes": 2 },
+                "log": { "blocks": 8, "free_blocks": 4 },
                 "commits": 3,
-                "sync": { "count": 7, "p50_nanoseconds": 150_000 },
+                "sync": { "count": 7, "p50_nanoseconds": 150_000, "sum_nanoseconds": 1_500_000_000, "classes": [
+                    { "nanoseconds_max": 100_000, "count": 2 },
+                    { "nanoseconds_max": 150_000, "count": 4 },
+                    { "nanoseconds_max": 200_000, "count": 1 },
+                ] },
             },
             "coerced": [{ "barriers": 9, "evictions": 5, "bytes": 8192, "nanoseconds": 2_000_000 }],
             "door": { "requests": 12, "by_operation": { "write": 9, "lookup": 3 } },
@@ -257,19 +260,5 @@ mod tests {
         assert!(line("sync latency p50").ends_with("150.0 us"));
         assert!(line("evictions, home disk").ends_with("5 for 9 barriers: 8.0 KiB, 2.00 ms"), "{text}");
         assert!(line("write ").ends_with(" 9"), "{text}");
-    }
-
-    #[test]
-    fn numbers_reach_prometheus_under_their_names() {
-        let text = prometheus(&sample());
-        for line in [
-            "okeanos_log_written_bytes{kind=\"multiwrite\"} 8192",
-            "okeanos_engine_sync_count 7",
-            "okeanos_coerced_evictions{disk=\"home\"} 5",
-            "okeanos_door_requests 12",
-            "okeanos_door_operations{operation=\"write\"} 9",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        }
     }
 }

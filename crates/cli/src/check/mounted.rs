@@ -1,0 +1,127 @@
+//! A mounted volume, looked at as any program would: the daemon verifies what it reads.
+
+use super::Findings;
+use crate::daemon::control::{Ask, Client};
+use crate::daemon::mount_table::Mount;
+use crate::error::CliError;
+use crate::text::progress::Progress;
+use serde_json::Value;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// EUCLEAN, which the C library's names for Linux have as "Structure needs cleaning".
+const DAMAGE: [i32; 2] = [libc::EIO, libc::EUCLEAN];
+
+pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Result<String, CliError> {
+    let statistics: Value = Client::connect_to_look(mount)?
+        .ask(Ask::Stats)
+        .map_err(|error| CliError::system(mount.directory.display(), error))?;
+    if let Some(why) = statistics["failed"].as_str() {
+        findings.note(format!("the volume has stopped writing: {why}"));
+    }
+    let mut walk = Walk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
+    let top = fs::symlink_metadata(&mount.directory);
+    let top = top.map_err(|error| CliError::system(mount.directory.display(), error))?;
+    walk.device = top.dev();
+    let mut waiting = vec![mount.directory.clone()];
+    while let Some(directory) = waiting.pop() {
+        walk.directory(&directory, &mut waiting);
+    }
+    let Walk { files, directories, denied, .. } = walk;
+    if denied > 0 {
+        return Err(CliError::new(format!("{denied} files and directories could not be looked into"))
+            .with_remedy("Check it as root, or unmounted."));
+    }
+    Ok(format!("{directories} directories and {files} other files are readable"))
+}
+
+struct Walk<'a> {
+    device: u64,
+    files: u64,
+    directories: u64,
+    /// What this user may not look at.
+    denied: u64,
+    findings: &'a mut Findings,
+    progress: &'a Progress,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, path: &Path, waiting: &mut Vec<PathBuf>) {
+        self.directories += 1;
+        self.attributes(path);
+        let Some(entries) = self.noted(path, fs::read_dir(path)) else { return };
+        for entry in entries {
+            let Some(entry) = self.noted(path, entry) else { return };
+            let path = entry.path();
+            let Some(metadata) = self.noted(&path, fs::symlink_metadata(&path)) else { continue };
+            if metadata.dev() != self.device {
+                // Another file system is mounted there.
+                continue;
+            }
+            if metadata.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            self.files += 1;
+            if self.files.is_multiple_of(1000) {
+                self.progress.show(format_args!("{} files", self.files));
+            }
+            self.attributes(&path);
+            if metadata.is_symlink() {
+                self.noted(&path, fs::read_link(&path));
+            } else if metadata.is_file() {
+                let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+                let mapped = opened.and_then(|file| read_mapping(&file));
+                self.noted(&path, mapped);
+            }
+        }
+    }
+
+    /// Lists the extended attributes, which reads them all.
+    fn attributes(&mut self, path: &Path) {
+        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
+        // SAFETY: the path ends with a zero byte, and a length of zero asks for the size alone.
+        let listed = unsafe { libc::llistxattr(name.as_ptr(), std::ptr::null_mut(), 0) };
+        let result = if listed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        self.noted(path, result);
+    }
+
+    fn noted<T>(&mut self, path: &Path, result: io::Result<T>) -> Option<T> {
+        match result {
+            Ok(found) => return Some(found),
+            Err(error) if error.raw_os_error().is_some_and(|errno| DAMAGE.contains(&errno)) => {
+                self.findings.note(format!("{}: {error}", path.display()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.denied += 1,
+            // It has gone meanwhile.
+            Err(_) => {}
+        }
+        None
+    }
+}
+
+/// Asks where data ends and holes begin, to the file's end: nobody can say without reading the whole mapping.
+fn read_mapping(file: &File) -> io::Result<()> {
+    let (mut at, end) = (0, file.metadata()?.len() as i64);
+    while at < end {
+        for what in [libc::SEEK_DATA, libc::SEEK_HOLE] {
+            // SAFETY: the call takes integers.
+            let found = unsafe { libc::lseek(file.as_raw_fd(), at, what) };
+            if found < 0 {
+                let error = io::Error::last_os_error();
+                // No more data.
+                return if error.raw_os_error() == Some(libc::ENXIO) { Ok(()) } else { Err(error) };
+            }
+            if found <= at && what == libc::SEEK_HOLE {
+                return Ok(());
+            }
+            at = found;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `okeanos list`: every mount of ours, and how it is.
+
+use crate::daemon::control::{Ask, Client};
+use crate::daemon::mount_table::{self, Mount};
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::format_size;
+use crate::text::table::Table;
+use serde_json::Value;
+use std::sync::mpsc;
+use std::time::Duration;
+
+const NOTES: &str = "\
+Health is one of
+  ok                   it serves
+  read-only            it serves, and nothing is written
+  stopped: WHY         an error has stopped it; unmount it, look at the disk, mount it again
+  daemon died          unmount it (okeanos umount DIR), mount it again: that recovers the volume
+  no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
+  not ours to ask      ask as the user who mounted it, or as root
+
+The kernel has no room for the options of a FUSE file system in /proc/mounts: data= and the transport stand here.";
+
+/// List what is mounted: mode, size, transport, health
+#[derive(clap::Args)]
+#[command(after_help = NOTES)]
+pub struct ListArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nobody waits longer for a daemon that does not answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+#[derive(serde::Serialize)]
+struct Listed {
+    directory: String,
+    source: String,
+    data: Option<String>,
+    options: Vec<String>,
+    bytes: Option<u64>,
+    bytes_free: Option<u64>,
+    transport: Option<String>,
+    process: Option<u64>,
+    health: String,
+}
+
+pub fn run(arguments: ListArguments) -> Result<(), CliError> {
+    let mounts = mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+    let ours: Vec<Mount> = mounts.into_iter().filter(Mount::is_okeanos).collect();
+    // All at once: several may have to be waited for.
+    let looking: Vec<_> = ours
+        .iter()
+        .map(|mount| {
+            let (tell, told) = mpsc::channel();
+            let looked_at = mount.clone();
+            std::thread::spawn(move || {
+                // Nobody may wait any more.
+                let _ = tell.send(look_at(&looked_at));
+            });
+            told
+        })
+        .collect();
+    let listed: Vec<Listed> = ours
+        .iter()
+        .zip(looking)
+        .map(|(mount, told)| {
+            told.recv_timeout(PATIENCE).unwrap_or_else(|_| listed(mount, None, "no answer".into()))
+        })
+        .collect();
+    match (arguments.json, listed.is_empty()) {
+        (true, _) => print_json(&listed),
+        (_, true) => print(&"No okeanos volume is mounted.\n"),
+        _ => print(&table(&listed)),
+    }
+}
+
+fn look_at(mount: &Mount) -> Listed {
+    let statistics = Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
+    let health = match &statistics {
+        Ok(Some(statistics)) => health_of(statistics),
+        _ if mount.is_dead() => "daemon died".into(),
+        Ok(None) => "no answer".into(),
+        Err(_) => "not ours to ask".into(),
+    };
+    let asked = statistics.ok().flatten();
+    // Somebody else's volume tells nothing.
+    let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
+    let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
+    Listed {
+        bytes: space.as_ref().map(|space| bytes(space.blocks, space.unit)),
+        bytes_free: space.as_ref().map(|space| bytes(space.free, space.unit)),
+        ..listed(mount, asked.as_ref(), health)
+    }
+}
+
+fn health_of(statistics: &Value) -> String {
+    match (statistics["failed"].as_str(), statistics["read_only"].as_bool()) {
+        (Some(why), _) => format!("stopped: {why}"),
+        (None, Some(true)) => "read-only".into(),
+        _ => "ok".into(),
+    }
+}
+
+fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> Listed {
+    let word = |value: &Value| value.as_str().map(plain);
+    let about = asked.map(|statistics| &statistics["about"]);
+    let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
+    Listed {
+        directory: plain(&mount.directory.to_string_lossy()),
+        source: plain(&mount.image().to_string_lossy()),
+        data: about.and_then(|about| word(&about["data"])),
+        options: options.filter_map(word).collect(),
+        bytes: None,
+        bytes_free: None,
+        transport: asked.and_then(|statistics| word(&statistics["transport"])),
+        process: about.and_then(|about| about["process"].as_u64()),
+        health: plain(&health),
+    }
+}
+
+/// What another user's daemon says may hold what a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn table(listed: &[Listed]) -> Table {
+    let mut table =
+        Table::new(["mounted on", "image or device", "data", "size", "free", "transport", "health"]);
+    let or_dash = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".into());
+    let size = |bytes: Option<u64>| bytes.map_or("-".into(), format_size);
+    for mount in listed {
+        table.row([
+            mount.directory.clone(),
+            mount.source.clone(),
+            or_dash(&mount.data),
+            size(mount.bytes),
+            size(mount.bytes_free),
+            or_dash(&mount.transport),
+            mount.health.clone(),
+        ]);
+    }
+    table
+}

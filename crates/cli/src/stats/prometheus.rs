@@ -1,0 +1,229 @@
+//! The text format of Prometheus, version 0.0.4: every metric with HELP and TYPE, counters that end in `_total`, seconds and
+//! bytes as units, and the volume as a label. `docs/MONITORING.md` shows how it is collected.
+
+use super::{coerced, number, operations};
+use serde_json::Value;
+use std::fmt::Write;
+
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+/// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
+const OF_ENGINE: [(&str, &str, &str, &str); 22] = [
+    (
+        "payload_bytes_total",
+        COUNTER,
+        "Bytes of file data in committed transactions, as programs wrote them.",
+        "/payload_bytes",
+    ),
+    ("commits_total", COUNTER, "Transactions committed.", "/commits"),
+    ("handles_total", COUNTER, "Changes that were committed: several share a commit.", "/handles"),
+    ("handles_per_commit_max", GAUGE, "Most changes that one commit carried.", "/handles_per_commit_max"),
+    ("flushes_total", COUNTER, "Flush commands to the disks.", "/flushes"),
+    (
+        "durable_writes_total",
+        COUNTER,
+        "Single writes made durable in place of a flush (FUA).",
+        "/durable_writes",
+    ),
+    ("home_write_requests_total", COUNTER, "Disk requests of write-back and checkpoint.", "/home_writes"),
+    ("home_read_requests_total", COUNTER, "Disk requests that read blocks at home.", "/home_reads"),
+    ("checkpoints_total", COUNTER, "Rounds in which blocks went home to free log space.", "/checkpoints"),
+    ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
+    ("cache_hits_total", COUNTER, "Blocks found in memory.", "/cache/hits"),
+    ("cache_misses_total", COUNTER, "Blocks not found in memory.", "/cache/misses"),
+    ("cache_blocks", GAUGE, "Blocks in memory.", "/cache/blocks"),
+    ("cache_dirty_blocks", GAUGE, "Blocks in memory that are newer than at home.", "/cache/dirty_blocks"),
+    ("cache_bytes", GAUGE, "Memory for blocks and what goes with them.", "/cache/bytes"),
+    ("cache_limit_bytes", GAUGE, "Bound of that memory (mount option cache).", "/cache/limit_bytes"),
+    ("journal_blocks", GAUGE, "Blocks of the journal.", "/log/blocks"),
+    ("journal_free_blocks", GAUGE, "Blocks of the journal that are free.", "/log/free_blocks"),
+    ("requests_received_total", COUNTER, "Requests of the kernel.", "door/requests"),
+    ("ring_requests_total", COUNTER, "Requests that came over io_uring.", "door/ring_requests"),
+    ("malformed_requests_total", COUNTER, "Requests that contradict themselves.", "door/malformed"),
+    ("interrupts_total", COUNTER, "Interrupts of requests.", "door/interrupts"),
+];
+
+/// Numbers of the daemon's ring.
+const OF_RING: [(&str, &str, &str); 6] = [
+    ("ring_operations_total", "Operations given to io_uring.", "operations"),
+    ("ring_enters_total", "System calls for them.", "enters"),
+    ("ring_failed_sends_total", "Answers that the kernel did not take.", "failed_sends"),
+    ("ring_full_queues_total", "Times that the submission queue was full.", "full_queues"),
+    ("polls_total", "Times that the daemon stayed awake for the next request.", "polls"),
+    ("polls_in_vain_total", "Times that none came.", "polls_in_vain"),
+];
+
+const OF_EVICTIONS: [(&str, &str, &str); 4] = [
+    ("evictions_total", "Evictions of a disk's cache that stood for a flush.", "evictions"),
+    ("eviction_barriers_total", "Barriers that asked for an eviction.", "barriers"),
+    ("eviction_bytes_total", "Bytes written to evict.", "bytes"),
+    ("eviction_seconds_total", "Time that evictions took.", "nanoseconds"),
+];
+
+pub fn exposition(statistics: &Value) -> String {
+    let about = &statistics["about"];
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut page = Page { text: String::new(), volume: word(&about["directory"]) };
+    if let Some(drives) = statistics["drives"].as_array() {
+        drives_of(drives, &mut page);
+        return page.text;
+    }
+    page.head("info", GAUGE, "What is mounted, by labels; always 1.");
+    let info = [("source", word(&about["source"])), ("data", word(&about["data"]))];
+    let more = [("transport", word(&statistics["transport"])), ("version", word(&about["version"]))];
+    let labels: Vec<(&str, &str)> =
+        info.iter().chain(&more).map(|(name, value)| (*name, value.as_str())).collect();
+    page.sample("info", &labels, "1");
+    let yes_no = |value: bool| u8::from(value).to_string();
+    page.head("failed", GAUGE, "Whether an error has stopped the volume: nothing is written any more.");
+    page.sample("failed", &[], &yes_no(statistics["failed"].is_string()));
+    page.head("read_only", GAUGE, "Whether the volume is read-only.");
+    page.sample("read_only", &[], &yes_no(statistics["read_only"].as_bool().unwrap_or(false)));
+    for (place, name) in [("journal", "log_written"), ("home", "home_written")] {
+        for (unit, help) in [("bytes", "Bytes"), ("blocks", "Blocks")] {
+            let metric = format!("{place}_written_{unit}_total");
+            page.head(&metric, COUNTER, &format!("{help} written to the {place}, by kind of block."));
+            for (kind, count) in statistics["engine"][name].as_object().into_iter().flatten() {
+                page.sample(&metric, &[("kind", kind)], &number(&count[unit]).to_string());
+            }
+        }
+    }
+    for (name, kind, help, place) in OF_ENGINE {
+        let found = match place.strip_prefix("door/") {
+            Some(field) => statistics["door"].get(field),
+            None => statistics["engine"].pointer(place),
+        };
+        if let Some(value) = found {
+            page.head(name, kind, help);
+            page.sample(name, &[], &number(value).to_string());
+        }
+    }
+    syncs(&statistics["engine"]["sync"], &mut page);
+    page.head("operations_total", COUNTER, "Requests of the kernel, by operation.");
+    for (operation, count) in operations(statistics) {
+        page.sample("operations_total", &[("operation", operation)], &number(count).to_string());
+    }
+    for (name, help, field) in OF_RING {
+        page.head(name, COUNTER, help);
+        page.sample(name, &[], &number(&statistics["ring"][field]).to_string());
+    }
+    if coerced(statistics).next().is_some() {
+        for (name, help, field) in OF_EVICTIONS {
+            page.head(name, COUNTER, help);
+            for (disk, counts) in coerced(statistics) {
+                let value = match field {
+                    "nanoseconds" => seconds(number(&counts[field])),
+                    _ => number(&counts[field]).to_string(),
+                };
+                page.sample(name, &[("disk", disk)], &value);
+            }
+        }
+    }
+    page.text
+}
+
+/// Buckets at 1, 2 and 5 of each power of ten: the daemon counts in finer classes.
+fn syncs(sync: &Value, page: &mut Page) {
+    const NAME: &str = "sync_duration_seconds";
+    page.head(NAME, "histogram", "How long syncs took, from asking to durable.");
+    let mut below = 0;
+    for class in sync["classes"].as_array().into_iter().flatten() {
+        below += number(&class["count"]);
+        let most = number(&class["nanoseconds_max"]);
+        let leading = most / 10_u64.pow(most.max(1).ilog10());
+        if matches!(leading, 1 | 2 | 5) && most == leading * 10_u64.pow(most.max(1).ilog10()) {
+            page.sample(&format!("{NAME}_bucket"), &[("le", &seconds(most))], &below.to_string());
+        }
+    }
+    let count = number(&sync["count"]).to_string();
+    page.sample(&format!("{NAME}_bucket"), &[("le", "+Inf")], &count);
+    page.sample(&format!("{NAME}_sum"), &[], &seconds(number(&sync["sum_nanoseconds"])));
+    page.sample(&format!("{NAME}_count"), &[], &count);
+}
+
+/// Of a striped disk: every count of each drive.
+fn drives_of(drives: &[Value], page: &mut Page) {
+    for name in drives.iter().filter_map(Value::as_object).take(1).flat_map(|drive| drive.keys()) {
+        let metric = format!("drive_{name}_total");
+        page.head(&metric, COUNTER, "A count of each drive of a striped disk.");
+        for (at, drive) in drives.iter().enumerate() {
+            page.sample(&metric, &[("drive", &(at + 1).to_string())], &number(&drive[name]).to_string());
+        }
+    }
+}
+
+/// Without rounding: `Display` of a floating-point number gives as many digits as it has, and no exponent.
+fn seconds(nanoseconds: u64) -> String {
+    (nanoseconds as f64 / 1e9).to_string()
+}
+
+struct Page {
+    text: String,
+    volume: String,
+}
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP okeanos_{name} {help}\n# TYPE okeanos_{name} {kind}");
+    }
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
+        let more = labels.iter().map(|(name, value)| format!(",{name}=\"{}\"", escaped(value)));
+        let labels = format!("volume=\"{}\"{}", escaped(&self.volume), more.collect::<String>());
+        let _ = writeln!(self.text, "okeanos_{name}{{{labels}}} {value}");
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::tests::sample;
+
+    #[test]
+    fn numbers_reach_prometheus_by_its_conventions() {
+        let mut sample = sample();
+        sample["failed"] = "a write failed".into();
+        sample["about"]["directory"] = "/mnt/\"a\"".into();
+        let text = exposition(&sample);
+        let volume = r#"volume="/mnt/\"a\"""#;
+        for line in [
+            "# TYPE okeanos_commits_total counter".to_owned(),
+            format!("okeanos_commits_total{{{volume}}} 3"),
+            format!("okeanos_journal_written_bytes_total{{{volume},kind=\"multiwrite\"}} 8192"),
+            format!("okeanos_sync_duration_seconds_bucket{{{volume},le=\"0.0001\"}} 2"),
+            format!("okeanos_sync_duration_seconds_bucket{{{volume},le=\"0.0002\"}} 7"),
+            format!("okeanos_sync_duration_seconds_bucket{{{volume},le=\"+Inf\"}} 7"),
+            format!("okeanos_sync_duration_seconds_sum{{{volume}}} 1.5"),
+            format!("okeanos_evictions_total{{{volume},disk=\"home\"}} 5"),
+            format!("okeanos_eviction_seconds_total{{{volume},disk=\"home\"}} 0.002"),
+            format!("okeanos_operations_total{{{volume},operation=\"write\"}} 9"),
+            format!("okeanos_failed{{{volume}}} 1"),
+            format!("okeanos_read_only{{{volume}}} 0"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("le=\"0.00015\""), "{text}");
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_exist() {
+        let dashboard = include_str!("../../../../docs/grafana-okeanos.json");
+        let parsed: Value = serde_json::from_str(dashboard).unwrap();
+        assert!(parsed["panels"].as_array().is_some_and(|panels| panels.len() >= 6));
+        let text = exposition(&sample());
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let asked = dashboard.match_indices("okeanos_").map(|(at, _)| {
+            let rest = &dashboard[at..];
+            &rest[..rest.find(|c| !is_of_name(c)).unwrap_or(rest.len())]
+        });
+        let asked: Vec<&str> = asked.collect();
+        assert!(asked.len() > 8);
+        for name in asked {
+            assert!(text.contains(&format!("\n{name}{{")), "the dashboard asks for {name}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Moments as people read them: local time, with its distance from UTC.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `2026-11-22 23:17:48 +0100`.
+pub fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    local(seconds.try_into().unwrap_or(i64::MAX))
+}
+
+/// Seconds since 1970, as a moment of the zone that TZ or the system says. What no calendar holds stays a number.
+pub fn local(seconds: i64) -> String {
+    let mut fields = std::mem::MaybeUninit::<libc::tm>::uninit();
+    let mut text = [0_u8; 64];
+    // SAFETY: the time is a live number; the structure is used only where the call has filled it. The format ends with a zero
+    // byte, and no more is written than the buffer holds.
+    let length = unsafe {
+        if libc::localtime_r(&raw const seconds, fields.as_mut_ptr()).is_null() {
+            return format!("{seconds} s");
+        }
+        libc::strftime(
+            text.as_mut_ptr().cast(),
+            text.len(),
+            c"%Y-%m-%d %H:%M:%S %z".as_ptr(),
+            fields.as_ptr(),
+        )
+    };
+    String::from_utf8_lossy(&text[..length]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_moment_has_its_zone() {
+        let text = super::local(1_000_000_000);
+        assert!(text.starts_with("2001-09-0") && (text.contains(" +") || text.contains(" -")), "{text}");
+        assert_eq!(super::local(i64::MAX), format!("{} s", i64::MAX));
+    }
+}
