@@ -32,7 +32,7 @@ daemon() { $O stats --json $M | sed -n 's/.*"process": \([0-9]*\).*/\1/p' >daemo
 alone() { unshare --mount --propagation private timeout -k 5 60 bash -euo pipefail -c "$WORDS; $1"; }
 sync_returns() { sync & ended $!; }
 WORDS="O=$O M=$M; $(declare -f daemon)"
-$O mkfs image 64M -- -q >made
+$O mkfs --force image 64M -- -q >made
 "#;
 
 #[test]
@@ -87,7 +87,7 @@ fn the_image_keeps_the_file_system_under_it_busy_and_nothing_else_does() {
     let rig = Rig::new();
     rig.run(
         "mkdir under beside; mount -t tmpfs none under; mount -t tmpfs none beside
-         $O mkfs under/image 32M -- -q >made; $O mount -o transport=classic under/image $M
+         $O mkfs --force under/image 32M -- -q >made; $O mount -o transport=classic under/image $M
          umount beside; refuses umount under 2>told; grep -q busy told
          $O umount $M; settle under/image; umount under",
     );
@@ -98,7 +98,7 @@ fn a_signal_takes_no_mount_away_but_the_daemons_own() {
     let rig = Rig::new();
     rig.run(&format!(
         "{RESCUED}
-         $O mkfs other 64M -- -q >made; mkdir elsewhere
+         $O mkfs --force other 64M -- -q >made; mkdir elsewhere
          # Another volume lies over it.
          serve transport=classic image; $O mount -o transport=classic other $M; echo theirs >$M/file
          kill $DAEMON; wait $DAEMON; [ $(cat $M/file) = theirs ]

@@ -20,7 +20,7 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 fn a_read_only_mount_changes_nothing() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs image 64M -- -q >made; $O mount image $M; echo a >$M/a; $O umount $M; settle image; before="$(sha256sum <image)"
+        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; echo a >$M/a; $O umount $M; settle image; before="$(sha256sum <image)"
            for options in ro ro,data=wasteless,noloop; do
              $O mount -o $options image $M; [ "$(cat $M/a)" = a ]
              for change in "touch $M/new" "mkdir $M/new" "rm $M/a" "chmod 600 $M/a" "truncate -s 0 $M/a" "setfattr -n user.x -v 1 $M/a" "mv $M/a $M/b"; do
@@ -35,7 +35,7 @@ fn a_read_only_mount_changes_nothing() {
 fn every_option_of_time_and_size_mounts_and_warns_only_where_data_is_in_danger() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs image 64M -- -q >made
+        r#"$O mkfs --force image 64M -- -q >made
            for option in threshold=0 threshold=1 threshold=1000 threshold=1G commit=0 commit=1 writeback=1 expire=500ms nojournal_checksum; do
              $O mount -o data=selective,$option image $M 2>warned; [ ! -s warned ]
              for size in 1 100 999 1000 4096 100000; do head -c $size /dev/zero | tr '\0' x | dd of=$M/t$size bs=1M oflag=sync status=none; done
@@ -53,7 +53,7 @@ fn the_journal_has_checksums_unless_told_otherwise() {
     let rig = Rig::new();
     rig.run(
         r#"features() { $O mount -o data=ordered,$1 image $M; echo x >$M/x; $O umount $M; settle image; dumpe2fs -h image 2>/dev/null | grep 'Journal features'; }
-           $O mkfs image 64M -- -q >made; features journal_checksum | grep -q journal_checksum_v3
+           $O mkfs --force image 64M -- -q >made; features journal_checksum | grep -q journal_checksum_v3
            refuses grep -q checksum <<<"$(features nojournal_checksum)"; features journal_checksum | grep -q journal_checksum_v3; clean image"#,
     );
 }
@@ -63,7 +63,7 @@ fn changes_become_durable_in_time_without_being_synced() {
     let rig = Rig::new();
     // Waits as long as it takes; with the default of five seconds the second part would not be there.
     rig.run(
-        r#"$O mkfs image 64M -- -q >made
+        r#"$O mkfs --force image 64M -- -q >made
            commits() { $O stats --json $M | tr -d ' ' | grep -o '"commits":[0-9]*' | cut -d: -f2; }
            serve data=wasteless,commit=1 image; before=$(commits); echo content >$M/file
            for i in $(seq 600); do [ $(commits) -gt $before ] && break; sleep 0.1; done

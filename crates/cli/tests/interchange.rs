@@ -209,7 +209,7 @@ fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
         _ => ("", ""),
     };
     rig.run(&format!(
-        "$O mkfs {mkfs} image 96M -- -q {mke2fs} >made; serve data={mode}{option} image
+        "$O mkfs --force {mkfs} image 96M -- -q {mke2fs} >made; serve data={mode}{option} image
          mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*; sync -f $M
          $O bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
          for i in $(seq 300); do [ $(cat $M/stream-* 2>/dev/null | wc -c) -gt 1000000 ] && break; sleep 0.1; done

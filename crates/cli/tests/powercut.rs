@@ -171,7 +171,7 @@ fn a_file_on_okeanos_has_what_was_acknowledged_when_the_program_is_killed() {
     let rig = Rig::new();
     let listener = Listener::new(&rig.path("log"));
     rig.run(&format!(
-        "$O mkfs image 64M -- -q
+        "$O mkfs --force image 64M -- -q
          serve data=wasteless image
          $O powercut write --listener {address} --length 256K --count 100 $M/file
          kill_daemon; umount -l $M; settle image

@@ -15,7 +15,7 @@ fn fstrim_gives_free_blocks_back_and_never_one_in_use() {
     for mode in ["ordered", "wasteless"] {
         let rig = Rig::new();
         rig.run(&format!(
-            r#"$O mkfs image 128M -- -q >made; chmod 755 .; $O mount -o data={mode},allow_other image $M
+            r#"$O mkfs --force image 128M -- -q >made; chmod 755 .; $O mount -o data={mode},allow_other image $M
                head -c 20M /dev/urandom >$M/kept; for i in $(seq 200); do head -c 100000 /dev/urandom >$M/small$i; done
                head -c 60M /dev/urandom >$M/gone; sync -f $M; full=$(du -k image | cut -f1)
                sha256sum $M/kept $M/small* >sums; rm $M/gone
@@ -35,7 +35,7 @@ fn fstrim_gives_free_blocks_back_and_never_one_in_use() {
 fn labels_are_read_by_all_and_set_by_whoever_administers() {
     let rig = Rig::new();
     rig.run(&format!(
-        r#"{ASK} export -f ask; $O mkfs image 64M -- -q -L first >made; chmod 755 .; $O mount -o allow_other image $M; touch $M/file
+        r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q -L first >made; chmod 755 .; $O mount -o allow_other image $M; touch $M/file
            [ "$(ask $M/file $GET_LABEL '')" = first ]; [ "$(as_nobody bash -c "ask $M/file $GET_LABEL ''")" = first ]
            refuses as_nobody bash -c "ask $M/file $SET_LABEL stolen"; refuses ask $M/file $SET_LABEL seventeen-letters
            [ "$(ask $M/file $GET_LABEL '')" = first ]; ask $M/file $SET_LABEL second >told; [ "$(ask $M/file $GET_LABEL '')" = second ]
@@ -48,7 +48,7 @@ fn labels_are_read_by_all_and_set_by_whoever_administers() {
 fn a_volume_that_was_shut_down_keeps_what_was_done_before_and_takes_nothing_more() {
     let rig = Rig::new();
     rig.run(&format!(
-        r#"{ASK} export -f ask; $O mkfs image 64M -- -q >made; chmod 755 .; $O mount -o allow_other image $M; echo before >$M/before
+        r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q >made; chmod 755 .; $O mount -o allow_other image $M; echo before >$M/before
            refuses as_nobody bash -c "ask $M/before $SHUTDOWN ''"; echo still >$M/still
            ask $M/before $SHUTDOWN '' >told; refuses touch $M/after 2>told; refuses sync $M/before 2>told
            refuses $O umount $M 2>told; settle image
@@ -84,7 +84,7 @@ for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)
 fn the_generation_of_an_inode_is_told() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs image 64M -- -q >made; $O mount image $M; touch $M/file; told=$(lsattr -v $M/file | awk '{print $1}')
+        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; touch $M/file; told=$(lsattr -v $M/file | awk '{print $1}')
            number=$(stat -c %i $M/file); $O umount $M; settle image
            [ "$told" = "$(debugfs -R "stat <$number>" image 2>/dev/null | sed -n 's/.*Generation: \([0-9]*\).*/\1/p')" ]"#,
     );
@@ -94,7 +94,7 @@ fn the_generation_of_an_inode_is_told() {
 fn a_volume_that_resize2fs_made_larger_or_smaller_mounts_with_all_it_held() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs image 128M -- -q >made; $O mount -o data=wasteless image $M; head -c 20M /dev/urandom >$M/file; mkdir $M/d
+        r#"$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; head -c 20M /dev/urandom >$M/file; mkdir $M/d
            for i in $(seq 300); do echo $i >$M/d/$i; done; (cd $M; sha256sum file d/*) >sums; $O umount $M; settle image
            for size in 300M 64M; do
              timeout 60 e2fsck -fp image >told || [ $? -le 1 ]; resize2fs image $size >told 2>&1 || { cat told >&2; exit 1; }

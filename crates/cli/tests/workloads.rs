@@ -10,7 +10,7 @@ use serde_json::Value;
 fn bench(words: &str) -> (Value, u64, u64) {
     let rig = Rig::new();
     let told = rig.run(&format!(
-        "$O mkfs image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
+        "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $O bench {words} --json $M/d
          find $M/d -type f -printf '%s\\n' | awk '{{ all += $1 }} END {{ printf \"%d %d\", NR, all }}' >left
          refuses $O bench {words} $M/missing >said 2>&1; grep -q missing said
@@ -72,7 +72,7 @@ fn processes_that_write_through_a_server_leave_a_file_each_and_its_database() {
 fn what_streams_wrote_is_read_back_whole() {
     let rig = Rig::new();
     let told = rig.run(
-        "$O mkfs image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
+        "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $O bench streams --writers 3 --size 5000 --count 4 $M/d >written
          refuses $O bench read-back $M >said 2>&1; grep -q stream-00000 said
          $O bench read-back --json $M/d
