@@ -124,7 +124,7 @@ impl State {
     pub fn wants_room(&self) -> bool {
         let inner = self.inner.borrow();
         let blocks = self.logged_blocks() as u32 + 1;
-        inner.table.len() > 0 && near_head_log(&self.layout, &inner.logs, 0, blocks, |_| true).is_none()
+        !inner.table.is_empty() && near_head_log(&self.layout, &inner.logs, 0, blocks, |_| true).is_none()
     }
 }
 

@@ -69,6 +69,9 @@ struct Images {
     table: Option<Image>,
 }
 
+/// World, disk, and the disk of the table.
+type Parts = (Rc<dyn World>, Rc<dyn Disk>, Option<Rc<dyn Disk>>);
+
 struct Life {
     world: VirtualWorld,
     main: MemoryDisk,
@@ -89,7 +92,7 @@ impl Life {
         let (main, table) = (disk(&images.main), images.table.as_ref().map(disk));
         Life { world, main, table }
     }
-    fn parts(&self) -> (Rc<dyn World>, Rc<dyn Disk>, Option<Rc<dyn Disk>>) {
+    fn parts(&self) -> Parts {
         let table = self.table.clone().map(|table| Rc::new(table) as Rc<dyn Disk>);
         (Rc::new(self.world.clone()), Rc::new(self.main.clone()), table)
     }
@@ -144,7 +147,7 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
         (0..24).map(|n| if n % 6 == 0 { 384 * (n / 6 + 1) - 9 } else { dice.next() % sectors }).collect();
     for _ in 0..60 {
         let from = places[(dice.next() % 24) as usize].min(sectors - 1);
-        let from = if dice.next() % 4 > 0 { from / 8 * 8 } else { from };
+        let from = if !dice.next().is_multiple_of(4) { from / 8 * 8 } else { from };
         let most =
             if case.only_logged { case.settings.logged_write_size.min(40 << 10) / SECTOR } else { 160 };
         let length = match dice.next() % 6 {
@@ -157,7 +160,8 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
             0..=24 => {
                 let Some(change) = model.borrow_mut().begin(from..from + length, false) else { continue };
                 let What::Written(id) = change.what else { unreachable!() };
-                let durability = if dice.next() % 3 == 0 { Durability::Durable } else { Durability::Cached };
+                let durability =
+                    if dice.next().is_multiple_of(3) { Durability::Durable } else { Durability::Cached };
                 disk.write(from * SECTOR, content(id, length), durability).await.expect("a write");
                 model.borrow_mut().answered(change, durability == Durability::Durable);
             }
