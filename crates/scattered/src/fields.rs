@@ -5,6 +5,9 @@ use crate::BLOCK;
 /// Where each block of ours keeps its magic and the CRC-32C of its 4096 bytes, this field being zero.
 const CHECKSUM_AT: usize = 4;
 
+/// No number that grows by one comes here; a larger one is damage, and would overflow.
+pub const NUMBER_MAX: u64 = 1 << 62;
+
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |field| u32::from_le_bytes(field.try_into().expect("four bytes")))
 }

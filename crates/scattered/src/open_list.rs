@@ -3,7 +3,7 @@
 //! Invariants: a region is durably listed before the first record goes to a log of it; a list counts for one snapshot only, whose header
 //! begins it; the two blocks are written in turn, so a torn one leaves the list before it.
 
-use crate::fields::{begin, put, seal, sealed, u32_at, u64_at};
+use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
 use crate::{BLOCK, layout::Layout};
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ impl OpenList {
     pub fn parse(bytes: &[u8], layout: &Layout) -> Option<OpenList> {
         let bytes = sealed(bytes, MAGIC, Some(layout.nonce()))?;
         let regions = regions_at(bytes, 40, layout)?;
-        Some(OpenList { snapshot: u64_at(bytes, 24), counter: u64_at(bytes, 32), regions })
+        let list = OpenList { snapshot: u64_at(bytes, 24), counter: u64_at(bytes, 32), regions };
+        (list.counter <= NUMBER_MAX).then_some(list)
     }
 }
 

@@ -5,7 +5,7 @@
 //! one behind a lost record are all the end of the log, and stay so when the place is written again.
 
 use crate::BLOCK;
-use crate::fields::{begin, put, seal, sealed, u32_at, u64_at};
+use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
 
 const MAGIC: [u8; 4] = *b"OKSR";
 const ENTRIES_AT: usize = 64;
@@ -68,7 +68,7 @@ impl Header {
     pub fn parse(bytes: &[u8], nonce: u128, homes: u64) -> Option<Header> {
         let bytes = sealed(bytes, MAGIC, Some(nonce))?;
         let count = u32_at(bytes, 36) as usize;
-        if count > MAX_ENTRIES {
+        if count > MAX_ENTRIES || u64_at(bytes, 40) > NUMBER_MAX {
             return None;
         }
         let mut entries = Vec::with_capacity(count);

@@ -4,7 +4,7 @@
 //! whole snapshot, and a torn one means the snapshot before it, whose logs nobody has reused.
 
 use crate::BLOCK;
-use crate::fields::{begin, put, seal, sealed, u32_at, u64_at};
+use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
 use crate::layout::{Layout, SNAPSHOT_ITEM};
 use crate::logs::Log;
 use crate::open_list::{put_regions, regions_at};
@@ -46,7 +46,9 @@ impl SnapshotHeader {
             checksum: u32_at(bytes, 56),
             regions,
         };
-        (header.entries <= layout.entries_max()).then_some(header)
+        let in_bounds =
+            header.entries <= layout.entries_max() && header.number.max(header.sequence) <= NUMBER_MAX;
+        in_bounds.then_some(header)
     }
     pub fn payload_bytes(&self, layout: &Layout) -> u64 {
         payload_bytes(layout, self.entries)
