@@ -15,6 +15,7 @@ mod list;
 mod man;
 mod mkfs;
 mod mount;
+mod nbd;
 mod powercut;
 mod programs;
 mod recover;
@@ -62,6 +63,7 @@ enum Command {
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
     Fingerprint(disk::fingerprint::FingerprintArguments),
+    Nbd(nbd::NbdArguments),
     Powercut(powercut::PowercutArguments),
     Sim(sim::SimArguments),
     Reproduce(reproduce::ReproduceArguments),
@@ -100,6 +102,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Fingerprint(arguments) => disk::fingerprint::run(arguments),
+        Command::Nbd(arguments) => nbd::run(arguments),
         Command::Powercut(arguments) => powercut::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),

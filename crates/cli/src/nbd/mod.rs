@@ -1,0 +1,158 @@
+//! `okeanos nbd`: any disk to NBD clients, with scattered logs in front of it or without.
+
+mod disk;
+mod scattered;
+
+use crate::disk::Switch;
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::{format_duration, parse_size};
+use ::nbd::{Export, Listener, serve as serve_clients};
+use ::scattered::{RestartReport, ScatteredDisk};
+use clap::Args;
+use device::{Disk, World};
+use runtime::{Either, RealWorld, race};
+use scattered::ScatteredArguments;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+const HELP: &str = "\
+Examples:
+  okeanos nbd --socket /run/disk.sock disk.img             an image, as it is
+  okeanos nbd --socket s --scattered --format --logged-write-size 256K /dev/sdb
+                                                           scattered logs on a drive; its content is lost
+  okeanos nbd --socket s --scattered /dev/sdb              the same drive another time
+  okeanos nbd --listen 127.0.0.1:10809 --model constellation-es3 --size 8G --cache off
+                                                           an emulated drive in real time, gone at the end
+
+The program stays in the foreground, says on which URI it listens, and ends on SIGTERM or Ctrl-C: it flushes, and with scattered
+logs saves the mapping table, so that the next start reads no log.
+
+Clients:
+  nbdinfo 'nbd+unix:///?socket=s'
+  nbdcopy disk.img 'nbd+unix:///?socket=s'
+  qemu-img info 'nbd+unix:///?socket=s'
+  fio --ioengine=nbd --uri='nbd+unix:///?socket=s' --name=t --rw=randwrite --size=64M
+  nbdfuse /mnt/d/disk --unix s & losetup --find --show /mnt/d/disk       a block device for the kernel
+
+A scattered log takes --log-size at the end of each --group-size. Writes of at most --logged-write-size go to the log nearest to where the disk's arm is;
+larger ones go home. There is no TLS: only Unix sockets and loopback addresses are listened on.";
+
+/// Export a disk over NBD: an image, a device, an emulated drive; with scattered logs in front of it if wanted
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub struct NbdArguments {
+    /// Listen on a Unix socket, for this user alone
+    #[arg(long, value_name = "PATH", conflicts_with = "listen", required_unless_present = "listen")]
+    socket: Option<PathBuf>,
+    /// Listen on TCP, on an address of this machine's own (127.0.0.1:10809)
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Refuse all changes
+    #[arg(long, conflicts_with = "scattered")]
+    read_only: bool,
+    #[command(flatten)]
+    logs: ScatteredArguments,
+    /// An emulated drive instead of DISK: a model of `okeanos disk list`, or a model file
+    #[arg(long, value_name = "M", conflicts_with = "disk", required_unless_present = "disk")]
+    model: Option<String>,
+    /// Of the emulated drive; less than the model's size
+    #[arg(long, value_parser = parse_size, requires = "model")]
+    size: Option<u64>,
+    /// The emulated drive's write cache
+    #[arg(long, value_enum, default_value_t = Switch::On, requires = "model")]
+    cache: Switch,
+    /// At the end, copy home what is logged: then the logs are empty, and only then
+    #[arg(long, requires = "scattered")]
+    checkpoint_at_end: bool,
+    /// Print what the logs and the emulated drive did, as JSON, at the end
+    #[arg(long)]
+    json: bool,
+    /// An image file or a block device
+    #[arg(value_name = "IMAGE|DEVICE")]
+    disk: Option<PathBuf>,
+}
+
+pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
+    runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
+    let listener = match (&arguments.socket, &arguments.listen) {
+        (Some(path), _) => Listener::unix(path),
+        (None, address) => Listener::tcp(address.as_deref().unwrap_or_default()),
+    };
+    let listener = listener.map_err(|error| CliError::new(error.to_string()))?;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let (beneath, drive) = disk::open(&world, &arguments)?;
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let json = arguments.json;
+    let result = world.run(serve(world.clone(), in_world, listener, beneath, arguments));
+    world.end();
+    result?;
+    match drive {
+        Some(drive) if json => print_json(&serde_json::json!({ "drive": drive.statistics() })),
+        _ => Ok(()),
+    }
+}
+
+async fn serve(
+    world: RealWorld,
+    in_world: Rc<dyn World>,
+    listener: Listener,
+    beneath: Rc<dyn Disk>,
+    arguments: NbdArguments,
+) -> Result<(), CliError> {
+    let logs =
+        scattered::open(&world, &in_world, &beneath, &arguments.logs, arguments.model.is_some()).await?;
+    if let Some((_, report)) = &logs {
+        print(&restart_line(report))?;
+    }
+    let logs = logs.map(|(disk, _)| disk);
+    let disk: Rc<dyn Disk> = logs.clone().map_or(beneath, |logs| Rc::new(logs));
+    let rotational = arguments.logs.scattered || arguments.model.is_some();
+    let export = Rc::new(Export { disk: disk.clone(), read_only: arguments.read_only, rotational });
+    let mut signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+    let uri = listener.uri();
+    let mut serving = Box::pin(serve_clients(world.clone(), listener, export));
+    print(&format_args!("listening on {uri}\n"))?;
+    if let Either::Left(result) = race(&mut serving, signals.next()).await {
+        return result.map_err(|error| CliError::system(uri, error));
+    }
+    // No new clients; what is answered is made durable.
+    drop(serving);
+    let failed = |error: device::DeviceError| CliError::new(error.to_string());
+    if !arguments.read_only {
+        disk.flush().await.map_err(failed)?;
+    }
+    if arguments.checkpoint_at_end {
+        checkpoint(logs.as_ref()).await?;
+    }
+    if let Some(logs) = &logs {
+        logs.snapshot().await.map_err(failed)?;
+        if arguments.json {
+            print_json(&serde_json::json!({ "logs": logs.statistics() }))?;
+        }
+    }
+    Ok(())
+}
+
+fn restart_line(report: &RestartReport) -> String {
+    format!(
+        "scattered logs: {} blocks are logged; {} logs read ({} records, {} grown) in {}\n",
+        report.entries,
+        report.logs_read,
+        report.records,
+        report.logs_grown,
+        format_duration(report.took)
+    )
+}
+
+async fn checkpoint(logs: Option<&ScatteredDisk>) -> Result<(), CliError> {
+    let Some(logs) = logs else { return Ok(()) };
+    let report = logs.checkpoint().await.map_err(|error| CliError::new(error.to_string()))?;
+    print(&format_args!(
+        "checkpoint: {} blocks in {} writes; {:.0} % of the writes and {:.0} % of the blocks were spared\n",
+        report.blocks,
+        report.home_writes,
+        100.0 * report.writes_reduced(),
+        100.0 * report.blocks_reduced()
+    ))
+}

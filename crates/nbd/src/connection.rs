@@ -1,0 +1,120 @@
+//! One client's socket on the ring: whole messages in and out.
+
+use runtime::sync::RwLock;
+use runtime::{File, PollStream, RealWorld};
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+pub enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    fn watched(&self) -> io::Result<File> {
+        let copy: OwnedFd = match self {
+            Socket::Unix(stream) => stream.try_clone()?.into(),
+            Socket::Tcp(stream) => stream.try_clone()?.into(),
+        };
+        Ok(File::new(copy))
+    }
+    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => (&mut &*stream).read(bytes),
+            Socket::Tcp(stream) => (&mut &*stream).read(bytes),
+        }
+    }
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => (&mut &*stream).write(bytes),
+            Socket::Tcp(stream) => (&mut &*stream).write(bytes),
+        }
+    }
+    fn shut(&self) {
+        // An error says that it is shut already.
+        let _ = match self {
+            Socket::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Socket::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
+        };
+    }
+}
+
+pub struct Connection {
+    socket: Socket,
+    readable: RefCell<PollStream>,
+    writable: RefCell<PollStream>,
+    /// One reply at a time.
+    replying: Rc<RwLock>,
+    /// A reply was cut: nothing after it makes sense to the client.
+    broken: Cell<bool>,
+}
+
+impl Connection {
+    /// The socket does not block.
+    pub fn new(world: &RealWorld, socket: Socket) -> io::Result<Connection> {
+        let (readable, writable) = (socket.watched()?, socket.watched()?);
+        Ok(Connection {
+            readable: RefCell::new(world.ring().poll(&readable, libc::POLLIN)),
+            writable: RefCell::new(world.ring().poll(&writable, libc::POLLOUT)),
+            socket,
+            replying: Rc::default(),
+            broken: Cell::new(false),
+        })
+    }
+
+    /// Only the task that reads requests calls it.
+    #[expect(clippy::await_holding_refcell_ref, reason = "one task reads")]
+    pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.socket.read(&mut bytes[done..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable.borrow_mut().next().await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts as one message.
+    pub async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let _one = self.replying.write().await;
+        if self.broken.get() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        for part in parts {
+            let sent = self.write_all(part).await;
+            if sent.is_err() {
+                self.broken.set(true);
+                self.socket.shut();
+            }
+            sent?;
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::await_holding_refcell_ref, reason = "whoever writes holds `replying`")]
+    async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.socket.write(&bytes[done..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable.borrow_mut().next().await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

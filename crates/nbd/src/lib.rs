@@ -1,0 +1,20 @@
+//! The network-block-device door: requests of NBD clients to calls of a disk, and results to replies. It decides nothing.
+//!
+//! Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes, several connections, block-size constraints; no TLS, so it listens
+//! on this machine only. Facts: the protocol document of the NBD project. What a client sends is bounded, checked and never believed.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod export;
+mod listener;
+mod negotiate;
+mod options;
+mod request;
+mod server;
+mod window;
+
+pub use export::Export;
+pub use listener::{ListenError, Listener};
+pub use options::{OptionRequest, parse_option};
+pub use request::{Command, Request, RequestError};
+pub use server::serve;

@@ -1,0 +1,136 @@
+//! Where clients knock: a Unix socket, or TCP on this machine.
+
+use crate::connection::Socket;
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error(
+        "{address}: anybody who reaches that address could read and change the disk, for there is no TLS: listen on 127.0.0.1, ::1 or a Unix socket, and tunnel"
+    )]
+    NotLoopback { address: String },
+    #[error("{address}: {error}")]
+    Address { address: String, error: io::Error },
+    #[error("{}: another server listens there", .0.display())]
+    Taken(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Path { path: PathBuf, error: io::Error },
+}
+
+pub enum Listener {
+    /// The file is removed at the end.
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+    },
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Replaces a socket that a killed server left behind. Only this user may connect.
+    pub fn unix(path: &Path) -> Result<Listener, ListenError> {
+        let failed = |error| ListenError::Path { path: path.to_owned(), error };
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => {
+                if UnixStream::connect(path).is_ok() {
+                    return Err(ListenError::Taken(path.to_owned()));
+                }
+                std::fs::remove_file(path).map_err(failed)?;
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Listener::Unix { listener, path: path.to_owned() })
+    }
+
+    /// `HOST:PORT`; all addresses of the host must be this machine's own.
+    pub fn tcp(address: &str) -> Result<Listener, ListenError> {
+        let failed = |error| ListenError::Address { address: address.to_owned(), error };
+        let addresses: Vec<_> = address.to_socket_addrs().map_err(failed)?.collect();
+        if addresses.is_empty() || !addresses.iter().all(|address| address.ip().is_loopback()) {
+            return Err(ListenError::NotLoopback { address: address.to_owned() });
+        }
+        let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Listener::Tcp(listener))
+    }
+
+    /// As clients write it.
+    pub fn uri(&self) -> String {
+        match self {
+            Listener::Unix { path, .. } => format!("nbd+unix:///?socket={}", path.display()),
+            Listener::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|_| "nbd://?".to_owned(), |address| format!("nbd://{address}")),
+        }
+    }
+
+    pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Listener::Unix { listener, .. } => listener.try_clone()?.into(),
+            Listener::Tcp(listener) => listener.try_clone()?.into(),
+        })
+    }
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Listener::Unix { listener, .. } => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Socket::Unix(stream))
+            }
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                // Replies are small, and somebody waits for each.
+                stream.set_nodelay(true)?;
+                Ok(Socket::Tcp(stream))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix { path, .. } = self {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_listened_to() {
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
+            assert!(matches!(Listener::tcp(address), Err(ListenError::NotLoopback { .. })), "{address}");
+        }
+        assert!(
+            Listener::tcp("127.0.0.1:0").is_ok_and(|listener| listener.uri().starts_with("nbd://127.0.0.1:"))
+        );
+        assert!(matches!(Listener::tcp("nonsense"), Err(ListenError::Address { .. })));
+    }
+    #[test]
+    fn a_socket_in_use_stays_and_one_left_behind_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let first = Listener::unix(&path).unwrap();
+        assert!(matches!(Listener::unix(&path), Err(ListenError::Taken(_))));
+        drop(first);
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Listener::unix(&path).unwrap());
+        assert!(!path.exists());
+        std::fs::write(&path, "a file of somebody").unwrap();
+        assert!(Listener::unix(&path).is_err());
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,202 @@
+//! Clients side by side: each has a task that reads its requests, and one for each request under way.
+
+use crate::connection::{Connection, Socket};
+use crate::export::Export;
+use crate::listener::Listener;
+use crate::negotiate::{Agreed, negotiate};
+use crate::request::{Command, EIO, ENOSPC, ENOTSUP, HEADER, Request, data_chunk, error_chunk, simple_reply};
+use crate::window::{Room, Window};
+use device::{Buffer, DeviceError, Durability, World};
+use runtime::{Either, File, RealWorld, race};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Connections at a time.
+const CLIENTS_MAX: usize = 64;
+/// A handshake takes no longer.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// Of what write-zeroes writes at once.
+const ZEROES: usize = 1 << 20;
+
+/// Serves until it is dropped, or the listener fails.
+pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> io::Result<()> {
+    let watched = File::new(listener.copy()?);
+    let mut ready = world.ring().poll(&watched, libc::POLLIN);
+    let clients = Rc::new(Cell::new(0));
+    loop {
+        loop {
+            match listener.accept() {
+                // Above the limit the socket is closed at once.
+                Ok(socket) if clients.get() < CLIENTS_MAX => {
+                    let client = Count::new(&clients);
+                    let (own, export) = (world.clone(), export.clone());
+                    world.spawn(Box::pin(async move {
+                        // Whatever goes wrong with a client is the client's problem.
+                        let _ = converse(own, socket, export).await;
+                        drop(client);
+                    }));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A client that is gone already; or no descriptor is free: the next one may find one.
+                Err(_) => world.sleep_until(world.now().plus(Duration::from_millis(10))).await,
+            }
+        }
+        ready.next().await?;
+    }
+}
+
+struct Count(Rc<Cell<usize>>);
+impl Count {
+    fn new(count: &Rc<Cell<usize>>) -> Count {
+        count.set(count.get() + 1);
+        Count(count.clone())
+    }
+}
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+async fn converse(world: RealWorld, socket: Socket, export: Rc<Export>) -> io::Result<()> {
+    let connection = Rc::new(Connection::new(&world, socket)?);
+    let late = world.sleep_until(world.now().plus(HANDSHAKE));
+    let agreed = match race(negotiate(&connection, &export), late).await {
+        Either::Left(agreed) => agreed?,
+        Either::Right(()) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let Some(agreed) = agreed else { return Ok(()) };
+    let window = Rc::new(Window::default());
+    let client = Client { world, connection, export, agreed, window: window.clone() };
+    let result = client.read_requests().await;
+    // What was asked for is carried out, also for a client that is gone.
+    window.empty().await;
+    result
+}
+
+#[derive(Clone)]
+struct Client {
+    world: RealWorld,
+    connection: Rc<Connection>,
+    export: Rc<Export>,
+    agreed: Agreed,
+    window: Rc<Window>,
+}
+
+impl Client {
+    async fn read_requests(&self) -> io::Result<()> {
+        loop {
+            let mut header = [0; HEADER];
+            self.connection.read_exact(&mut header).await?;
+            let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            let request = Request::parse(&header).map_err(wrong)?;
+            if request.command == Command::Disconnect {
+                return Ok(());
+            }
+            let refused = request.refuse(self.export.size(), self.export.sector(), self.export.read_only);
+            let bytes = match request.command {
+                Command::Write => request.length as usize,
+                Command::Read if refused.is_none() => request.length as usize,
+                Command::WriteZeroes => ZEROES,
+                _ => 0,
+            };
+            let room = self.window.enter(bytes).await;
+            let payload = match request.command {
+                Command::Write => {
+                    let mut payload = Buffer::zeroed(bytes.next_multiple_of(512));
+                    self.connection.read_exact(&mut payload[..bytes]).await?;
+                    Some(payload)
+                }
+                _ => None,
+            };
+            match refused {
+                Some(error) => self.answer_error(&request, error).await?,
+                None => {
+                    let client = self.clone();
+                    self.world.spawn(Box::pin(async move {
+                        // A client that is gone wants no answer.
+                        let _ = client.carry_out(request, payload, room).await;
+                    }));
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&self, request: Request, payload: Option<Buffer>, _room: Room) -> io::Result<()> {
+        let disk = &self.export.disk;
+        let durability = if request.fua { Durability::Durable } else { Durability::Cached };
+        let result = match request.command {
+            Command::Read => match disk.read(request.at, request.length as usize).await {
+                Ok(data) => return self.answer_data(&request, &data).await,
+                Err(error) => Err(error),
+            },
+            Command::Write => {
+                disk.write(request.at, payload.into_iter().map(Rc::new).collect(), durability).await
+            }
+            Command::Flush => disk.flush().await,
+            Command::Trim => self.trim(&request).await,
+            Command::WriteZeroes => self.write_zeroes(&request).await,
+            Command::Cache => Ok(()),
+            Command::Disconnect | Command::Unknown(_) => return self.answer_error(&request, ENOTSUP).await,
+        };
+        match result {
+            Ok(()) => self.connection.send(&[&simple_reply(request.cookie, 0)]).await,
+            Err(error) => self.answer_error(&request, number_of(&error)).await,
+        }
+    }
+
+    /// Whole sectors only; what is left of others is no harm.
+    async fn trim(&self, request: &Request) -> Result<(), DeviceError> {
+        let (disk, sector) = (&self.export.disk, u64::from(self.export.sector()));
+        let at = request.at.next_multiple_of(sector);
+        let end = (request.at + u64::from(request.length)) / sector * sector;
+        if at < end && disk.geometry().discard {
+            disk.discard(at, end - at).await?;
+        }
+        if request.fua { disk.flush().await } else { Ok(()) }
+    }
+
+    async fn write_zeroes(&self, request: &Request) -> Result<(), DeviceError> {
+        let disk = &self.export.disk;
+        let end = request.at + u64::from(request.length);
+        let zeroes = Rc::new(Buffer::zeroed(ZEROES.min(request.length as usize)));
+        let mut at = request.at;
+        while at < end {
+            let length = (end - at).min(ZEROES as u64) as usize;
+            let part = if length == zeroes.len() { zeroes.clone() } else { Rc::new(Buffer::zeroed(length)) };
+            disk.write(at, vec![part], Durability::Cached).await?;
+            at += length as u64;
+        }
+        if request.fua { disk.flush().await } else { Ok(()) }
+    }
+
+    async fn answer_data(&self, request: &Request, data: &[u8]) -> io::Result<()> {
+        let head = if self.agreed.structured {
+            data_chunk(request.cookie, request.at, request.length)
+        } else {
+            simple_reply(request.cookie, 0)
+        };
+        self.connection.send(&[&head, data]).await
+    }
+    async fn answer_error(&self, request: &Request, error: u32) -> io::Result<()> {
+        let reply = if self.agreed.structured && request.command == Command::Read {
+            error_chunk(request.cookie, error)
+        } else {
+            simple_reply(request.cookie, error)
+        };
+        self.connection.send(&[&reply]).await
+    }
+}
+
+/// The protocol knows a few errors only.
+fn number_of(error: &DeviceError) -> u32 {
+    match error {
+        DeviceError::Failed { code, .. } if *code == libc::ENOSPC => ENOSPC,
+        DeviceError::Failed { .. } => EIO,
+        DeviceError::OutOfRange { .. } => ENOSPC,
+        DeviceError::Unaligned { .. } => crate::request::EINVAL,
+    }
+}

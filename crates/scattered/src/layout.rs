@@ -1,0 +1,284 @@
+//! Where everything lies: the superblock, the table's area, and groups of data with a log at their end.
+//!
+//! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow; each block of the logical
+//! disk has one home, no home lies in a log or in the table's area, and neighbours within a group are neighbours at home.
+
+use crate::fields::{begin, put, seal, sealed, u32_at, u64_at, u128_at};
+use crate::{BLOCK, MAX_ENTRIES};
+use std::ops::Range;
+
+const MAGIC: [u8; 4] = *b"OKSD";
+const VERSION: u32 = 1;
+/// Data begins at a multiple of this, in blocks.
+const ALIGNMENT: u64 = 256;
+/// A log holds at least a header and a few blocks.
+const LOG_BLOCKS_MIN: u32 = 16;
+const GROUP_BLOCKS_MAX: u32 = 1 << 28;
+/// 16 EiB would overflow; 64 PiB are enough for a table entry's address.
+const DEVICE_BLOCKS_MAX: u64 = 1 << 44;
+/// Bytes of a log, and of an entry, in a snapshot.
+pub const SNAPSHOT_ITEM: u64 = 16;
+
+/// *LogSize* in every *GroupSize*, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub log: u64,
+    pub group: u64,
+}
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes { log: 10 << 20, group: 100 << 20 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    #[error("there are no scattered logs on this disk: format it with them first")]
+    NoSuperblock,
+    #[error("scattered logs of unknown version {0}: a newer okeanos made them")]
+    UnknownVersion(u32),
+    #[error(
+        "a log of {log} bytes in every {group} bytes cannot be: the log needs 64 KiB or more, whole blocks of 4096 bytes, and less than its group"
+    )]
+    BadSizes { log: u64, group: u64 },
+    #[error("a disk of {0} bytes has no room for one group with its log")]
+    TooSmall(u64),
+    #[error(
+        "the disk has {size} bytes, and its scattered logs were made for {wanted}: it was cut, or is another"
+    )]
+    Shrunk { size: u64, wanted: u64 },
+}
+
+/// What the first block says; all else follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Differs with each format: nothing older is ever taken for ours.
+    pub nonce: u128,
+    pub device_blocks: u64,
+    pub log_blocks: u32,
+    pub group_blocks: u32,
+    /// The table's area lies on another device, on memory that survives power loss.
+    pub table_elsewhere: bool,
+}
+
+impl Superblock {
+    pub fn new(
+        size: u64,
+        sizes: Sizes,
+        nonce: u128,
+        table_elsewhere: bool,
+    ) -> Result<Superblock, FormatError> {
+        let Sizes { log, group } = sizes;
+        let bad = FormatError::BadSizes { log, group };
+        let block = BLOCK as u64;
+        if !log.is_multiple_of(block) || !group.is_multiple_of(block) {
+            return Err(bad);
+        }
+        let (Ok(log_blocks), Ok(group_blocks)) = (u32::try_from(log / block), u32::try_from(group / block))
+        else {
+            return Err(bad);
+        };
+        let device_blocks = size / block;
+        let superblock = Superblock { nonce, device_blocks, log_blocks, group_blocks, table_elsewhere };
+        Layout::new(superblock)?;
+        Ok(superblock)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Superblock, FormatError> {
+        let bytes = sealed(bytes, MAGIC, None).ok_or(FormatError::NoSuperblock)?;
+        let version = u32_at(bytes, 24);
+        if version != VERSION {
+            return Err(FormatError::UnknownVersion(version));
+        }
+        Ok(Superblock {
+            nonce: u128_at(bytes, 8),
+            table_elsewhere: u32_at(bytes, 28) & 1 != 0,
+            device_blocks: u64_at(bytes, 32),
+            log_blocks: u32_at(bytes, 40),
+            group_blocks: u32_at(bytes, 44),
+        })
+    }
+
+    pub fn serialize(&self) -> Vec<u8> {
+        let mut bytes = begin(MAGIC, self.nonce);
+        put(&mut bytes, 24, &VERSION.to_le_bytes());
+        put(&mut bytes, 28, &u32::from(self.table_elsewhere).to_le_bytes());
+        put(&mut bytes, 32, &self.device_blocks.to_le_bytes());
+        put(&mut bytes, 40, &self.log_blocks.to_le_bytes());
+        put(&mut bytes, 44, &self.group_blocks.to_le_bytes());
+        seal(bytes)
+    }
+}
+
+/// Addresses are in blocks: *homes* count the blocks of the logical disk, *places* those of the disk beneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub superblock: Superblock,
+    pub logs: u32,
+    first_group: u64,
+    /// Blocks of one snapshot slot.
+    snapshot_blocks: u64,
+    /// Blocks behind the last whole group: data without a log.
+    tail: u64,
+}
+
+impl Layout {
+    pub fn new(superblock: Superblock) -> Result<Layout, FormatError> {
+        let Superblock { device_blocks, log_blocks, group_blocks, table_elsewhere, .. } = superblock;
+        let sizes = || FormatError::BadSizes {
+            log: u64::from(log_blocks) * BLOCK as u64,
+            group: u64::from(group_blocks) * BLOCK as u64,
+        };
+        if log_blocks < LOG_BLOCKS_MIN || log_blocks >= group_blocks || group_blocks > GROUP_BLOCKS_MAX {
+            return Err(sizes());
+        }
+        let too_small = FormatError::TooSmall(device_blocks.saturating_mul(BLOCK as u64));
+        if device_blocks > DEVICE_BLOCKS_MAX {
+            return Err(sizes());
+        }
+        let logs_at_most = device_blocks / u64::from(group_blocks);
+        let items = |count: u64| (count * SNAPSHOT_ITEM).div_ceil(BLOCK as u64);
+        let snapshot_blocks = 1 + items(logs_at_most) + items(logs_at_most * u64::from(log_blocks));
+        let area = if table_elsewhere { 1 } else { 3 + 2 * snapshot_blocks };
+        let first_group = area.next_multiple_of(ALIGNMENT);
+        let rest = device_blocks.checked_sub(first_group).ok_or(too_small)?;
+        let logs = u32::try_from(rest / u64::from(group_blocks)).map_err(|_| sizes())?;
+        if logs == 0 {
+            return Err(too_small);
+        }
+        let tail = rest % u64::from(group_blocks);
+        Ok(Layout { superblock, logs, first_group, snapshot_blocks, tail })
+    }
+
+    pub fn nonce(&self) -> u128 {
+        self.superblock.nonce
+    }
+    /// Blocks of a log.
+    pub fn log_blocks(&self) -> u32 {
+        self.superblock.log_blocks
+    }
+    fn data_blocks(&self) -> u64 {
+        u64::from(self.superblock.group_blocks - self.superblock.log_blocks)
+    }
+    /// Blocks of the logical disk.
+    pub fn homes(&self) -> u64 {
+        u64::from(self.logs) * self.data_blocks() + self.tail
+    }
+    /// Blocks that all logs hold together: the table never has more entries.
+    pub fn entries_max(&self) -> u64 {
+        u64::from(self.logs) * u64::from(self.log_blocks())
+    }
+    /// Entries of a record: what a header and a log hold.
+    pub fn record_entries_max(&self) -> usize {
+        MAX_ENTRIES.min(self.log_blocks() as usize - 1)
+    }
+
+    /// Where a home lies, and how many homes follow one another from there.
+    pub fn place_of(&self, home: u64) -> (u64, u64) {
+        let (group, within) = (home / self.data_blocks(), home % self.data_blocks());
+        let place = self.first_group + group * u64::from(self.superblock.group_blocks) + within;
+        let together =
+            if group < u64::from(self.logs) { self.data_blocks() - within } else { self.homes() - home };
+        (place, together)
+    }
+    pub fn log_begin(&self, log: u32) -> u64 {
+        let group = u64::from(self.superblock.group_blocks);
+        self.first_group + u64::from(log) * group + self.data_blocks()
+    }
+    /// The log in which a place lies, and its block there.
+    pub fn log_of(&self, place: u64) -> Option<(u32, u32)> {
+        let behind = place.checked_sub(self.first_group)?;
+        let group = u64::from(self.superblock.group_blocks);
+        let (log, within) = (behind / group, behind % group);
+        let position = within.checked_sub(self.data_blocks())?;
+        (log < u64::from(self.logs)).then_some((log as u32, position as u32))
+    }
+    /// The group whose data or log is nearest a place.
+    pub fn group_near(&self, place: u64) -> u32 {
+        let group = place.saturating_sub(self.first_group) / u64::from(self.superblock.group_blocks);
+        group.min(u64::from(self.logs) - 1) as u32
+    }
+
+    /// The two blocks of the open list.
+    pub fn list_place(&self, slot: u64) -> u64 {
+        1 + slot % 2
+    }
+    /// The slot of a snapshot: its header, then its payload.
+    pub fn snapshot_place(&self, number: u64) -> u64 {
+        3 + number % 2 * self.snapshot_blocks
+    }
+    /// Bytes that the device with the table's area needs.
+    pub fn table_area(&self) -> u64 {
+        (3 + 2 * self.snapshot_blocks) * BLOCK as u64
+    }
+
+    /// The pieces of a range of sectors of the logical disk that lie together beneath: (bytes there, bytes of the range).
+    pub fn pieces(&self, at: u64, length: u64) -> Vec<(u64, Range<u64>)> {
+        let (block, end) = (BLOCK as u64, at + length);
+        let mut pieces = Vec::new();
+        let mut from = at;
+        while from < end {
+            let (place, together) = self.place_of(from / block);
+            let until = end.min((from / block + together) * block);
+            pieces.push((place * block + from % block, from - at..until - at));
+            from = until;
+        }
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(size: u64, sizes: Sizes) -> Layout {
+        Layout::new(Superblock::new(size, sizes, 7, false).expect("good sizes")).expect("a layout")
+    }
+
+    #[test]
+    fn every_home_has_a_place_of_its_own_outside_of_logs_and_table() {
+        let layout = layout((40 << 20) + 12288, Sizes { log: 64 << 10, group: 1 << 20 });
+        let mut taken = std::collections::BTreeSet::new();
+        for home in 0..layout.homes() {
+            let (place, together) = layout.place_of(home);
+            assert!(place >= layout.table_area() / BLOCK as u64 && place < layout.superblock.device_blocks);
+            assert_eq!(layout.log_of(place), None, "home {home}");
+            assert!(taken.insert(place) && together > 0);
+            if together > 1 {
+                assert_eq!(layout.place_of(home + 1).0, place + 1);
+            }
+        }
+        for log in 0..layout.logs {
+            for position in 0..layout.log_blocks() {
+                let place = layout.log_begin(log) + u64::from(position);
+                assert_eq!(layout.log_of(place), Some((log, position)));
+                assert!(taken.insert(place));
+            }
+        }
+    }
+    #[test]
+    fn ten_in_a_hundred_megabytes_cost_a_tenth_of_a_terabyte_and_a_thousandth_for_the_table() {
+        let layout = layout(1 << 40, Sizes::default());
+        let share = layout.homes() as f64 * BLOCK as f64 / (1u64 << 40) as f64;
+        assert!((0.899..0.9).contains(&share), "{share}");
+    }
+    #[test]
+    fn a_superblock_comes_back_and_absurd_ones_are_refused() {
+        let superblock = Superblock::new(1 << 30, Sizes::default(), 99, true).expect("good sizes");
+        assert_eq!(Superblock::parse(&superblock.serialize()), Ok(superblock));
+        let mut bytes = superblock.serialize();
+        bytes[40] ^= 1;
+        assert_eq!(Superblock::parse(&bytes), Err(FormatError::NoSuperblock));
+        for (device_blocks, log_blocks, group_blocks) in [
+            (u64::MAX, 2560, 25600),
+            (1 << 20, 0, 100),
+            (1 << 20, 100, 100),
+            (10, 16, 17),
+            (1 << 44, 16, 17),
+            (0, 16, u32::MAX),
+        ] {
+            let wrong = Superblock { device_blocks, log_blocks, group_blocks, ..superblock };
+            assert!(Layout::new(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! One append to a log: a header block that says everything of it, then the data blocks it names.
+//!
+//! Invariants: a header is accepted only at the place that it names (log, epoch, position), behind the very record that it followed
+//! when it was written (`previous`), and with data whose checksums are right. So a torn record, one of an earlier life of the log and
+//! one behind a lost record are all the end of the log, and stay so when the place is written again.
+
+use crate::BLOCK;
+use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
+
+const MAGIC: [u8; 4] = *b"OKSR";
+const ENTRIES_AT: usize = 64;
+const ENTRY_SIZE: usize = 16;
+/// What a header block has room for.
+pub const MAX_ENTRIES: usize = (BLOCK - ENTRIES_AT) / ENTRY_SIZE;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The next data block of the record is this home's content, in the sectors of the mask.
+    Data { home: u64, mask: u8, checksum: u32 },
+    /// The homes hold newer content than any record before the `age`-th record before this one, itself included.
+    Drop { home: u64, length: u32, age: u32 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub log: u32,
+    /// Grows whenever the log is emptied.
+    pub epoch: u32,
+    /// Of the header, in blocks from the log's begin.
+    pub position: u32,
+    /// Of all records of all logs.
+    pub sequence: u64,
+    /// By chance; the next record of this log names it.
+    pub tag: u64,
+    pub previous: u64,
+    pub entries: Vec<Entry>,
+}
+
+impl Header {
+    pub fn data_blocks(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry, Entry::Data { .. })).count()
+    }
+
+    pub fn serialize(&self, nonce: u128) -> Vec<u8> {
+        assert!(self.entries.len() <= MAX_ENTRIES, "{} entries", self.entries.len());
+        let mut bytes = begin(MAGIC, nonce);
+        put(&mut bytes, 24, &self.log.to_le_bytes());
+        put(&mut bytes, 28, &self.epoch.to_le_bytes());
+        put(&mut bytes, 32, &self.position.to_le_bytes());
+        put(&mut bytes, 36, &(self.entries.len() as u32).to_le_bytes());
+        put(&mut bytes, 40, &self.sequence.to_le_bytes());
+        put(&mut bytes, 48, &self.tag.to_le_bytes());
+        put(&mut bytes, 56, &self.previous.to_le_bytes());
+        for (number, entry) in self.entries.iter().enumerate() {
+            let (place, length, last) = match *entry {
+                Entry::Data { home, mask, checksum } => (home << 8 | u64::from(mask), 1, checksum),
+                Entry::Drop { home, length, age } => (home << 8, length, age),
+            };
+            let at = ENTRIES_AT + number * ENTRY_SIZE;
+            put(&mut bytes, at, &place.to_le_bytes());
+            put(&mut bytes, at + 8, &length.to_le_bytes());
+            put(&mut bytes, at + 12, &last.to_le_bytes());
+        }
+        seal(bytes)
+    }
+
+    /// `homes` is the number of blocks of the logical disk.
+    pub fn parse(bytes: &[u8], nonce: u128, homes: u64) -> Option<Header> {
+        let bytes = sealed(bytes, MAGIC, Some(nonce))?;
+        let count = u32_at(bytes, 36) as usize;
+        if count > MAX_ENTRIES || u64_at(bytes, 40) > NUMBER_MAX {
+            return None;
+        }
+        let mut entries = Vec::with_capacity(count);
+        for number in 0..count {
+            let at = ENTRIES_AT + number * ENTRY_SIZE;
+            let (place, length, last) = (u64_at(bytes, at), u32_at(bytes, at + 8), u32_at(bytes, at + 12));
+            let (home, mask) = (place >> 8, place as u8);
+            if home + u64::from(length) > homes || length == 0 || (mask != 0 && length != 1) {
+                return None;
+            }
+            entries.push(match mask {
+                0 => Entry::Drop { home, length, age: last },
+                mask => Entry::Data { home, mask, checksum: last },
+            });
+        }
+        Some(Header {
+            log: u32_at(bytes, 24),
+            epoch: u32_at(bytes, 28),
+            position: u32_at(bytes, 32),
+            sequence: u64_at(bytes, 40),
+            tag: u64_at(bytes, 48),
+            previous: u64_at(bytes, 56),
+            entries,
+        })
+    }
+
+    /// Whether `data`, what follows the header, is what it names.
+    pub fn holds(&self, data: &[u8]) -> bool {
+        let sums = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Data { checksum, .. } => Some(*checksum),
+            Entry::Drop { .. } => None,
+        });
+        let mut blocks = data.chunks_exact(BLOCK);
+        sums.into_iter().all(|sum| blocks.next().is_some_and(|block| crc32c::crc32c(block) == sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        let data = vec![5; BLOCK];
+        let entries = vec![
+            Entry::Drop { home: 70, length: 9, age: 3 },
+            Entry::Data { home: 12, mask: 0x81, checksum: crc32c::crc32c(&data) },
+        ];
+        Header { log: 3, epoch: 9, position: 40, sequence: 1 << 40, tag: 77, previous: 78, entries }
+    }
+
+    #[test]
+    fn a_header_comes_back_and_of_another_disk_or_damaged_it_does_not() {
+        let bytes = header().serialize(1);
+        assert_eq!(Header::parse(&bytes, 1, 79), Some(header()));
+        assert_eq!(Header::parse(&bytes, 2, 79), None);
+        assert_eq!(Header::parse(&bytes, 1, 78), None, "it names a block behind the end");
+        for bit in (0..BLOCK * 8).step_by(97) {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::parse(&bytes, 1, 79), None, "bit {bit}");
+        }
+        assert_eq!(Header::parse(&bytes[..BLOCK - 1], 1, 79), None);
+    }
+    #[test]
+    fn torn_data_is_no_record() {
+        let mut data = vec![5; BLOCK];
+        assert!(header().holds(&data));
+        data[4000] = 4;
+        assert!(!header().holds(&data) && !header().holds(&data[..512]));
+    }
+}

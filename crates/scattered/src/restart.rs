@@ -1,0 +1,325 @@
+//! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing is checkpointed.
+//!
+//! Invariants: both disks are flushed first, so that what is read stays. A log's records are followed as far as each proves that it follows the one
+//! before; all are applied in the order of their sequence, and a drop hides only what is older than it.
+
+use crate::BLOCK;
+use crate::claims::Claims;
+use crate::disk::ScatteredDisk;
+use crate::layout::{FormatError, Layout, Sizes, Superblock};
+use crate::logs::Log;
+use crate::open_list::{OpenList, REGION_LOGS};
+use crate::policy::Settings;
+use crate::record::{Entry, Header};
+use crate::snapshot::{SnapshotHeader, parse_payload, payload};
+use crate::state::{Inner, State};
+use crate::table::{Mapped, Table};
+use device::{Buffer, DeviceError, Disk, Durability, World};
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The first read of a log, and the later ones.
+const PROBE: usize = 64 << 10;
+const CHUNK: usize = 1 << 20;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("{disk}: {error}")]
+    Format { disk: String, error: FormatError },
+    #[error("{disk}: its mapping table lies on another device: name that with --mtl")]
+    NeedsTable { disk: String },
+    #[error("{disk}: its mapping table lies on the disk itself: do without --mtl")]
+    HasTable { disk: String },
+    #[error("{table} holds the mapping table of another disk than {disk}")]
+    OtherTable { table: String, disk: String },
+    #[error("{disk}: the mapping table is damaged ({what}): blocks that lie in logs cannot be found")]
+    Damaged { disk: String, what: &'static str },
+    #[error("{disk}: sectors of {sector} bytes are larger than a block of {BLOCK}")]
+    Sectors { disk: String, sector: u32 },
+}
+
+/// What a restart read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RestartReport {
+    /// Logs that were looked into, and those of them with records that the snapshot did not know.
+    pub logs_read: u64,
+    pub logs_grown: u64,
+    pub records: u64,
+    pub bytes_read: u64,
+    pub entries: u64,
+    pub took: Duration,
+}
+
+/// Makes empty logs. What lay on the disk is the logical disk's content no more.
+pub async fn format(
+    world: &Rc<dyn World>,
+    main: &Rc<dyn Disk>,
+    meta: Option<&Rc<dyn Disk>>,
+    sizes: Sizes,
+) -> Result<Layout, OpenError> {
+    let wrong = |error| OpenError::Format { disk: main.name().to_owned(), error };
+    let nonce = u128::from(world.random()) << 64 | u128::from(world.random());
+    let superblock = Superblock::new(main.geometry().size, sizes, nonce, meta.is_some()).map_err(wrong)?;
+    let layout = Layout::new(superblock).map_err(wrong)?;
+    let table = meta.unwrap_or(main);
+    if table.geometry().size < layout.table_area() {
+        let error = FormatError::Shrunk { size: table.geometry().size, wanted: layout.table_area() };
+        return Err(OpenError::Format { disk: table.name().to_owned(), error });
+    }
+    let logs = vec![Log::default(); layout.logs as usize];
+    let (entries, payload) = payload(&layout, &Table::default(), &logs, &BTreeSet::new());
+    let header = SnapshotHeader {
+        number: 1,
+        sequence: 0,
+        entries,
+        checksum: crc32c::crc32c(&payload),
+        regions: BTreeSet::new(),
+    };
+    let place = layout.snapshot_place(1) * BLOCK as u64;
+    let write = |disk: &Rc<dyn Disk>, at: u64, bytes: &[u8]| {
+        disk.write(at, vec![Rc::new(Buffer::copy_of(bytes))], Durability::Durable)
+    };
+    write(table, place + BLOCK as u64, &payload).await?;
+    write(table, place, &header.serialize(nonce)).await?;
+    // Last, and the main disk's at the very end: an interrupted format leaves what was there before.
+    if meta.is_some() {
+        write(table, 0, &superblock.serialize()).await?;
+    }
+    write(main, 0, &superblock.serialize()).await?;
+    Ok(layout)
+}
+
+pub async fn open(
+    world: Rc<dyn World>,
+    main: Rc<dyn Disk>,
+    meta: Option<Rc<dyn Disk>>,
+    settings: Settings,
+) -> Result<(ScatteredDisk, RestartReport), OpenError> {
+    let begin = world.now();
+    let layout = identify(&main, meta.as_ref()).await?;
+    let table = meta.unwrap_or_else(|| main.clone());
+    main.flush().await?;
+    if layout.superblock.table_elsewhere {
+        table.flush().await?;
+    }
+    let mut reader = Reader { main: &main, table: &table, layout, report: RestartReport::default() };
+    let mut inner = reader.restore(world.now()).await?;
+    reader.report.entries = inner.table.len() as u64;
+    let mut report = reader.report;
+    report.took = world.now().since(begin);
+    inner.last_request = world.now();
+    inner.head = layout.place_of(0).0;
+    let state = State {
+        name: format!("scattered logs on {}", main.name()),
+        main,
+        meta: table,
+        layout,
+        settings,
+        claims: Rc::new(Claims::default()),
+        maintenance: Rc::default(),
+        appending: Rc::default(),
+        inner: RefCell::new(inner),
+        world,
+    };
+    Ok((ScatteredDisk::new(state), report))
+}
+
+/// Reads what the disks say of themselves.
+async fn identify(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Layout, OpenError> {
+    let disk = || main.name().to_owned();
+    let wrong = |error| OpenError::Format { disk: disk(), error };
+    let geometry = main.geometry();
+    if geometry.logical_sector as usize > BLOCK {
+        return Err(OpenError::Sectors { disk: disk(), sector: geometry.logical_sector });
+    }
+    if geometry.size < BLOCK as u64 {
+        return Err(wrong(FormatError::NoSuperblock));
+    }
+    let superblock = Superblock::parse(&main.read(0, BLOCK).await?).map_err(wrong)?;
+    let layout = Layout::new(superblock).map_err(wrong)?;
+    let wanted = superblock.device_blocks * BLOCK as u64;
+    if wanted > geometry.size {
+        return Err(wrong(FormatError::Shrunk { size: geometry.size, wanted }));
+    }
+    match (superblock.table_elsewhere, meta) {
+        (false, None) => {}
+        (true, None) => return Err(OpenError::NeedsTable { disk: disk() }),
+        (false, Some(_)) => return Err(OpenError::HasTable { disk: disk() }),
+        (true, Some(table)) => {
+            let other = || OpenError::OtherTable { table: table.name().to_owned(), disk: disk() };
+            if table.geometry().size < layout.table_area() {
+                return Err(other());
+            }
+            if Superblock::parse(&table.read(0, BLOCK).await?) != Ok(superblock) {
+                return Err(other());
+            }
+        }
+    }
+    Ok(layout)
+}
+
+struct Reader<'a> {
+    main: &'a Rc<dyn Disk>,
+    table: &'a Rc<dyn Disk>,
+    layout: Layout,
+    report: RestartReport,
+}
+
+impl Reader<'_> {
+    fn damaged(&self, what: &'static str) -> OpenError {
+        OpenError::Damaged { disk: self.table.name().to_owned(), what }
+    }
+    async fn read(&mut self, disk: &Rc<dyn Disk>, place: u64, bytes: usize) -> Result<Buffer, OpenError> {
+        self.report.bytes_read += bytes as u64;
+        Ok(disk.read(place * BLOCK as u64, bytes).await?)
+    }
+
+    async fn restore(&mut self, now: units::Instant) -> Result<Inner, OpenError> {
+        let header = self.newest_snapshot().await?;
+        let (list, counter) = self.newest_list(&header).await?;
+        let (mut logs, table) = self.payload(&header).await?;
+        let mut records = BTreeMap::new();
+        let mut unknown_bytes = 0;
+        for region in &list {
+            let first = region * REGION_LOGS;
+            for number in first..(first + REGION_LOGS).min(self.layout.logs) {
+                let before = logs[number as usize].fill;
+                self.scan(number, &mut logs[number as usize], header.sequence, &mut records).await?;
+                let grown = logs[number as usize].fill - before;
+                unknown_bytes += u64::from(grown) * BLOCK as u64;
+                self.report.logs_read += 1;
+                self.report.logs_grown += u64::from(grown > 0);
+            }
+        }
+        self.report.records = records.len() as u64;
+        let mut inner = Inner::new(table, logs, now);
+        inner.snapshot = header.number;
+        inner.list_counter = counter;
+        inner.regions = list;
+        inner.unknown_bytes = unknown_bytes;
+        inner.assigned = records.last_key_value().map_or(header.sequence, |(sequence, _)| *sequence);
+        inner.installed = inner.assigned;
+        apply(&mut inner, &self.layout, header.sequence, records);
+        Ok(inner)
+    }
+
+    async fn newest_snapshot(&mut self) -> Result<SnapshotHeader, OpenError> {
+        let mut newest: Option<SnapshotHeader> = None;
+        for slot in 0..2 {
+            let bytes = self.read(self.table, self.layout.snapshot_place(slot), BLOCK).await?;
+            let header =
+                SnapshotHeader::parse(&bytes, &self.layout).filter(|header| header.number % 2 == slot);
+            newest = newest.into_iter().chain(header).max_by_key(|header| header.number);
+        }
+        newest.ok_or_else(|| self.damaged("no snapshot is whole"))
+    }
+
+    /// The logs that may have grown, and the highest counter.
+    async fn newest_list(&mut self, header: &SnapshotHeader) -> Result<(BTreeSet<u32>, u64), OpenError> {
+        let (mut regions, mut of, mut highest) = (header.regions.clone(), 0, 0);
+        for slot in 0..2 {
+            let bytes = self.read(self.table, self.layout.list_place(slot), BLOCK).await?;
+            let Some(list) = OpenList::parse(&bytes, &self.layout) else { continue };
+            if list.snapshot > header.number {
+                return Err(self.damaged("the newest snapshot is gone"));
+            }
+            highest = highest.max(list.counter);
+            if list.snapshot == header.number && list.counter > of {
+                (regions, of) = (list.regions, list.counter);
+            }
+        }
+        Ok((regions, highest))
+    }
+
+    async fn payload(&mut self, header: &SnapshotHeader) -> Result<(Vec<Log>, Table), OpenError> {
+        let length = header.payload_bytes(&self.layout) as usize;
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            let place = self.layout.snapshot_place(header.number) + 1 + (bytes.len() / BLOCK) as u64;
+            let chunk = (length - bytes.len()).min(CHUNK);
+            bytes.extend_from_slice(&self.read(self.table, place, chunk).await?);
+        }
+        if crc32c::crc32c(&bytes) != header.checksum {
+            return Err(self.damaged("the snapshot's checksum is wrong"));
+        }
+        parse_payload(&self.layout, header.entries, &bytes)
+            .ok_or_else(|| self.damaged("the snapshot contradicts itself"))
+    }
+
+    /// Follows a log's records from where the snapshot saw its end.
+    async fn scan(
+        &mut self,
+        number: u32,
+        log: &mut Log,
+        known: u64,
+        records: &mut BTreeMap<u64, (Header, u64)>,
+    ) -> Result<(), OpenError> {
+        let begin = self.layout.log_begin(number);
+        let blocks = self.layout.log_blocks();
+        let main = self.main.clone();
+        // What was read from `at` on.
+        let (mut at, mut bytes, mut size) = (log.fill, Vec::new(), PROBE);
+        while log.fill < blocks {
+            let needed = loop {
+                let behind = &bytes[((log.fill - at) as usize * BLOCK).min(bytes.len())..];
+                let header = Header::parse(behind, self.layout.nonce(), self.layout.homes());
+                let needed = header.as_ref().map_or(1, |header| 1 + header.data_blocks());
+                let end = at as usize + bytes.len() / BLOCK;
+                if behind.len() >= needed * BLOCK || end >= blocks as usize {
+                    break header.map(|header| (header, behind));
+                }
+                // The next part, without what was gone through.
+                bytes.drain(..((log.fill - at) as usize * BLOCK).min(bytes.len()));
+                at = log.fill;
+                let from = at as usize + bytes.len() / BLOCK;
+                let chunk = size.min((blocks as usize - from) * BLOCK);
+                bytes.extend_from_slice(&self.read(&main, begin + from as u64, chunk).await?);
+                size = CHUNK;
+            };
+            let Some((header, behind)) = needed else { break };
+            let follows = header.log == number
+                && header.epoch == log.epoch
+                && header.position == log.fill
+                && header.previous == log.tag
+                && header.sequence > known
+                && !records.contains_key(&header.sequence);
+            let data = behind.get(BLOCK..(1 + header.data_blocks()) * BLOCK);
+            if !follows || !data.is_some_and(|data| header.holds(data)) {
+                break;
+            }
+            let place = begin + u64::from(log.fill);
+            log.fill += 1 + header.data_blocks() as u32;
+            log.tag = header.tag;
+            records.insert(header.sequence, (header, place));
+        }
+        Ok(())
+    }
+}
+
+/// In the order of sequence. `known` is the snapshot's: its entries are of that sequence or older.
+fn apply(inner: &mut Inner, layout: &Layout, known: u64, records: BTreeMap<u64, (Header, u64)>) {
+    let mut sequences: BTreeMap<u64, u64> = BTreeMap::new();
+    for (sequence, (header, mut place)) in records {
+        for entry in header.entries {
+            match entry {
+                Entry::Data { home, mask, .. } => {
+                    place += 1;
+                    inner.map(layout, home, Mapped { place, mask, clean: false });
+                    sequences.insert(home, sequence);
+                }
+                Entry::Drop { home, length, age } => {
+                    let as_of = sequence.saturating_sub(u64::from(age));
+                    let mapped = inner.table.range(home, home + u64::from(length));
+                    let old = |home: &u64| sequences.get(home).copied().unwrap_or(known) < as_of;
+                    let gone: Vec<u64> = mapped.map(|(home, _)| home).filter(old).collect();
+                    gone.into_iter().for_each(|home| inner.unmap(layout, home));
+                }
+            }
+        }
+    }
+}

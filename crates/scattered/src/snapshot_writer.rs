@@ -1,0 +1,138 @@
+//! Writes a snapshot, and with it empties the logs that hold nothing needed.
+//!
+//! The order: the moment (nothing is appended); the payload; a flush, for what the snapshot no longer tells must be durable at home; the
+//! header, while nothing is appended, for it begins a new open list. Only then are logs emptied, clean entries and told drops forgotten.
+
+use crate::open_list::REGION_LOGS;
+use crate::snapshot::{SnapshotHeader, payload};
+use crate::state::State;
+use crate::{BLOCK, layout::Layout};
+use device::{Buffer, DeviceError, Durability};
+use runtime::sync::WriteGuard;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+const CHUNK: usize = 1 << 20;
+
+/// The table as of one moment.
+struct Moment {
+    number: u64,
+    sequence: u64,
+    entries: u64,
+    payload: Vec<u8>,
+    emptied: BTreeSet<u32>,
+    /// Drops up to this one are not in the table.
+    drops: u64,
+}
+
+impl State {
+    pub async fn snapshot(&self) -> Result<(), DeviceError> {
+        let maintenance = self.maintenance.write().await;
+        self.snapshot_with(&maintenance).await
+    }
+
+    pub async fn snapshot_with(&self, _maintenance: &WriteGuard) -> Result<(), DeviceError> {
+        self.check_failed()?;
+        let moment = {
+            let _appending = self.appending.write().await;
+            self.moment()
+        };
+        let place = self.layout.snapshot_place(moment.number);
+        for (chunk, number) in moment.payload.chunks(CHUNK).zip(0..) {
+            let at = place + 1 + number * (CHUNK / BLOCK) as u64;
+            self.write_meta(at, chunk, Durability::Cached).await?;
+        }
+        self.flush_all().await?;
+        let _appending = self.appending.write().await;
+        let regions = self.inner.borrow().since.as_ref().map(|since| since.0.clone()).unwrap_or_default();
+        let header = SnapshotHeader {
+            number: moment.number,
+            sequence: moment.sequence,
+            entries: moment.entries,
+            checksum: crc32c::crc32c(&moment.payload),
+            regions,
+        };
+        self.write_meta(place, &header.serialize(self.layout.nonce()), Durability::Durable).await?;
+        self.conclude(header, moment);
+        Ok(())
+    }
+
+    fn moment(&self) -> Moment {
+        let mut inner = self.inner.borrow_mut();
+        let emptied: BTreeSet<u32> = inner
+            .logs
+            .iter()
+            .zip(0..)
+            .filter(|(log, _)| log.fill > 0 && log.live == 0)
+            .map(|(_, n)| n)
+            .collect();
+        for log in &emptied {
+            inner.logs[*log as usize].closing = true;
+        }
+        inner.since = Some((BTreeSet::new(), 0));
+        let (entries, payload) = payload(&self.layout, &inner.table, &inner.logs, &emptied);
+        Moment {
+            number: inner.snapshot + 1,
+            sequence: inner.installed,
+            entries,
+            payload,
+            emptied,
+            drops: inner.drops.mark(),
+        }
+    }
+
+    fn conclude(&self, header: SnapshotHeader, moment: Moment) {
+        let mut inner = self.inner.borrow_mut();
+        let layout: &Layout = &self.layout;
+        inner.snapshot = header.number;
+        inner.regions = header.regions;
+        inner.unknown_bytes = inner.since.take().map_or(0, |(_, bytes)| bytes);
+        inner.drops.told(moment.drops);
+        if inner.clean > 0 {
+            let clean: Vec<u64> =
+                inner.table.iter().filter(|(_, mapped)| mapped.clean).map(|(home, _)| home).collect();
+            clean.into_iter().for_each(|home| inner.unmap(layout, home));
+        }
+        for number in &moment.emptied {
+            let log = &mut inner.logs[*number as usize];
+            assert_eq!(log.live, 0, "log {number} is emptied and needed");
+            *log = crate::logs::Log { readers: log.readers, used: log.used, ..log.next_life() };
+            inner.unflushed.remove(number);
+        }
+        inner.forget_partial(|place| {
+            layout.log_of(place).is_some_and(|(log, _)| moment.emptied.contains(&log))
+        });
+        inner.statistics.snapshots += 1;
+        debug_assert!(inner.regions.iter().all(|region| *region <= layout.logs / REGION_LOGS));
+    }
+
+    /// Reads blocks of a log; nobody writes it anew meanwhile.
+    pub async fn read_log(&self, place: u64, blocks: usize) -> Result<Buffer, DeviceError> {
+        let _pin = self.pin(place);
+        self.main.read(place * BLOCK as u64, blocks * BLOCK).await
+    }
+    /// Keeps the log of a place as it is.
+    pub fn pin(&self, place: u64) -> Pin<'_> {
+        let (log, _) = self.layout.log_of(place).expect("a place in a log");
+        self.inner.borrow_mut().logs[log as usize].readers += 1;
+        Pin { state: self, log }
+    }
+    /// The content of one logged block.
+    pub async fn logged_block(&self, place: u64) -> Result<Rc<Buffer>, DeviceError> {
+        let kept = self.inner.borrow().partial(place);
+        match kept {
+            Some(content) => Ok(content),
+            None => Ok(Rc::new(self.read_log(place, 1).await?)),
+        }
+    }
+}
+
+pub struct Pin<'a> {
+    state: &'a State,
+    log: u32,
+}
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.state.inner.borrow_mut().logs[self.log as usize].readers -= 1;
+    }
+}

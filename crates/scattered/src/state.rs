@@ -1,0 +1,185 @@
+//! What a scattered disk knows, and who may change it.
+//!
+//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a time); `appending` (one record at
+//! a time). The writer takes `appending` alone, so it never waits for a claim or for maintenance, and who holds a claim may wait for the writer.
+//!
+//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds: reads go on, all changes report that error.
+
+use crate::claims::Claims;
+use crate::drops::Drops;
+use crate::layout::Layout;
+use crate::logs::Log;
+use crate::policy::Settings;
+use crate::statistics::Statistics;
+use crate::table::{Mapped, Table};
+use crate::writer::Request;
+use crate::{BLOCK, SECTOR};
+use device::{Buffer, DeviceError, Disk, Durability, World};
+use runtime::sync::RwLock;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use units::Instant;
+
+/// Contents of partly logged blocks that are kept, since the next write of such a block needs them.
+const PARTIAL_MAX: usize = 64;
+
+pub struct Inner {
+    pub table: Table,
+    pub logs: Vec<Log>,
+    /// Of the last record that was begun, and of the last that is in the table.
+    pub assigned: u64,
+    pub installed: u64,
+    /// Where the last request that was not logged ended: a place.
+    pub head: u64,
+    pub drops: Drops,
+    /// Of the newest durable snapshot.
+    pub snapshot: u64,
+    pub list_counter: u64,
+    /// Durably listed for that snapshot.
+    pub regions: BTreeSet<u32>,
+    /// While a snapshot is being written: where records went since its moment, and how many bytes.
+    pub since: Option<(BTreeSet<u32>, u64)>,
+    /// Bytes of records that no snapshot knows.
+    pub unknown_bytes: u64,
+    /// Logs with records that may be in the disk's cache only.
+    pub unflushed: BTreeSet<u32>,
+    pub clean: usize,
+    partial: VecDeque<(u64, Rc<Buffer>)>,
+    pub queue: VecDeque<Request>,
+    pub writer_runs: bool,
+    pub failed: Option<DeviceError>,
+    pub requests: usize,
+    pub last_request: Instant,
+    /// Writes and blocks logged since the last checkpoint of everything.
+    pub logged_since: (u64, u64),
+    /// Where a gradual checkpoint goes on.
+    pub cursor: u64,
+    pub statistics: Statistics,
+}
+
+pub struct State {
+    pub world: Rc<dyn World>,
+    pub name: String,
+    pub main: Rc<dyn Disk>,
+    /// Where the table's area is: the same disk, or memory that survives power loss.
+    pub meta: Rc<dyn Disk>,
+    pub layout: Layout,
+    pub settings: Settings,
+    pub claims: Rc<Claims>,
+    pub maintenance: Rc<RwLock>,
+    pub appending: Rc<RwLock>,
+    pub inner: RefCell<Inner>,
+}
+
+impl Inner {
+    pub fn new(table: Table, logs: Vec<Log>, now: Instant) -> Inner {
+        Inner {
+            table,
+            logs,
+            assigned: 0,
+            installed: 0,
+            head: 0,
+            drops: Drops::default(),
+            snapshot: 0,
+            list_counter: 0,
+            regions: BTreeSet::new(),
+            since: None,
+            unknown_bytes: 0,
+            unflushed: BTreeSet::new(),
+            clean: 0,
+            partial: VecDeque::new(),
+            queue: VecDeque::new(),
+            writer_runs: false,
+            failed: None,
+            requests: 0,
+            last_request: now,
+            logged_since: (0, 0),
+            cursor: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// An entry came, changed or went: the logs' counts follow.
+    pub fn recount(&mut self, layout: &Layout, before: Option<Mapped>, after: Option<Mapped>) {
+        for (mapped, comes) in [(before, false), (after, true)] {
+            let Some(mapped) = mapped else { continue };
+            let (log, _) = layout.log_of(mapped.place).expect("entries lie in logs");
+            let count = if mapped.clean { &mut self.clean } else { &mut 0 };
+            match (mapped.clean, comes) {
+                (true, true) => *count += 1,
+                (true, false) => *count -= 1,
+                (false, true) => self.logs[log as usize].live += 1,
+                (false, false) => self.logs[log as usize].live -= 1,
+            }
+        }
+    }
+    pub fn map(&mut self, layout: &Layout, home: u64, mapped: Mapped) {
+        let before = self.table.insert(home, mapped);
+        self.recount(layout, before, Some(mapped));
+    }
+    pub fn unmap(&mut self, layout: &Layout, home: u64) {
+        let before = self.table.remove(home);
+        self.recount(layout, before, None);
+    }
+
+    pub fn keep_partial(&mut self, place: u64, content: Rc<Buffer>) {
+        if self.partial.len() == PARTIAL_MAX {
+            self.partial.pop_front();
+        }
+        self.partial.push_back((place, content));
+    }
+    pub fn partial(&self, place: u64) -> Option<Rc<Buffer>> {
+        self.partial.iter().rev().find(|(at, _)| *at == place).map(|(_, content)| content.clone())
+    }
+    pub fn forget_partial(&mut self, of: impl Fn(u64) -> bool) {
+        self.partial.retain(|(place, _)| !of(*place));
+    }
+}
+
+impl State {
+    /// Blocks that a logged write has at most, however it lies.
+    pub fn logged_blocks(&self) -> usize {
+        let blocks = self.settings.logged_write_size.div_ceil(BLOCK as u64) as usize + 1;
+        blocks.min(self.layout.record_entries_max())
+    }
+    pub fn has_failed(&self) -> bool {
+        self.inner.borrow().failed.is_some()
+    }
+    pub fn check_failed(&self) -> Result<(), DeviceError> {
+        self.inner.borrow().failed.clone().map_or(Ok(()), Err)
+    }
+    /// Keeps the first error.
+    pub fn fail<T>(&self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        if let Err(error) = &result {
+            self.inner.borrow_mut().failed.get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+
+    pub async fn flush_main(&self) -> Result<(), DeviceError> {
+        self.fail(self.main.flush().await)
+    }
+    /// Both disks, or the one.
+    pub async fn flush_all(&self) -> Result<(), DeviceError> {
+        self.flush_main().await?;
+        if self.layout.superblock.table_elsewhere {
+            self.fail(self.meta.flush().await)?;
+        }
+        Ok(())
+    }
+    pub async fn write_meta(
+        &self,
+        place: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let parts = vec![Rc::new(Buffer::copy_of(bytes))];
+        self.fail(self.meta.write(place * BLOCK as u64, parts, durability).await)
+    }
+}
+
+/// The bits of a block's sectors from byte `from` up to `until` of it.
+pub fn mask_of(from: usize, until: usize) -> u8 {
+    (from / SECTOR..until / SECTOR).fold(0, |mask, sector| mask | 1 << sector)
+}

@@ -1,0 +1,100 @@
+//! Damaged disks, with checksums that are right again or not: a restart succeeds or says what is wrong, and what it opened can be used.
+
+use device::{Buffer, Disk, Durability, World};
+use disks::{Image, MemoryDisk};
+use runtime::{SplitMix, VirtualWorld};
+use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
+use std::rc::Rc;
+
+const SIZE: u64 = 4 << 20;
+const BLOCK: u64 = 4096;
+const SETTINGS: Settings = Settings {
+    logged_write_size: 32 << 10,
+    checkpoint: CheckpointPolicy::Manual,
+    swap_above: 80,
+    swap_idle: std::time::Duration::from_millis(20),
+    scan_bytes: 1 << 20,
+    scan_regions: 64,
+    checkpoint_memory: 1 << 20,
+};
+
+/// A disk with a snapshot of some entries, and records behind it.
+fn used() -> Image {
+    let world = VirtualWorld::new(1);
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::new(in_world.clone(), SIZE);
+    let main: Rc<dyn Disk> = Rc::new(disk.clone());
+    world.run(async move {
+        let sizes = Sizes { log: 64 << 10, group: 512 << 10 };
+        ScatteredDisk::format(&in_world, &main, None, sizes).await.unwrap();
+        let (logs, _) = ScatteredDisk::open(in_world, main, None, SETTINGS).await.unwrap();
+        for number in 0..12 {
+            let part = Rc::new(Buffer::copy_of(&[number as u8; 8192]));
+            logs.write(number * 5 * BLOCK, vec![part], Durability::Durable).await.unwrap();
+            if number == 5 {
+                logs.snapshot().await.unwrap();
+            }
+        }
+        logs.write(0, vec![Rc::new(Buffer::zeroed(64 << 10))], Durability::Durable).await.unwrap();
+    });
+    let image = disk.image();
+    world.end();
+    image
+}
+
+/// Blocks that begin as ours do.
+fn ours(image: &Image) -> Vec<u64> {
+    let mut start = [0; 4];
+    (0..SIZE / BLOCK)
+        .filter(|block| {
+            image.read(block * BLOCK, &mut start);
+            start.starts_with(b"OKS")
+        })
+        .collect()
+}
+
+#[test]
+fn no_damage_makes_a_restart_panic_or_loop() {
+    let image = used();
+    let blocks = ours(&image);
+    assert!(blocks.len() > 10, "{blocks:?}");
+    let (mut opened, mut refused) = (0, 0);
+    for seed in 0..1500 {
+        let dice = SplitMix::new(seed);
+        let mut damaged = image.clone();
+        for _ in 0..1 + dice.next() % 3 {
+            let at = blocks[(dice.next() % blocks.len() as u64) as usize] * BLOCK;
+            let mut block = [0; BLOCK as usize];
+            damaged.read(at, &mut block);
+            for _ in 0..1 + dice.next() % 4 {
+                let byte =
+                    if dice.next().is_multiple_of(2) { 24 + dice.next() % 80 } else { dice.next() % BLOCK };
+                block[byte as usize] = [0, 1, 0x7f, 0xff, dice.next() as u8][(dice.next() % 5) as usize];
+            }
+            if !dice.next().is_multiple_of(4) {
+                block[4..8].fill(0);
+                let sum = crc32c::crc32c(&block);
+                block[4..8].copy_from_slice(&sum.to_le_bytes());
+            }
+            damaged.write(at, &block);
+        }
+        let world = VirtualWorld::new(seed);
+        let in_world: Rc<dyn World> = Rc::new(world.clone());
+        let main: Rc<dyn Disk> = Rc::new(MemoryDisk::from_image(in_world.clone(), damaged));
+        let is_open = world.run(async move {
+            let Ok((logs, _)) = ScatteredDisk::open(in_world, main, None, SETTINGS).await else {
+                return false;
+            };
+            // What is opened may have lost blocks, but works.
+            let part = Rc::new(Buffer::copy_of(&[9; 4096]));
+            let size = logs.geometry().size;
+            let _ = logs.read(0, size.min(1 << 20) as usize).await;
+            let _ = logs.write(0, vec![part], Durability::Durable).await;
+            let _ = logs.checkpoint().await;
+            true
+        });
+        world.end();
+        if is_open { opened += 1 } else { refused += 1 }
+    }
+    assert!(opened > 100 && refused > 100, "{opened} opened, {refused} refused");
+}
