@@ -8,7 +8,10 @@ mod attributes;
 mod error;
 mod event;
 mod limits;
+mod local;
 mod names;
+mod overlay;
+mod simulated;
 mod store;
 
 pub use attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
@@ -17,5 +20,7 @@ pub use event::{Event, Identity, Token};
 pub use limits::{
     LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
 };
+pub use local::LocalStore;
 pub use names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+pub use simulated::{Cluster, Cut, CutKind, Moment, Network, SimulatedStore, TrafficCount};
 pub use store::{Access, Answer, OpenFile, Store};

@@ -91,7 +91,8 @@ pub trait Store {
     // Attributes
 
     fn attributes(&self, file: FileId) -> Answer<Attributes>;
-    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers.
+    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. A smaller size is at the servers in any
+    /// case: what was buffered is made durable first.
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes>;
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
     /// Names, each followed by a zero byte.
