@@ -7,6 +7,7 @@ mod bench;
 mod daemon;
 mod disk;
 mod error;
+mod host;
 mod inspect;
 mod man;
 mod mkfs;
@@ -48,6 +49,7 @@ enum Command {
     Recover(recover::RecoverArguments),
     Inspect(inspect::InspectArguments),
     Stats(stats::StatsArguments),
+    Host(host::HostArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
     Fingerprint(disk::fingerprint::FingerprintArguments),
@@ -79,6 +81,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
+        Command::Host(arguments) => host::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Fingerprint(arguments) => disk::fingerprint::run(arguments),

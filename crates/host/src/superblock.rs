@@ -130,6 +130,11 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Nothing in it waits for recovery.
+    pub async fn is_clean(&self) -> Result<bool, HostError> {
+        Ok(self.read_superblock().await?.is_clean())
+    }
+
     /// This host's name for the store must be the one that the journal was made with.
     pub fn check_store(&self, store: &str) -> Result<(), HostError> {
         let wanted: String = store.chars().take(NAME_BYTES_MAX / 4).collect();
