@@ -174,6 +174,15 @@ impl Cluster {
         let dead = || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
+    /// No cut is due any more.
+    pub fn cancel_cut(&self) {
+        self.0.cut.set(None);
+    }
+    /// As [`Cluster::until_client_cut`], but for the latest connection: those before it are dead already.
+    pub async fn until_alive_cut(&self) {
+        let dead = || self.0.sessions.borrow().last().is_some_and(|session| session.dead.get()).then_some(());
+        self.0.was_cut.until(dead).await
+    }
     /// The host with this identity has crashed: nothing it has sent and not been answered for is carried out any more, and it
     /// neither answers recalls.
     pub fn kill(&self, identity: &Identity) {
