@@ -5,7 +5,8 @@
 #   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
 # A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, perhaps the
-# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff.
+# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff. Where the explorer is a test program,
+# "Test:" names it, as cargo test wants it.
 # All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +54,12 @@ header() {
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
-    local modes setups disks rounds round first count steps mode setup status
+    local modes setups disks rounds round first count steps mode setup status tests
+    tests=$(header "$1" Test)
+    if [[ -n $tests ]]; then
+        hunt_by_tests "$1" "$tests"
+        return
+    fi
     modes=$(header "$1" Modes)
     setups=$(header "$1" Setups)
     disks=$(header "$1" Disks)
@@ -75,6 +81,15 @@ hunt() {
         done
     done
     return 1
+}
+
+# Hunts fault $1 with the tests that $2 names. A fault that makes them hang is found as well.
+hunt_by_tests() {
+    local first
+    OKEANOS_MUTANT=$1 CARGO_TARGET_DIR=$WORK/build timeout $LIMIT cargo test --quiet --no-fail-fast $2 --tests \
+        --manifest-path "$TREE/Cargo.toml" >"$WORK/said" 2>&1 && return 1
+    first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
+    echo "cargo test $2 | ${first:-no test is done in $LIMIT s}"
 }
 
 # What the explorer said when it found something, in one line.

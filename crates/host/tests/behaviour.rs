@@ -7,7 +7,7 @@ use disks::CrashPolicy;
 use host::{CONFLICT_DIRECTORY, Destage, Durable, HostOptions, Outcome, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::AttributeChange;
+use store::{Access, AttributeChange, Event, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -244,4 +244,64 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
     let begun = stage.begin(&disk, under_pressure());
     let report = stage.world.run(async move { begun.await.unwrap().1 });
     assert!(report.clean, "a closed host leaves an empty journal: {report:?}");
+}
+
+#[test]
+fn recovery_asks_for_the_token_before_it_compares() {
+    let stage = Stage::new(11);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"mine", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+    let report = stage.world.run(async move {
+        // The peer has written, and its buffer alone knows of it.
+        let open = peer.open(file, Access::ReadWrite).await.unwrap();
+        peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        peer.write(open, 0, b"theirs").await.unwrap();
+        world.spawn(Box::pin(async move {
+            let Event::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
+            peer.return_token(file).await.unwrap();
+        }));
+        begun.await.unwrap().1
+    });
+    assert!(matches!(report.files[0].outcome, Outcome::SetAside { .. }), "{report:?}");
+    assert_eq!(stage.content(file), b"theirs");
+}
+
+#[test]
+fn recovery_does_not_wait_for_its_former_self() {
+    let stage = Stage::new(12);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"new", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    // As one that is stopped: it holds the token, and answers nothing.
+    let former = stage.connect();
+    let stopped = former.clone();
+    let open = stage.world.run(async move {
+        let open = stopped.open(file, Access::ReadWrite).await.unwrap();
+        stopped.fence(&identity()).await.unwrap();
+        stopped.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        stopped.write(open, 0, b"old self").await.unwrap();
+        open
+    });
+    let begun = stage.begin(&disk, under_pressure());
+    let (report, late) = stage.world.run(async move {
+        let (_, report) = begun.await.unwrap();
+        (report, former.make_durable(open).await)
+    });
+    assert!(report.nanoseconds < 1_000_000_000, "{report:?}");
+    assert!(late.is_err(), "it was fenced");
+    assert_eq!(stage.content(file), b"new");
 }
