@@ -43,6 +43,7 @@ test: deps lint posix-tools ## everything that proves the code right
 	scripts/mutants.sh --check
 	$(CARGO) test --workspace
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
+	scripts/test-host.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless

@@ -109,7 +109,14 @@ impl Host {
     pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         file.opens.set(file.opens.get().saturating_sub(1));
-        self.let_go(&file).await
+        self.let_go(&file).await?;
+        // Each dirty file is an open one at the store.
+        let dirty = self.files.dirty();
+        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > DIRTY_FILES_MAX) {
+            // What goes wrong is the oldest file's, and told by its next sync.
+            let _ = self.destage(oldest).await;
+        }
+        Ok(())
     }
     /// Gives up what nobody needs: the token and the open file of one that is neither open nor dirty.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
@@ -317,6 +324,8 @@ impl Host {
     }
 }
 
+/// A process may have a thousand files open, where nobody has allowed it more.
+const DIRTY_FILES_MAX: usize = 512;
 const EACCES: i32 = 13;
 const EFBIG: i32 = 27;
 const EROFS: i32 = 30;

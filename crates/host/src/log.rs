@@ -230,7 +230,12 @@ impl HostLog {
             capacity: capacity * unit,
             used: (capacity - u64::from(state.space.free())) * unit,
             running_bytes: state.running.bytes,
-            live_bytes: state.slots.values().map(|slot| slot.bytes).sum::<u64>() - state.running.bytes,
+            live_bytes: state
+                .slots
+                .values()
+                .map(|slot| slot.bytes)
+                .sum::<u64>()
+                .saturating_sub(state.running.bytes),
         }
     }
     pub fn commits(&self) -> (u64, u64) {
@@ -241,8 +246,12 @@ impl HostLog {
 
     pub fn new_slot(&self) -> Slot {
         let mut state = self.state.borrow_mut();
+        // After four thousand million it begins anew; revokes hide only what came before them.
+        while state.slots.contains_key(&Slot(state.next_slot)) {
+            state.next_slot = state.next_slot.wrapping_add(1);
+        }
         let slot = Slot(state.next_slot);
-        state.next_slot += 1;
+        state.next_slot = slot.0.wrapping_add(1);
         slot
     }
 

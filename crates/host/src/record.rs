@@ -1,7 +1,7 @@
 //! What the journal says of a file, beside the bytes that changed.
 //!
-//! A *slot* is the time of one file from its first change to when the store has everything: its number is never used again while
-//! the log holds records. Addresses are a slot's number (32 bits) and a block in it (32 bits): block 0 is the [`FileRecord`],
+//! A *slot* is the time of one file from its first change to when the store has everything: no other slot that is not freed
+//! has its number. Addresses are a slot's number (32 bits) and a block in it (32 bits): block 0 is the [`FileRecord`],
 //! block n + 1 is the file's block n. A slot is freed by a revoke of its block 0. Little-endian numbers; a record is
 //! repeated whole in each transaction that has anything of the slot.
 

@@ -305,3 +305,19 @@ fn recovery_does_not_wait_for_its_former_self() {
     assert!(late.is_err(), "it was fenced");
     assert_eq!(stage.content(file), b"new");
 }
+
+#[test]
+fn many_dirty_files_do_not_stay_open_at_the_store() {
+    let stage = Stage::new(13);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        for number in 0..600 {
+            let file = make(&host, &format!("file {number}")).await;
+            host.write(file, 0, b"small", Durable::Soon).await.unwrap();
+            host.close_file(file).await.unwrap();
+        }
+        assert!(host.statistics().destaged_files >= 600 - 512);
+    });
+}

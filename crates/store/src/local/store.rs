@@ -134,6 +134,10 @@ impl Local {
         };
         self.flush(file).await?;
         self.files.borrow_mut().remove(&file);
+        if self.tokens.is_wished(file) && self.tokens.of(file).is_none() {
+            // Who waits looks only so often: whoever has just given way must not be faster each time.
+            self.world.sleep_until(self.world.now().plus(LOOK_EVERY * 3)).await;
+        }
         let until = self.world.now().plus(LEASE);
         let mut wished = false;
         let taken = loop {

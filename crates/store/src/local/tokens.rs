@@ -72,6 +72,15 @@ impl Tokens {
         let _ = fs::remove_file(self.wish_path(file));
     }
 
+    /// Whether another waits for the file.
+    pub fn is_wished(&self, file: FileId) -> bool {
+        let (prefix, own) = (format!("{}.", file.0), format!(".{}", self.identity.0));
+        let wishes = fs::read_dir(&self.wishes).into_iter().flatten().flatten();
+        wishes
+            .filter_map(|wish| wish.file_name().into_string().ok())
+            .any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
+    }
+
     /// A held file that another wants, told once.
     pub fn next_recall(&self, now: SystemTime) -> Option<(FileId, Token)> {
         let own = format!(".{}", self.identity.0);

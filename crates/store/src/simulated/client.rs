@@ -108,7 +108,7 @@ impl Client {
         self.state.world.wall_clock()
     }
     /// A change that the servers need not know yet.
-    fn change<T>(&self, file: FileId, change: impl FnOnce(&mut Buffered)) -> Option<Attributes> {
+    fn change(&self, file: FileId, change: impl FnOnce(&mut Buffered)) -> Option<Attributes> {
         let mut files = self.files.borrow_mut();
         let buffered = files.get_mut(&file)?;
         assert!(!self.recalled.borrow().contains(&file), "{file:?} was changed while it is recalled");
@@ -126,7 +126,7 @@ impl Client {
         let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
         let end = end.ok_or(Refusal::Invalid)?;
         let now = self.now();
-        let buffered = self.change::<()>(file, |buffered| {
+        let buffered = self.change(file, |buffered| {
             buffered.overlay.write(at, &bytes);
             buffered.attributes.modified = now;
         });
@@ -211,7 +211,7 @@ impl Client {
         let shrinks = |size: u64| change.size.is_some_and(|wanted| wanted < size);
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if held.is_some_and(|size| !shrinks(size)) {
-            let changed = self.change::<()>(file, |buffered| {
+            let changed = self.change(file, |buffered| {
                 if let Some(size) = change.size {
                     buffered.overlay.set_size(size);
                 }
