@@ -54,12 +54,10 @@ header() {
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
-    local modes setups disks rounds round first count steps mode setup status test
-    test=$(header "$1" Test)
-    if [[ $test ]]; then
-        if OKEANOS_MUTANT=$1 in_tree test $test >"$WORK/said" 2>&1; then return 1; fi
-        grep -q '^test result: FAILED' "$WORK/said" || return 1
-        echo "\`cargo test $test\` | $(sed -n "s/^thread '\([^']*\)'.*/\1/p" "$WORK/said" | head -1)"
+    local modes setups disks rounds round first count steps mode setup status tests
+    tests=$(header "$1" Test)
+    if [[ -n $tests ]]; then
+        hunt_by_tests "$1" "$tests"
         return
     fi
     modes=$(header "$1" Modes)
@@ -83,6 +81,15 @@ hunt() {
         done
     done
     return 1
+}
+
+# Hunts fault $1 with the tests that $2 names. A fault that makes them hang is found as well.
+hunt_by_tests() {
+    local first
+    OKEANOS_MUTANT=$1 CARGO_TARGET_DIR=$WORK/build timeout $LIMIT cargo test --quiet --no-fail-fast $2 \
+        --manifest-path "$TREE/Cargo.toml" >"$WORK/said" 2>&1 && return 1
+    first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
+    echo "cargo test $2 | ${first:-no test is done in $LIMIT s}"
 }
 
 # What the explorer said when it found something, in one line.

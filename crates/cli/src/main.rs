@@ -10,6 +10,7 @@ mod completions;
 mod daemon;
 mod disk;
 mod error;
+mod host;
 mod inspect;
 mod list;
 mod man;
@@ -60,6 +61,7 @@ enum Command {
     Check(check::CheckArguments),
     Advise(advise::AdviseArguments),
     Stats(stats::StatsArguments),
+    Host(host::HostArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
     Fingerprint(disk::fingerprint::FingerprintArguments),
@@ -99,6 +101,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Advise(arguments) => advise::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
+        Command::Host(arguments) => host::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Fingerprint(arguments) => disk::fingerprint::run(arguments),

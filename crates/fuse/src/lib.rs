@@ -7,6 +7,7 @@ pub mod abi;
 mod answer;
 pub mod descriptor;
 mod file_system;
+mod host_door;
 mod mount;
 mod privilege;
 mod request;
@@ -15,6 +16,7 @@ mod volume_door;
 
 pub use answer::Answer;
 pub use file_system::FileSystem;
+pub use host_door::HostDoor;
 pub use mount::{Connection, Kind, MountError, MountOptions, mount, possible_processors};
 pub use request::{Malformed, Operation, Request};
 pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};

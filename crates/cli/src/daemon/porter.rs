@@ -100,6 +100,11 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
+    /// For a daemon that goes on using paths: its namespace stays a copy of the caller's, without the mount.
+    pub fn keep_paths(self) -> Porter {
+        Porter { alone: false, ..self }
+    }
+
     /// Mounts, and has the kernel read ahead so many bytes where it may be told. From here on paths lead nowhere: what the
     /// daemon needs is open.
     pub fn mount(&self, options: &MountOptions, read_ahead: u64) -> Result<Standing, CliError> {

@@ -109,6 +109,11 @@ fn tables(statistics: &Value) -> String {
     if let Some(drives) = statistics["drives"].as_array() {
         return counts_of(drives);
     }
+    if let Some(host) = statistics["host"].as_object() {
+        let mut table = Table::new(["host journal", "count"]);
+        host.iter().for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
+        return table.to_string();
+    }
     let engine = &statistics["engine"];
     let about = &statistics["about"];
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();

@@ -1,0 +1,93 @@
+//! `okeanos host`: a journal on this host in front of a shared store.
+
+mod mount;
+mod options;
+mod recover;
+mod store;
+
+use crate::error::CliError;
+use crate::text::quantity::{parse_duration, parse_size};
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  truncate -s 1G /var/lib/okeanos.journal
+  okeanos host mount --store dir:/srv/shared --journal /var/lib/okeanos.journal /mnt/shared
+  okeanos stats /mnt/shared                 dirty bytes: in memory alone, in the journal
+  okeanos umount /mnt/shared                everything goes to the store
+  okeanos host recover --dry-run --store dir:/srv/shared --journal /var/lib/okeanos.journal";
+
+/// A journal on this host in front of a shared file system
+///
+/// What is synced is promised once it is in the journal, and goes to the store later; what others want goes there at
+/// once. docs/modes/host_journal.md tells what holds when.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct HostArguments {
+    #[command(subcommand)]
+    command: HostCommand,
+}
+
+#[derive(Subcommand)]
+enum HostCommand {
+    /// Mount a store with its journal; recovers first what a crash has left
+    Mount(HostMountArguments),
+    /// Bring what a crash has left in the journal to the store, as mounting does
+    Recover(HostRecoverArguments),
+}
+
+#[derive(clap::Args)]
+struct Where {
+    /// The shared file system: dir:PATH
+    #[arg(long, value_name = "KIND:PLACE")]
+    store: String,
+    /// A file or block device of this host
+    #[arg(long, value_name = "FILE|DEVICE")]
+    journal: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct HostMountArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Make a journal on the device, whatever it held; without it only where it begins with zeros
+    #[arg(long)]
+    format: bool,
+    /// Stay in the foreground, and tell of errors there
+    #[arg(long, short)]
+    foreground: bool,
+    /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s), writeback=TIME (5 s), dirty=SIZE (256M),
+    /// allow_other, transport=auto|uring|classic
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Where to mount
+    directory: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct HostRecoverArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Only tell what would be replayed
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: HostArguments) -> Result<(), CliError> {
+    match arguments.command {
+        HostCommand::Mount(arguments) => mount::run(arguments),
+        HostCommand::Recover(arguments) => recover::run(arguments),
+    }
+}
+
+fn duration_of(word: &str, value: &str) -> Result<Duration, CliError> {
+    parse_duration(value).map_err(|why| CliError::new(format!("{word}={value}: {why}")))
+}
+fn size_of(word: &str, value: &str) -> Result<u64, CliError> {
+    parse_size(value).map_err(|why| CliError::new(format!("{word}={value}: {why}")))
+}

@@ -1,0 +1,165 @@
+//! `okeanos host mount`: brings the host up, serves it, and sees everything to the store.
+//!
+//! Order: porter forked; journal claimed; connected to the store; recovered; mounted by the porter; served. The daemon keeps its
+//! paths, as a store that is a directory is used by them: never a path below its own mount.
+
+use super::HostMountArguments;
+use super::options::HostSettings;
+use super::store::{StoreName, failed, open_journal};
+use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
+use crate::daemon::porter::Porter;
+use crate::daemon::reporter::{Level, Reporter};
+use crate::daemon::{self, Herald, Side};
+use crate::error::CliError;
+use disks::Access;
+use fuse::{HostDoor, Kind, MountOptions, Session};
+use host::{Host, recover};
+use runtime::{Either, RealWorld, race, spawn_with_result};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Reads go past the page cache.
+const READ_AHEAD: u64 = 0;
+
+struct Plan {
+    arguments: HostMountArguments,
+    store: StoreName,
+    settings: HostSettings,
+    directory: PathBuf,
+}
+
+pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
+    let absolute =
+        |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| CliError::system(path.display(), error));
+    let settings = HostSettings::parse(&arguments.options)?;
+    let store = StoreName::parse(&arguments.place.store)?;
+    arguments.place.journal = absolute(&arguments.place.journal)?;
+    let directory = absolute(&arguments.directory)?;
+    if store.directory.starts_with(&directory) || arguments.place.journal.starts_with(&directory) {
+        return Err(CliError::new(format!(
+            "{} would lie over its own store or journal",
+            directory.display()
+        ))
+        .with_remedy("Mount on another directory."));
+    }
+    let foreground = arguments.foreground;
+    let plan = Plan { arguments, store, settings, directory };
+    if foreground {
+        return serve(plan, Herald::nobody());
+    }
+    match daemon::detach()? {
+        Side::Starter(starter) => starter.wait(),
+        Side::Daemon(herald) => serve(plan, herald),
+    }
+}
+
+fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
+    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    let porter = match Porter::start(&plan.directory, &|text| reporter.tell(text)) {
+        Ok(porter) => porter.keep_paths(),
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
+        Ok(world) => world,
+        Err(error) => return herald.failed(CliError::no_ring(error)),
+    };
+    let result = world.run(run_daemon(world.clone(), plan, porter, reporter, herald));
+    world.end();
+    result
+}
+
+async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result<Rc<Host>, CliError> {
+    let Plan { arguments, store, settings, .. } = plan;
+    let (journal, _disk) =
+        open_journal(world, &arguments.place, store, arguments.format, Access::ReadWrite).await?;
+    let connection = store.connect(world, journal.head.identity.clone())?;
+    let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
+    if !report.clean {
+        reporter.tell(super::recover::tell(&report).trim_end());
+    }
+    Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await.map_err(failed)
+}
+
+async fn run_daemon(
+    world: RealWorld,
+    plan: Plan,
+    porter: Porter,
+    reporter: Reporter,
+    herald: Herald,
+) -> Result<(), CliError> {
+    let started = async {
+        let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
+        let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+        let host = bring_up(&world, &plan, &reporter).await?;
+        daemon::settle_in();
+        let kind = Kind::Plain { name: plan.store.full_name() };
+        let options = MountOptions { kind, flags: 0, allow_other: plan.settings.allow_other };
+        match porter.mount(&options, READ_AHEAD) {
+            Ok(standing) => Ok((signals, control, host, standing)),
+            Err(error) => {
+                let _ = host.close().await;
+                Err(error)
+            }
+        }
+    };
+    let (signals, control, host, standing) = match started.await {
+        Ok(started) => started,
+        Err(error) => return herald.failed(error),
+    };
+    let told = reporter.clone();
+    let door = HostDoor::new(host.clone(), Box::new(move |text| told.tell(text)));
+    let session = Session::new(world.clone(), standing.connection, door.clone(), plan.settings.transport);
+    let serving = session.clone();
+    let mut served = spawn_with_result(&world, async move { serving.serve().await });
+    let begun = race(&mut served, session.until_begun()).await;
+    let answers = answers(host, &plan);
+    let control = match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
+        Ok(control) => control,
+        Err(error) => {
+            if matches!(begun, Either::Right(_)) {
+                drop(porter.end(&world, &session, served, signals).await);
+            }
+            let _ = door.close().await;
+            return herald.failed(error);
+        }
+    };
+    herald.up(None);
+    let result = match begun {
+        Either::Left(result) => result,
+        Either::Right(_) => porter.until_over(&world, &session, served, signals).await,
+    };
+    let clean = door.close().await;
+    control.end(End { clean });
+    match result {
+        Some(Ok(())) if clean => Ok(()),
+        Some(Err(error)) => Err(CliError::new(error.to_string())),
+        _ => Err(CliError::new(format!("{}: not everything came to the store", plan.store.full_name()))
+            .with_remedy("It is in the journal: mount again to bring it there.")),
+    }
+}
+
+fn answers(host: Rc<Host>, plan: &Plan) -> Box<crate::daemon::control_server::Answers> {
+    let about = About {
+        process: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        source: plan.store.full_name(),
+        directory: plan.directory.display().to_string(),
+        data: "host".into(),
+        options: plan.arguments.options.clone(),
+        live: None,
+    };
+    Box::new(move |ask| {
+        let answer = match ask {
+            Ask::Stats => serde_json::json!({ "about": about, "host": host.statistics() }),
+            Ask::Change(_) => {
+                serde_json::json!(Err::<(), _>("a host's mount cannot be changed: unmount it first"))
+            }
+            _ => serde_json::json!(about),
+        };
+        Box::pin(async { answer })
+    })
+}

@@ -1,0 +1,59 @@
+//! `okeanos host recover`.
+
+use super::HostRecoverArguments;
+use super::store::{StoreName, failed, open_journal};
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::format_duration;
+use disks::Access;
+use host::{Outcome, RecoveryReport, recover};
+use runtime::RealWorld;
+use std::time::Duration;
+
+pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let (for_run, json) = (world.clone(), arguments.json);
+    let report = world.run(async move {
+        let store = StoreName::parse(&arguments.place.store)?;
+        let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
+        let (journal, _disk) = open_journal(&for_run, &arguments.place, &store, false, access).await?;
+        let connection = store.connect(&for_run, journal.head.identity.clone())?;
+        let report = recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
+        connection.disconnect().await.map_err(|error| CliError::new(error.to_string()))?;
+        Ok::<_, CliError>(report)
+    });
+    world.end();
+    let report = report?;
+    if json { print_json(&report) } else { print(&tell(&report)) }
+}
+
+/// As a person would read it.
+pub fn tell(report: &RecoveryReport) -> String {
+    if report.clean {
+        return "The journal is empty: nothing to recover.\n".into();
+    }
+    let (would, was) = if report.dry_run { ("would be ", "would be") } else { ("", "was") };
+    let mut text = format!(
+        "{} transactions; {} files were at the store already.\n",
+        report.transactions, report.slots_home
+    );
+    for file in &report.files {
+        let bytes = file.bytes;
+        text += &match &file.outcome {
+            Outcome::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
+            Outcome::DoneBefore => format!("file {}: replayed by an earlier recovery\n", file.file),
+            Outcome::SetAside { name, why } => {
+                let at = if name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" as {}/{name}", host::CONFLICT_DIRECTORY)
+                };
+                format!("file {}: {bytes} bytes {was} set aside{at}. {why}\n", file.file)
+            }
+        };
+    }
+    if !report.dry_run {
+        text += &format!("It took {}.\n", format_duration(Duration::from_nanos(report.nanoseconds)));
+    }
+    text
+}

@@ -1,0 +1,185 @@
+//! Opening, reading, writing, attributes.
+
+use super::{Error, HostDoor, Result};
+use crate::Answer;
+use crate::abi::{self, *};
+use host::Durable;
+use store::{AttributeChange, Attributes, FileKind, Refusal, StoreError, TimeChange};
+use units::Timestamp;
+
+const PERMISSIONS: u32 = 0o7777;
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+const BLOCK_BYTES: u32 = 4096;
+
+/// Others may change what the page cache would keep.
+pub(super) const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES | fopen::NOFLUSH;
+
+impl HostDoor {
+    pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
+        self.host.open_file(self.file(header.nodeid)?).await?;
+        Ok(Answer::of(&OpenOut { open_flags: OPENED, ..Default::default() }))
+    }
+
+    pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
+        let length = arguments.size.min(crate::MAX_WRITE) as usize;
+        let bytes = self.host.read(self.file(header.nodeid)?, arguments.offset, length).await?;
+        Ok(Answer::bytes(&bytes))
+    }
+
+    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
+        let file = self.file(header.nodeid)?;
+        let durable = match arguments.flags & libc::O_DSYNC as u32 {
+            0 => Durable::Soon,
+            _ => Durable::Now,
+        };
+        if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
+            let attributes = self.host.attributes(file).await?;
+            let mode = without_privileges(attributes.mode);
+            if mode != attributes.mode {
+                let change = AttributeChange { mode: Some(mode), ..Default::default() };
+                self.host.set_attributes(file, change).await?;
+            }
+        }
+        self.host.write(file, arguments.offset, data, durable).await?;
+        Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
+    }
+
+    pub(super) async fn getattr(&self, header: &InHeader) -> Result {
+        let attributes = self.host.attributes(self.file(header.nodeid)?).await?;
+        self.answer_attributes(&attributes)
+    }
+
+    pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
+        let file = self.file(header.nodeid)?;
+        let mut change = change_of(&arguments);
+        let has = |bit: u32| arguments.valid & bit != 0;
+        if has(fattr::UID) || has(fattr::GID) || has(fattr::KILL_SUIDGID) {
+            let attributes = self.host.attributes(file).await?;
+            let (before, is_directory) = (attributes.mode, attributes.kind == FileKind::Directory);
+            let mode = change.mode.unwrap_or(before);
+            if !is_directory && without_privileges(mode) != mode {
+                change.mode = Some(without_privileges(mode));
+            }
+        }
+        if change == AttributeChange::default() {
+            return self.getattr(header).await;
+        }
+        let attributes = self.host.set_attributes(file, change).await?;
+        self.answer_attributes(&attributes)
+    }
+
+    pub(super) async fn statfs(&self) -> Result {
+        let mut answer = StatfsOut { namelen: store::NAME_BYTES_MAX as u32, ..Default::default() };
+        (answer.bsize, answer.frsize) = (BLOCK_BYTES, BLOCK_BYTES);
+        match self.host.space().await {
+            Ok(space) => {
+                (answer.bsize, answer.frsize) = (space.block_bytes, space.block_bytes);
+                (answer.blocks, answer.bfree) = (space.blocks, space.blocks_free);
+                (answer.bavail, answer.files) = (space.blocks_available, space.files);
+                answer.ffree = space.files_free;
+            }
+            Err(host::HostError::Store(StoreError::Refused(Refusal::Unsupported))) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Answer::of(&answer))
+    }
+
+    fn answer_attributes(&self, attributes: &Attributes) -> Result {
+        let attr = attr_of(self.node(attributes.file)?, attributes);
+        Ok(Answer::of(&AttrOut { attr, ..Default::default() }))
+    }
+
+    /// An entry for the kernel to remember: it counts as one more reference.
+    pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut> {
+        let nodeid = self.node(attributes.file)?;
+        self.remember(nodeid);
+        Ok(EntryOut { nodeid, attr: attr_of(nodeid, attributes), ..Default::default() })
+    }
+}
+
+/// What a write or a new owner leaves of a mode.
+fn without_privileges(mode: u32) -> u32 {
+    let group = if mode & GROUP_EXECUTES != 0 { SET_GROUP } else { 0 };
+    mode & !(SET_USER | group)
+}
+
+pub(super) fn kind_bits(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Special(bits) => bits & libc::S_IFMT,
+    }
+}
+
+fn attr_of(ino: u64, attributes: &Attributes) -> Attr {
+    let Attributes { accessed, modified, changed, .. } = *attributes;
+    Attr {
+        ino,
+        size: attributes.version.size,
+        blocks: attributes.blocks,
+        atime: accessed.seconds as u64,
+        mtime: modified.seconds as u64,
+        ctime: changed.seconds as u64,
+        atimensec: accessed.nanoseconds,
+        mtimensec: modified.nanoseconds,
+        ctimensec: changed.nanoseconds,
+        mode: kind_bits(attributes.kind) | attributes.mode & PERMISSIONS,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: attributes.rdev,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+fn change_of(arguments: &SetattrIn) -> AttributeChange {
+    let has = |bit: u32| arguments.valid & bit != 0;
+    let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(bit), has(now)) {
+        (_, true) => Some(TimeChange::Now),
+        (true, false) => Some(TimeChange::To(Timestamp { seconds: seconds as i64, nanoseconds })),
+        (false, false) => None,
+    };
+    AttributeChange {
+        size: has(fattr::SIZE).then_some(arguments.size),
+        mode: has(fattr::MODE).then_some(arguments.mode & PERMISSIONS),
+        uid: has(fattr::UID).then_some(arguments.uid),
+        gid: has(fattr::GID).then_some(arguments.gid),
+        accessed: time(fattr::ATIME, fattr::ATIME_NOW, arguments.atime, arguments.atimensec),
+        modified: time(fattr::MTIME, fattr::MTIME_NOW, arguments.mtime, arguments.mtimensec),
+    }
+}
+
+impl HostDoor {
+    pub(super) async fn setxattr(
+        &self,
+        header: &InHeader,
+        arguments: SetxattrIn,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result {
+        let mode = match arguments.flags as i32 {
+            0 => store::XattrMode::Set,
+            libc::XATTR_CREATE => store::XattrMode::Create,
+            libc::XATTR_REPLACE => store::XattrMode::Replace,
+            _ => return Err(Error::Refused(libc::EINVAL)),
+        };
+        self.host.set_xattr(self.file(header.nodeid)?, name, value, mode).await?;
+        Ok(Answer::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_takes_set_id_bits_away_but_not_mandatory_locking() {
+        assert_eq!(without_privileges(0o6755), 0o755);
+        assert_eq!(without_privileges(0o6644), 0o2644);
+        assert_eq!(without_privileges(0o1777), 0o1777);
+    }
+}

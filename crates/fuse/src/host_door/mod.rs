@@ -1,0 +1,226 @@
+//! A shared store with a journal of this host, behind the door: one request, one or two calls of [`host::Host`], one answer.
+//!
+//! A node is a file's number, but for the root. Others change the store, too: so the kernel is told to believe nothing for any
+//! time, and reads and writes go past its page cache.
+
+mod content;
+mod names;
+
+use crate::abi::{InHeader, ROOT_NODE, opcode};
+use crate::{Answer, FileSystem, Malformed, Operation, Request};
+use device::LocalFuture;
+use host::{Host, HostError};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use store::{Caller, FileId, StoreError};
+
+/// After so many reports one knows that something is ill.
+const REPORTS_MAX: u32 = 100;
+
+pub struct HostDoor {
+    host: Rc<Host>,
+    report: Box<dyn Fn(&str)>,
+    reports: Cell<u32>,
+    /// How often the kernel has been told of each node.
+    known: RefCell<BTreeMap<u64, u64>>,
+    /// How closing went.
+    closed: Cell<Option<bool>>,
+}
+
+/// An errno for the caller, or a failure that is reported as well.
+#[derive(Debug)]
+enum Error {
+    Refused(i32),
+    Host(HostError),
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Error {
+        match error {
+            HostError::Store(StoreError::Refused(refusal)) => Error::Refused(refusal.errno()),
+            error => Error::Host(error),
+        }
+    }
+}
+
+type Result<T = Answer> = std::result::Result<T, Error>;
+
+impl HostDoor {
+    /// `report` is told of what is not the caller's fault.
+    pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostDoor> {
+        let (reports, known, closed) = (Cell::new(0), RefCell::default(), Cell::new(None));
+        Rc::new(HostDoor { host, report, reports, known, closed })
+    }
+
+    /// Everything at the store, nothing accepted any more. Whether that went well; again: what the first time said.
+    pub async fn close(&self) -> bool {
+        if let Some(clean) = self.closed.get() {
+            return clean;
+        }
+        self.closed.set(Some(false));
+        match self.host.close().await {
+            Ok(()) => self.closed.set(Some(true)),
+            Err(error) => self.tell(&format!("not everything came to the store: {error}")),
+        }
+        self.closed.get() == Some(true)
+    }
+
+    fn tell(&self, what: &str) {
+        let reports = self.reports.get();
+        if reports < REPORTS_MAX {
+            self.reports.set(reports + 1);
+            (self.report)(what);
+        }
+    }
+
+    async fn respond(&self, request: Request) -> Answer {
+        let header = &request.header;
+        let result = match request.operation() {
+            _ if self.closed.get().is_some() && header.opcode != opcode::DESTROY => {
+                Err(Error::Refused(libc::EIO))
+            }
+            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
+            Ok(operation) => self.perform(header, operation).await,
+        };
+        match result {
+            Ok(answer) => answer,
+            Err(Error::Refused(code)) => Answer::error(code.max(1)),
+            Err(Error::Host(error)) => {
+                self.tell(&format!("operation {} on file {}: {error}", header.opcode, header.nodeid));
+                Answer::error(error.errno().max(1))
+            }
+        }
+    }
+
+    async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
+        match operation {
+            Operation::Lookup { name } => self.lookup(header, name).await,
+            Operation::Forget { lookups } => {
+                self.forget(header.nodeid, lookups);
+                Ok(Answer::empty())
+            }
+            Operation::BatchForget(nodes) => {
+                nodes.iter().for_each(|one| self.forget(one.nodeid, one.nlookup));
+                Ok(Answer::empty())
+            }
+            Operation::Getattr => self.getattr(header).await,
+            Operation::Setattr(arguments) => self.setattr(header, arguments).await,
+            Operation::Readlink => Ok(Answer::bytes(&self.host.read_link(self.file(header.nodeid)?).await?)),
+            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
+            Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
+            Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
+            Operation::Unlink { name } => {
+                self.host.unlink(self.file(header.nodeid)?, name).await?;
+                Ok(Answer::empty())
+            }
+            Operation::Rmdir { name } => {
+                self.host.remove_directory(self.file(header.nodeid)?, name).await?;
+                Ok(Answer::empty())
+            }
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                self.rename(header, name, new_parent, new_name, flags).await
+            }
+            Operation::Link { node, name } => self.link(header, node, name).await,
+            Operation::Open(arguments) => self.open(header, arguments).await,
+            Operation::Create { arguments, name } => self.create(header, arguments, name).await,
+            Operation::Release(_) => {
+                self.host.close_file(self.file(header.nodeid)?).await?;
+                Ok(Answer::empty())
+            }
+            Operation::Read(arguments) => self.read(header, arguments).await,
+            Operation::Write { arguments, data } => self.write(header, arguments, data).await,
+            Operation::Fsync(_) => {
+                self.host.sync_file(self.file(header.nodeid)?).await?;
+                Ok(Answer::empty())
+            }
+            Operation::Fsyncdir(_) => {
+                self.host.sync_directory(self.file(header.nodeid)?).await?;
+                Ok(Answer::empty())
+            }
+            Operation::Syncfs => {
+                self.host.sync().await?;
+                Ok(Answer::empty())
+            }
+            Operation::Statfs => self.statfs().await,
+            Operation::Opendir | Operation::Releasedir(_) => Ok(Answer::of(&crate::abi::OpenOut::default())),
+            Operation::Readdir(arguments) => self.readdir(header, arguments, false).await,
+            Operation::Readdirplus(arguments) => self.readdir(header, arguments, true).await,
+            Operation::Setxattr { arguments, name, value } => {
+                self.setxattr(header, arguments, name, Some(value)).await
+            }
+            Operation::Removexattr { name } => {
+                self.setxattr(header, crate::abi::SetxattrIn::default(), name, None).await
+            }
+            Operation::Getxattr { size, name } => {
+                in_room(&self.host.xattr(self.file(header.nodeid)?, name).await?, size)
+            }
+            Operation::Listxattr { size } => {
+                in_room(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
+            }
+            Operation::Destroy => match self.close().await {
+                true => Ok(Answer::empty()),
+                false => Err(Error::Refused(libc::EIO)),
+            },
+            Operation::Ioctl { .. } => Err(Error::Refused(libc::ENOTTY)),
+            Operation::Tmpfile(_) => Err(Error::Refused(libc::EOPNOTSUPP)),
+            // ENOSYS: the kernel does without from now on.
+            _ => Err(Error::Refused(libc::ENOSYS)),
+        }
+    }
+
+    fn file(&self, node: u64) -> Result<FileId> {
+        match node {
+            0 => Err(Error::Refused(libc::ESTALE)),
+            ROOT_NODE => Ok(self.host.root()),
+            node => Ok(FileId(node)),
+        }
+    }
+    /// A file whose number is the kernel's name for the root cannot be told of.
+    fn node(&self, file: FileId) -> Result<u64> {
+        match file {
+            file if file == self.host.root() => Ok(ROOT_NODE),
+            FileId(0 | ROOT_NODE) => Err(Error::Refused(libc::EOVERFLOW)),
+            FileId(node) => Ok(node),
+        }
+    }
+    fn remember(&self, node: u64) {
+        *self.known.borrow_mut().entry(node).or_default() += 1;
+    }
+    fn forget(&self, node: u64, lookups: u64) {
+        let mut known = self.known.borrow_mut();
+        let Some(count) = known.get_mut(&node) else { return };
+        *count = count.saturating_sub(lookups);
+        if *count == 0 {
+            known.remove(&node);
+            if node != ROOT_NODE {
+                self.host.store().forget(FileId(node));
+            }
+        }
+    }
+}
+
+fn caller(header: &InHeader) -> Caller {
+    Caller { uid: header.uid, gid: header.gid }
+}
+
+/// A caller that gives no room asks for the length.
+fn in_room(value: &[u8], room: u32) -> Result {
+    match room as usize {
+        0 => Ok(Answer::of(&crate::abi::GetxattrOut { size: value.len() as u32, padding: 0 })),
+        room if value.len() <= room => Ok(Answer::bytes(value)),
+        _ => Err(Error::Refused(libc::ERANGE)),
+    }
+}
+
+impl FileSystem for HostDoor {
+    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
+        Box::pin(async move { self.respond(request).await })
+    }
+    fn end(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(async move {
+            // Reported already; the caller asks again.
+            let _ = self.close().await;
+        })
+    }
+}

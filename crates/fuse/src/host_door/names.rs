@@ -1,0 +1,135 @@
+//! Names and directories.
+
+use super::content::{OPENED, kind_bits};
+use super::{Error, HostDoor, Result, caller};
+use crate::Answer;
+use crate::abi::*;
+use host::HostError;
+use store::{Entry, Found, NewNode, Refusal, RenameMode, StoreError};
+
+const PERMISSIONS: u32 = 0o7777;
+/// `.` and `..` come first; the store's cursors behind them.
+const OWN_ENTRIES: u64 = 2;
+
+impl HostDoor {
+    pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
+        let parent = self.file(header.nodeid)?;
+        if name == b"." {
+            let attributes = self.host.attributes(parent).await?;
+            return Ok(Answer::of(&self.entry(&attributes)?));
+        }
+        let found = self.host.lookup(parent, name).await?;
+        Ok(Answer::of(&self.entry(&found.attributes)?))
+    }
+
+    async fn make(&self, header: &InHeader, name: &[u8], node: NewNode) -> Result<Found> {
+        Ok(self.host.make(self.file(header.nodeid)?, name, node, caller(header)).await?)
+    }
+    fn answer_made(&self, made: Found) -> Result {
+        Ok(Answer::of(&self.entry(&made.attributes)?))
+    }
+
+    pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
+        let made = self.make(header, name, NewNode::Symlink { target: target.to_vec() }).await?;
+        self.answer_made(made)
+    }
+    pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
+        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
+        let made = self.make(header, name, NewNode::Directory { mode }).await?;
+        self.answer_made(made)
+    }
+    pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
+        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
+        let node = match arguments.mode & libc::S_IFMT {
+            libc::S_IFREG | 0 => NewNode::Regular { mode },
+            kind => NewNode::Special { kind, mode, rdev: arguments.rdev },
+        };
+        let made = self.make(header, name, node).await?;
+        self.answer_made(made)
+    }
+
+    pub(super) async fn create(&self, header: &InHeader, arguments: CreateIn, name: &[u8]) -> Result {
+        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
+        let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
+        let parent = self.file(header.nodeid)?;
+        let made = self.host.make(parent, name, NewNode::Regular { mode }, caller(header)).await;
+        let found = match made {
+            // Another client was faster than this kernel's look.
+            Err(HostError::Store(StoreError::Refused(Refusal::Exists))) if !is_exclusive => {
+                self.host.lookup(parent, name).await?
+            }
+            made => made?,
+        };
+        self.host.open_file(found.file).await?;
+        let mut answer = Answer::of(&self.entry(&found.attributes)?);
+        answer.append(&OpenOut { open_flags: OPENED, ..Default::default() });
+        Ok(answer)
+    }
+
+    pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
+        let attributes = self.host.link(self.file(node)?, self.file(header.nodeid)?, name).await?;
+        Ok(Answer::of(&self.entry(&attributes)?))
+    }
+
+    pub(super) async fn rename(
+        &self,
+        header: &InHeader,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            _ => return Err(Error::Refused(libc::EINVAL)),
+        };
+        let (from, to) = (self.file(header.nodeid)?, self.file(new_parent)?);
+        self.host.rename((from, name), (to, new_name), mode).await?;
+        Ok(Answer::empty())
+    }
+
+    /// `plus`: the kernel wants attributes with the names, and gets names alone.
+    pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn, plus: bool) -> Result {
+        let directory = self.file(header.nodeid)?;
+        let room = arguments.size.min(crate::MAX_WRITE) as usize;
+        let mut answer = Answer::with_room(room);
+        let mut append = |name: &[u8], ino: u64, kind: u32, off: u64| {
+            let entry = if plus { size_of::<EntryOut>() } else { 0 };
+            let length = (size_of::<Dirent>() + name.len()).next_multiple_of(RECORD_ALIGNMENT);
+            if answer.payload_length() + entry + length > room {
+                return false;
+            }
+            if plus {
+                answer.append(&EntryOut::default());
+            }
+            answer.append(&Dirent { ino, off, namelen: name.len() as u32, kind });
+            answer.append_bytes(name);
+            answer.pad(RECORD_ALIGNMENT);
+            true
+        };
+        for (name, off) in [(&b"."[..], 1), (&b".."[..], OWN_ENTRIES)] {
+            if arguments.offset < off && !append(name, header.nodeid, kind_of(libc::S_IFDIR), off) {
+                return Ok(answer);
+            }
+        }
+        let mut cursor = arguments.offset.saturating_sub(OWN_ENTRIES);
+        loop {
+            let listing = self.host.list(directory, cursor).await?;
+            for Entry { name, file, kind, cursor: at } in &listing.entries {
+                if !append(name, self.node(*file)?, kind_of(kind_bits(*kind)), at + OWN_ENTRIES) {
+                    return Ok(answer);
+                }
+                cursor = *at;
+            }
+            if listing.is_end || listing.entries.is_empty() {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+/// `d_type` of readdir(3).
+fn kind_of(mode: u32) -> u32 {
+    mode >> 12
+}

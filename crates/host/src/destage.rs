@@ -1,0 +1,182 @@
+//! Files go to the store: when they are old, when the journal or memory is short, and when another wants them.
+//!
+//! Order for one file, under its lock: its states are in the journal; the store makes it durable; its slot is freed; for a recall,
+//! the journal makes that durable; the token is returned.
+
+use crate::error::HostError;
+use crate::files::File;
+use crate::host::Host;
+use crate::options::Destage;
+use runtime::{Either, join_window, race};
+use std::rc::Rc;
+use std::time::Duration;
+use store::Event;
+
+/// Files on their way at once.
+const FILES_AT_ONCE: usize = 8;
+/// Between two looks under pressure.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Host {
+    /// The file's lock is held for writing. Its slot is freed, though that may not be durable yet.
+    pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
+        self.check()?;
+        self.check_file(file)?;
+        let Some(dirty) = file.dirty.get() else { return Ok(()) };
+        // The store may give up any of these states from here on: a crash must find them in the journal.
+        self.log.commit(dirty.last).await?;
+        let open = file.open.get().expect("a dirty file is open at the store");
+        if let Err(error) = self.noted(self.store.make_durable(open).await) {
+            // A second try that succeeds would prove nothing. The journal has it all.
+            file.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+            return Err(error);
+        }
+        self.log.free(dirty.slot);
+        file.dirty.set(None);
+        self.count(|counters| {
+            counters.destaged_bytes += dirty.bytes;
+            counters.destaged_files += 1;
+        });
+        Ok(())
+    }
+
+    /// The store may be in a state that it has not told. What it can make durable is the new beginning; the lock is held.
+    pub(crate) async fn settle_untold(&self, file: &File) -> Result<(), HostError> {
+        self.check()?;
+        if let Some(dirty) = file.dirty.get() {
+            self.log.commit(dirty.last).await?;
+        }
+        let Some(open) = file.open.get() else { return Ok(()) };
+        if let Err(error) = self.noted(self.store.make_durable(open).await) {
+            file.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+            return Err(error);
+        }
+        file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+        if let Some(dirty) = file.dirty.take() {
+            self.log.free(dirty.slot);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn destage(&self, file: &Rc<File>) -> Result<(), HostError> {
+        let guard = file.lock.write().await;
+        self.bring_home(file).await?;
+        drop(guard);
+        self.let_go(file).await
+    }
+
+    // Recall
+
+    pub(crate) async fn watch_store(self: Rc<Self>) {
+        loop {
+            let ended = self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
+            match race(self.store.next_event(), ended).await {
+                Either::Right(()) => return,
+                Either::Left(Event::Recall { file, .. }) => {
+                    let file = self.files.get_or_new(file);
+                    // Before anyone else runs: nobody begins to write any more.
+                    if !file.recalled.replace(true) {
+                        self.count(|counters| counters.recalls += 1);
+                        self.world.spawn(Box::pin(self.clone().give_back(file)));
+                    }
+                }
+                Either::Left(Event::Disconnected { fenced }) => {
+                    let why =
+                        if fenced { "the store has fenced this host" } else { "the store is out of reach" };
+                    self.lose(why);
+                }
+                Either::Left(Event::Changed { .. }) => {}
+            }
+        }
+    }
+
+    async fn give_back(self: Rc<Self>, file: Rc<File>) {
+        // What goes wrong here is noted with the file or the connection, and told by the next sync.
+        let _ = self.try_give_back(&file).await;
+        file.recalled.set(false);
+        file.returned.notify();
+        let _ = self.let_go(&file).await;
+    }
+
+    async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
+        let _guard = file.lock.write().await;
+        self.bring_home(file).await?;
+        // Who has the token next may change the file: no recovery may find our records of it then.
+        self.log.commit_all().await?;
+        file.token.set(None);
+        self.noted(self.store.return_token(file.id).await)
+    }
+
+    // Age and pressure
+
+    pub(crate) async fn flush_journal(self: Rc<Self>) {
+        while self.pause(self.options.journal_flush).await {
+            // A failure is told by the next sync.
+            let _ = self.log.commit_all().await;
+        }
+    }
+
+    /// False: it is over.
+    async fn pause(&self, time: Duration) -> bool {
+        let is_over = || self.closed.get() || self.check().is_err();
+        let until = self.world.now().plus(time);
+        let ended = self.ended.until(|| is_over().then_some(()));
+        race(self.world.sleep_until(until), ended).await;
+        !is_over()
+    }
+
+    pub(crate) async fn destage_task(self: Rc<Self>) {
+        loop {
+            match race(self.log.until_short(), self.pause(self.options.writeback)).await {
+                Either::Left(()) => {
+                    self.relieve().await;
+                    if !self.pause(PAUSE).await {
+                        return;
+                    }
+                }
+                Either::Right(true) => self.destage_old().await,
+                Either::Right(false) => return,
+            }
+        }
+    }
+
+    async fn destage_old(&self) {
+        let now = self.world.now();
+        let due = |file: &Rc<File>| match (self.options.destage, file.dirty.get()) {
+            (Destage::After(age), Some(dirty)) => now.since(dirty.since) >= age,
+            _ => false,
+        };
+        let mut files: Vec<Rc<File>> = self.files.dirty().into_iter().filter(due).collect();
+        let mut excess = self.files.dirty_bytes().saturating_sub(self.options.dirty_bytes_max);
+        for file in self.files.dirty() {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(file.dirty.get().map_or(0, |dirty| dirty.bytes));
+            if !files.iter().any(|one| Rc::ptr_eq(one, &file)) {
+                files.push(file);
+            }
+        }
+        self.destage_all(files).await;
+    }
+
+    /// The journal is short: the oldest files hold its tail.
+    async fn relieve(&self) {
+        let dirty = self.files.dirty();
+        let count = dirty.len().div_ceil(4).max(FILES_AT_ONCE).min(dirty.len());
+        self.destage_all(dirty.into_iter().take(count).collect()).await;
+        // With the revokes the tail moves.
+        let _ = self.log.commit_all().await;
+    }
+
+    async fn destage_all(&self, files: Vec<Rc<File>>) {
+        let work = files.iter().map(|file| -> std::pin::Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
+            Box::pin(async move {
+                // Noted with the file or the connection; the others go on.
+                let _ = self.destage(file).await;
+                Ok(())
+            })
+        });
+        let _ = join_window(work.collect::<Vec<_>>(), FILES_AT_ONCE).await;
+    }
+}

@@ -1,0 +1,42 @@
+use device::DeviceError;
+use journal::RecoverError;
+use store::StoreError;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HostError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the journal cannot be used: {0}")]
+    Device(#[from] DeviceError),
+    #[error("the journal cannot be read: {0}")]
+    Log(#[from] RecoverError),
+    #[error(
+        "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what it held is lost"
+    )]
+    NotAJournal { journal: String, why: String },
+    #[error("{journal} belongs to {found}, and not to {wanted}")]
+    Foreign { journal: String, found: String, wanted: String },
+    #[error("{journal} is too small: {found} bytes; at least {needed}")]
+    TooSmall { journal: String, found: u64, needed: u64 },
+    /// What was promised may not hold any more; the journal is kept for recovery.
+    #[error("the journal failed: {0}; what was synced is in it up to then: unmount, and mount again")]
+    Aborted(String),
+    /// The store's answer to a flush was an error: nobody knows what it has. The journal still has it.
+    #[error(
+        "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
+    )]
+    NotHome(String),
+    #[error("the connection to the store is lost: {0}; unmount, and mount again, to recover")]
+    Lost(String),
+}
+
+impl HostError {
+    pub fn errno(&self) -> i32 {
+        match self {
+            HostError::Store(error) => error.errno(),
+            HostError::Lost(_) => 107,
+            HostError::Foreign { .. } | HostError::NotAJournal { .. } | HostError::TooSmall { .. } => 22,
+            _ => 5,
+        }
+    }
+}

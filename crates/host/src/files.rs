@@ -1,0 +1,100 @@
+//! What is known of each file that is open, dirty, or held by a token.
+//!
+//! 1. A file's lock is held for writing by whoever writes it, brings it to the store, or changes its token. So while a file goes to
+//!    the store nothing is added to it: the store gets only states that are in the journal.
+//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write: from then
+//!    on nobody writes until the token is back.
+
+use crate::record::Slot;
+use runtime::sync::{Event, RwLock};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use store::{FileId, OpenFile, Token, Version};
+use units::{Instant, TransactionId};
+
+pub(crate) struct File {
+    pub id: FileId,
+    pub lock: Rc<RwLock>,
+    /// Descriptors of applications.
+    pub opens: Cell<u64>,
+    /// At the store.
+    pub open: Cell<Option<OpenFile>>,
+    pub token: Cell<Option<Token>>,
+    /// As the store told last.
+    pub told: Cell<Version>,
+    pub dirty: Cell<Option<Dirty>>,
+    pub recalled: Cell<bool>,
+    /// The token is back.
+    pub returned: Event,
+    /// Nobody knows what the store has.
+    pub failure: RefCell<Option<String>>,
+}
+
+/// Something that the store may not have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dirty {
+    pub slot: Slot,
+    pub base: Version,
+    pub since: Instant,
+    /// The latest transaction with anything of it.
+    pub last: TransactionId,
+    pub bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Files(RefCell<BTreeMap<FileId, Rc<File>>>);
+
+impl Files {
+    pub fn get(&self, id: FileId) -> Option<Rc<File>> {
+        self.0.borrow().get(&id).cloned()
+    }
+    pub fn get_or_new(&self, id: FileId) -> Rc<File> {
+        let fresh = || {
+            Rc::new(File {
+                id,
+                lock: Rc::default(),
+                opens: Cell::new(0),
+                open: Cell::new(None),
+                token: Cell::new(None),
+                told: Cell::default(),
+                dirty: Cell::new(None),
+                recalled: Cell::new(false),
+                returned: Event::default(),
+                failure: RefCell::default(),
+            })
+        };
+        self.0.borrow_mut().entry(id).or_insert_with(fresh).clone()
+    }
+    /// Forgets a file that nobody uses and that is nowhere else known.
+    pub fn forget(&self, file: &Rc<File>) {
+        let is_idle = file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
+        // The table, and whoever asks.
+        if is_idle && Rc::strong_count(file) <= 2 {
+            self.0.borrow_mut().remove(&file.id);
+        }
+    }
+    /// Dirty ones, the oldest first.
+    pub fn dirty(&self) -> Vec<Rc<File>> {
+        let mut dirty: Vec<(Instant, Rc<File>)> = self
+            .0
+            .borrow()
+            .values()
+            .filter_map(|file| Some((file.dirty.get()?.since, file.clone())))
+            .collect();
+        dirty.sort_by_key(|(since, file)| (*since, file.id));
+        dirty.into_iter().map(|(_, file)| file).collect()
+    }
+    pub fn all(&self) -> Vec<Rc<File>> {
+        self.0.borrow().values().cloned().collect()
+    }
+    pub fn dirty_bytes(&self) -> u64 {
+        self.0.borrow().values().filter_map(|file| file.dirty.get()).map(|dirty| dirty.bytes).sum()
+    }
+}
+
+impl File {
+    pub async fn until_returned(&self) {
+        self.returned.until(|| (!self.recalled.get()).then_some(())).await
+    }
+}

@@ -1,0 +1,331 @@
+//! What a door serves: reading, writing and syncing files of the store through the journal. Names: `names`; going to the
+//! store: `destage`.
+
+use crate::error::HostError;
+use crate::files::{Dirty, File, Files};
+use crate::log::HostLog;
+use crate::options::HostOptions;
+use crate::record::{BLOCK, Slot};
+use crate::stats::HostStatistics;
+use crate::superblock::Journal;
+use device::World;
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use store::{Access, Attributes, FileId, Refusal, Store, StoreError, Token};
+
+/// When a write is promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durable {
+    /// Within `journal_flush`.
+    Soon,
+    /// Before the answer.
+    Now,
+}
+
+pub struct Host {
+    pub(crate) world: Rc<dyn World>,
+    pub(crate) store: Rc<dyn Store>,
+    pub(crate) log: Rc<HostLog>,
+    pub(crate) options: HostOptions,
+    pub(crate) files: Files,
+    /// The connection is gone: why.
+    pub(crate) lost: RefCell<Option<String>>,
+    pub(crate) closed: Cell<bool>,
+    /// [`Host::closed`] was set, or the connection lost.
+    pub(crate) ended: Event,
+    pub(crate) counters: Cell<HostStatistics>,
+}
+
+impl Host {
+    /// The journal must be recovered ([`crate::recover`]), with this store and this connection.
+    pub async fn open(
+        world: Rc<dyn World>,
+        store: Rc<dyn Store>,
+        journal: &Journal,
+        options: HostOptions,
+    ) -> Result<Rc<Host>, HostError> {
+        let log = HostLog::open(world.clone(), journal, options.records).await?;
+        let host = Rc::new(Host {
+            world,
+            store,
+            log,
+            options,
+            files: Files::default(),
+            lost: RefCell::default(),
+            closed: Cell::default(),
+            ended: Event::default(),
+            counters: Cell::default(),
+        });
+        host.world.spawn(Box::pin(host.clone().watch_store()));
+        host.world.spawn(Box::pin(host.clone().flush_journal()));
+        host.world.spawn(Box::pin(host.clone().destage_task()));
+        Ok(host)
+    }
+
+    pub fn store(&self) -> &Rc<dyn Store> {
+        &self.store
+    }
+    pub fn statistics(&self) -> HostStatistics {
+        self.counters.get().with_log(self.log.usage(), self.log.commits())
+    }
+    pub(crate) fn count(&self, change: impl FnOnce(&mut HostStatistics)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    pub(crate) fn check(&self) -> Result<(), HostError> {
+        self.lost.borrow().clone().map_or(Ok(()), |why| Err(HostError::Lost(why)))
+    }
+    /// Every error of the store goes through here: a lost connection ends everything but the journal.
+    pub(crate) fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, HostError> {
+        result.map_err(|error| {
+            if error.is_lost() {
+                self.lose(&error.to_string());
+            }
+            error.into()
+        })
+    }
+    pub(crate) fn lose(&self, why: &str) {
+        self.lost.borrow_mut().get_or_insert_with(|| why.into());
+        self.ended.notify();
+        // Nobody waits for a token that cannot come back.
+        for file in self.files.all() {
+            file.recalled.set(false);
+            file.returned.notify();
+        }
+    }
+
+    // Descriptors
+
+    /// An application opens a file that is there.
+    pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
+        self.check()?;
+        let file = self.files.get_or_new(id);
+        file.opens.set(file.opens.get() + 1);
+        Ok(())
+    }
+    pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
+        let Some(file) = self.files.get(id) else { return Ok(()) };
+        file.opens.set(file.opens.get().saturating_sub(1));
+        self.let_go(&file).await?;
+        // Each dirty file is an open one at the store.
+        let dirty = self.files.dirty();
+        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > DIRTY_FILES_MAX) {
+            // What goes wrong is the oldest file's, and told by its next sync.
+            let _ = self.destage(oldest).await;
+        }
+        Ok(())
+    }
+    /// Gives up what nobody needs: the token and the open file of one that is neither open nor dirty.
+    pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
+        let is_idle = || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
+        if !is_idle() || self.check().is_err() {
+            return Ok(());
+        }
+        let _guard = file.lock.write().await;
+        if !is_idle() {
+            return Ok(());
+        }
+        if file.token.take().is_some() {
+            self.noted(self.store.return_token(file.id).await)?;
+        }
+        if let Some(open) = file.open.take() {
+            self.noted(self.store.close(open).await)?;
+        }
+        drop(_guard);
+        self.files.forget(file);
+        Ok(())
+    }
+
+    /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger one, or that for shared
+    /// writing where another does not give way.
+    async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
+        self.check()?;
+        let open = match file.open.get() {
+            Some(open) => open,
+            None => {
+                let opened = match self.store.open(file.id, Access::ReadWrite).await {
+                    Err(StoreError::Refused(Refusal::Other(EACCES | EROFS)))
+                        if wanted == Token::SharedRead =>
+                    {
+                        self.store.open(file.id, Access::Read).await
+                    }
+                    result => result,
+                };
+                let open = self.noted(opened)?;
+                file.open.set(Some(open));
+                open
+            }
+        };
+        match file.token.get() {
+            Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
+            Some(_) => {
+                // Two that both hold one for reading and wait for the other would wait for ever.
+                file.token.set(None);
+                self.noted(self.store.return_token(file.id).await)?;
+            }
+            None => {}
+        }
+        let (taken, attributes) = match self.store.take_token(open, wanted).await {
+            Err(StoreError::TokenHeld) => {
+                (Token::SharedWrite, self.noted(self.store.take_token(open, Token::SharedWrite).await)?)
+            }
+            result => (wanted, self.noted(result)?),
+        };
+        file.token.set(Some(taken));
+        file.told.set(attributes.version);
+        Ok(taken)
+    }
+
+    // Content
+
+    pub async fn read(&self, id: FileId, at: u64, length: usize) -> Result<Vec<u8>, HostError> {
+        let file = self.files.get_or_new(id);
+        loop {
+            self.check()?;
+            let guard = file.lock.read().await;
+            if let (Some(_), Some(open)) = (file.token.get(), file.open.get()) {
+                return self.noted(self.store.read(open, at, length).await);
+            }
+            drop(guard);
+            file.until_returned().await;
+            let _guard = file.lock.write().await;
+            self.hold(&file, Token::SharedRead).await?;
+        }
+    }
+
+    /// `bytes` no longer than [`store::TRANSFER_BYTES_MAX`]. Whole in the journal, or not at all.
+    pub async fn write(
+        self: &Rc<Self>,
+        id: FileId,
+        at: u64,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<Attributes, HostError> {
+        let end =
+            at.checked_add(bytes.len() as u64).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
+        if end.is_none() {
+            return Err(StoreError::from(Refusal::Other(EFBIG)).into());
+        }
+        let file = self.files.get_or_new(id);
+        loop {
+            self.check()?;
+            self.check_file(&file)?;
+            // Before the file: others may have to go to the store first, perhaps this one.
+            let room = self.log.room(bytes.len()).await?;
+            let guard = file.lock.write().await;
+            let token = match file.recalled.get() {
+                true => None,
+                false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
+            };
+            if token.is_none() || file.recalled.get() {
+                drop((guard, room));
+                file.until_returned().await;
+                continue;
+            }
+            let open = file.open.get().expect("a file with a token is open");
+            let written = self.store.write(open, at, bytes).await;
+            if token != Some(Token::ExclusiveWrite) {
+                self.count(|counters| counters.shared_bytes += bytes.len() as u64);
+                let attributes = self.noted(written)?;
+                if durable == Durable::Now {
+                    self.noted(self.store.make_durable(open).await)?;
+                }
+                return Ok(attributes);
+            }
+            let attributes = match self.noted(written) {
+                Ok(attributes) => attributes,
+                Err(error) => {
+                    // Some of it may be in the store's buffer, in a state that was not told: only what is durable there is known.
+                    self.settle_untold(&file).await?;
+                    return Err(error);
+                }
+            };
+            let last = self.note_change(&file, &room, &attributes, (at, bytes));
+            drop((guard, room));
+            if durable == Durable::Now {
+                self.log.commit(last).await?;
+            }
+            return Ok(attributes);
+        }
+    }
+
+    /// The store has told a state: it belongs into the journal, and the file is dirty.
+    pub(crate) fn note_change(
+        &self,
+        file: &File,
+        room: &crate::log::Room,
+        attributes: &Attributes,
+        (at, bytes): (u64, &[u8]),
+    ) -> units::TransactionId {
+        let fresh = || Dirty {
+            slot: self.log.new_slot(),
+            base: file.told.get(),
+            since: self.world.now(),
+            last: self.log.running_id(),
+            bytes: 0,
+        };
+        let mut dirty = file.dirty.get().unwrap_or_else(fresh);
+        dirty.last = self.log.append(room, dirty.slot, dirty.base, attributes, (at, bytes));
+        dirty.bytes += bytes.len() as u64;
+        file.dirty.set(Some(dirty));
+        file.told.set(attributes.version);
+        dirty.last
+    }
+
+    pub(crate) fn check_file(&self, file: &File) -> Result<(), HostError> {
+        file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
+    }
+
+    /// Everything of the file that was answered before survives a crash of this host when this returns.
+    pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
+        let Some(file) = self.files.get(id) else { return self.check() };
+        self.check_file(&file)?;
+        if let Some(dirty) = file.dirty.get() {
+            return self.log.commit(dirty.last).await;
+        }
+        if file.token.get() == Some(Token::SharedWrite)
+            && let Some(open) = file.open.get()
+        {
+            return self.noted(self.store.make_durable(open).await);
+        }
+        self.check()
+    }
+
+    /// The same for all files.
+    pub async fn sync(&self) -> Result<(), HostError> {
+        for file in self.files.all() {
+            self.sync_file(file.id).await?;
+        }
+        self.log.commit_all().await
+    }
+
+    /// Brings everything to the store, returns all tokens, and marks the journal empty.
+    pub async fn close(self: &Rc<Self>) -> Result<(), HostError> {
+        if self.closed.get() {
+            return Ok(());
+        }
+        let mut result = self.check();
+        for file in self.files.all() {
+            if result.is_ok() {
+                let _guard = file.lock.write().await;
+                result = self.bring_home(&file).await;
+            }
+        }
+        self.closed.set(true);
+        self.ended.notify();
+        let log = self.log.close().await;
+        if result.is_ok() {
+            result = self.noted(self.store.disconnect().await);
+        }
+        result.and(log)
+    }
+}
+
+/// A process may have a thousand files open, where nobody has allowed it more.
+const DIRTY_FILES_MAX: usize = 512;
+const EACCES: i32 = 13;
+const EFBIG: i32 = 27;
+const EROFS: i32 = 30;

@@ -1,0 +1,35 @@
+//! A journal on this host in front of a shared store: what an application has synced survives a crash of this host, before
+//! the store has it.
+//!
+//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used here: it brings blocks home
+//! itself and replays blindly, while a store already has the data in its buffer, and each file has a guard of its own. Plans,
+//! record formats, the log and the passes of recovery are `journal`'s.
+#![forbid(unsafe_code)]
+
+mod conflict;
+mod destage;
+mod error;
+mod files;
+mod host;
+mod ledger;
+mod log;
+mod log_reader;
+mod names;
+mod options;
+mod record;
+mod recover;
+mod replay;
+mod run_plan;
+mod stats;
+mod superblock;
+
+pub use conflict::CONFLICT_DIRECTORY;
+pub use error::HostError;
+pub use host::{Durable, Host};
+pub use journal::records::RecordFormat;
+pub use log::{HostLog, LogUse};
+pub use options::{Destage, HostOptions};
+pub use record::{FileRecord, STATES_MAX, Slot};
+pub use recover::{FileOutcome, Outcome, RecoveryReport, recover};
+pub use stats::HostStatistics;
+pub use superblock::{Journal, JournalHead};

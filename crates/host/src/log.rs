@@ -1,0 +1,493 @@
+//! The log of a host: the running transaction, group commit, and which slots still need which transactions.
+//!
+//! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not at all.
+//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next.
+//! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a transaction when every slot in
+//!    it is freed; its room is used again when the superblock that says so is durable.
+//! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth of the log is for revokes
+//!    alone, so that files can always be freed.
+//! 5. After a failed write nothing is promised any more: all that waits, and all that comes, fails.
+
+use crate::error::HostError;
+use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
+use crate::run_plan::run_plan;
+use crate::superblock::Journal;
+use device::{Buffer, Disk, World};
+use format::jbd2::JournalSuperblock;
+use format::packed::PackedLog;
+use journal::records::{self, RecordFormat, Records, RecordsWanted};
+use journal::{
+    CircularLog, Holdings, LogSpace, Moment, RunningTransaction, SuperblockImage, begin_log, plan_commit,
+    plan_empty_log, plan_tail_update,
+};
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use store::{Attributes, Version};
+use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
+
+/// The superblock is written when the tail can move by a part of the log.
+const TAIL_SHARE: u32 = 8;
+const REVOKE_SHARE: u32 = 16;
+/// Of one transaction.
+const TRANSACTION_SHARE: u32 = 4;
+
+pub struct HostLog {
+    world: Rc<dyn World>,
+    disk: Rc<dyn Disk>,
+    state: RefCell<State>,
+    committed: Cell<TransactionId>,
+    wanted: Cell<TransactionId>,
+    failure: RefCell<Option<String>>,
+    closed: Cell<bool>,
+    /// Someone wants a commit.
+    work: Event,
+    /// A transaction is committed, room came back, or the log failed.
+    progress: Event,
+    /// How many wait for room.
+    waiting: Cell<u32>,
+    /// Nothing runs, and someone waits for room: perhaps the tail can move.
+    tail_wanted: Cell<bool>,
+    commits: Cell<u64>,
+    log_bytes: Cell<u64>,
+}
+
+struct State {
+    superblock: JournalSuperblock,
+    space: CircularLog,
+    records: Rc<dyn Records>,
+    started: bool,
+    running: Running,
+    /// Reserved by writes that have begun, in log blocks.
+    reserved: u32,
+    /// How many such writes: each may add a state to any record.
+    rooms: usize,
+    next_slot: u32,
+    /// Of each slot that is not freed: the transactions that have something of it, as bytes too.
+    slots: BTreeMap<Slot, LiveSlot>,
+    /// Oldest first: how many slots that are not freed each committed or committing transaction has.
+    live: VecDeque<(TransactionId, usize)>,
+}
+
+#[derive(Default)]
+struct LiveSlot {
+    transactions: Vec<TransactionId>,
+    bytes: u64,
+}
+
+struct Running {
+    transaction: RunningTransaction,
+    images: BTreeMap<HomeBlock, Buffer>,
+    records: BTreeMap<Slot, FileRecord>,
+    freed: Vec<Slot>,
+    bytes: u64,
+}
+
+/// Room for one write, given back when dropped.
+pub(crate) struct Room {
+    log: Rc<HostLog>,
+    blocks: u32,
+}
+
+/// How full the log is, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogUse {
+    pub capacity: u64,
+    pub used: u64,
+    /// Of file data that is not in the log yet.
+    pub running_bytes: u64,
+    /// Of file data in the log that the store does not have yet.
+    pub live_bytes: u64,
+}
+
+impl Running {
+    fn new(id: TransactionId, world: &dyn World) -> Running {
+        Running {
+            transaction: RunningTransaction::new(id, world.now(), BLOCK),
+            images: BTreeMap::new(),
+            records: BTreeMap::new(),
+            freed: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl HostLog {
+    /// The log must be clean: recover it first.
+    pub async fn open(
+        world: Rc<dyn World>,
+        journal: &Journal,
+        format: RecordFormat,
+    ) -> Result<Rc<HostLog>, HostError> {
+        let mut superblock = journal.read_superblock().await?;
+        if !superblock.is_clean() {
+            return Err(HostError::Aborted("the log holds records that nobody has recovered".into()));
+        }
+        let next = superblock.next_transaction();
+        let unit = journal.disk.physical_sector().min(BLOCK.bytes() as u32);
+        let packed = (format == RecordFormat::Packed).then(|| PackedLog { unit, nonce: world.random() });
+        let wanted =
+            RecordsWanted { bytes: true, checksums: true, transaction_checksum: true, wide: true, packed };
+        let records = records::begin(&mut superblock, wanted);
+        let state = State {
+            space: CircularLog::of(&superblock),
+            superblock,
+            records,
+            started: false,
+            running: Running::new(next, &*world),
+            reserved: 0,
+            rooms: 0,
+            next_slot: 1,
+            slots: BTreeMap::new(),
+            live: VecDeque::new(),
+        };
+        let log = Rc::new(HostLog {
+            disk: journal.disk.clone(),
+            state: RefCell::new(state),
+            committed: Cell::new(next.previous()),
+            wanted: Cell::new(next.previous()),
+            failure: RefCell::default(),
+            closed: Cell::default(),
+            work: Event::default(),
+            progress: Event::default(),
+            waiting: Cell::default(),
+            tail_wanted: Cell::default(),
+            commits: Cell::default(),
+            log_bytes: Cell::default(),
+            world,
+        });
+        log.world.spawn(Box::pin(log.clone().commit_task()));
+        Ok(log)
+    }
+
+    pub fn check(&self) -> Result<(), HostError> {
+        self.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::Aborted(why)))
+    }
+    fn fail(&self, error: &HostError) {
+        self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+        self.progress.notify();
+    }
+
+    // Room
+
+    /// Waits until a write of `bytes` fits. Hold no file meanwhile: others may have to go to the store first.
+    pub(crate) async fn room(self: &Rc<Self>, bytes: usize) -> Result<Room, HostError> {
+        let fragments = (bytes >> BLOCK.shift()) as u64 + 2;
+        let wanted = Holdings { blocks: 1, fragments, fragment_bytes: bytes as u64, revokes: 0 };
+        let blocks = self.state.borrow().records.log_blocks_bound(&wanted);
+        self.waiting.set(self.waiting.get() + 1);
+        let result = self.progress.until(|| {
+            if let Err(error) = self.check() {
+                return Some(Err(error));
+            }
+            let state = self.state.borrow();
+            let taken =
+                state.records.log_blocks_bound(&state.running.transaction.holdings()) + state.reserved;
+            let capacity = state.space.capacity();
+            let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
+            let fits_log = taken + blocks + capacity / REVOKE_SHARE <= state.space.free();
+            let states_left =
+                state.running.records.values().all(|record| record.states.len() < STATES_MAX / 2);
+            if fits_transaction && fits_log && states_left {
+                return Some(Ok(()));
+            }
+            let id = (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
+            drop(state);
+            // What runs may be all that is in the way; else others free room.
+            match id {
+                Some(id) => self.want(id),
+                None => {
+                    self.tail_wanted.set(true);
+                    self.work.notify();
+                }
+            }
+            None
+        });
+        let result = result.await;
+        self.waiting.set(self.waiting.get() - 1);
+        result?;
+        let mut state = self.state.borrow_mut();
+        state.reserved += blocks;
+        state.rooms += 1;
+        drop(state);
+        Ok(Room { log: self.clone(), blocks })
+    }
+    /// Whether files should go to the store for the log's sake.
+    pub fn is_short(&self) -> bool {
+        let state = self.state.borrow();
+        state.space.free() < state.space.capacity() / 2
+    }
+    /// Waits until [`HostLog::is_short`]; looks again when a transaction is committed.
+    pub async fn until_short(&self) {
+        self.progress.until(|| self.is_short().then_some(())).await
+    }
+    pub fn usage(&self) -> LogUse {
+        let state = self.state.borrow();
+        let unit = state.records.block_bytes() as u64;
+        let capacity = u64::from(state.space.capacity());
+        LogUse {
+            capacity: capacity * unit,
+            used: (capacity - u64::from(state.space.free())) * unit,
+            running_bytes: state.running.bytes,
+            live_bytes: state
+                .slots
+                .values()
+                .map(|slot| slot.bytes)
+                .sum::<u64>()
+                .saturating_sub(state.running.bytes),
+        }
+    }
+    pub fn commits(&self) -> (u64, u64) {
+        (self.commits.get(), self.log_bytes.get())
+    }
+
+    // What is logged
+
+    pub fn new_slot(&self) -> Slot {
+        let mut state = self.state.borrow_mut();
+        // After four thousand million it begins anew; revokes hide only what came before them.
+        while state.slots.contains_key(&Slot(state.next_slot)) {
+            state.next_slot = state.next_slot.wrapping_add(1);
+        }
+        let slot = Slot(state.next_slot);
+        state.next_slot = slot.0.wrapping_add(1);
+        slot
+    }
+
+    /// A file changed: `bytes` from `at` on (none: its attributes alone), and the store has told these attributes. The transaction
+    /// that has it. False room is a defect: the caller holds a [`Room`].
+    pub(crate) fn append(
+        &self,
+        _room: &Room,
+        slot: Slot,
+        base: Version,
+        attributes: &Attributes,
+        (at, bytes): (u64, &[u8]),
+    ) -> TransactionId {
+        let state = &mut *self.state.borrow_mut();
+        let running = &mut state.running;
+        let id = running.transaction.id();
+        running.transaction.open_handle(0);
+        let mut done = 0;
+        while done < bytes.len() {
+            let from = at + done as u64;
+            let within = (from & (BLOCK.bytes() as u64 - 1)) as usize;
+            let count = (bytes.len() - done).min(BLOCK.bytes() - within);
+            let home =
+                slot.block_at(from >> BLOCK.shift()).expect("no write lies so far: the file system checks");
+            let image = running.images.entry(home).or_insert_with(|| Buffer::zeroed(BLOCK.bytes()));
+            image[within..within + count].copy_from_slice(&bytes[done..done + count]);
+            let range = BlockRange::new(within as u32, (within + count) as u32);
+            running.transaction.add_data_bytes(home, range, false);
+            done += count;
+        }
+        running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes)).add(attributes);
+        running.bytes += bytes.len() as u64;
+        // Counted as a whole block until the commit: what it will hold is not known yet.
+        running.transaction.add_metadata(slot.record_at(), BlockRange::new(0, 1));
+        running.transaction.close_handle(0);
+        let live = state.slots.entry(slot).or_default();
+        live.bytes += bytes.len() as u64;
+        if live.transactions.last() != Some(&id) {
+            live.transactions.push(id);
+        }
+        id
+    }
+
+    /// The store has made everything of the slot durable.
+    pub fn free(&self, slot: Slot) -> TransactionId {
+        let state = &mut *self.state.borrow_mut();
+        let running = &mut state.running;
+        let id = running.transaction.id();
+        debug_assert!(
+            !running.records.contains_key(&slot),
+            "{slot:?} is freed behind what was appended to it"
+        );
+        if state.slots.contains_key(&slot) {
+            running.transaction.open_handle(0);
+            running.transaction.free(slot.record_at(), true);
+            running.transaction.close_handle(0);
+            running.freed.push(slot);
+        }
+        id
+    }
+
+    // Commit
+
+    pub fn running_id(&self) -> TransactionId {
+        self.state.borrow().running.transaction.id()
+    }
+    fn want(&self, id: TransactionId) {
+        if id.is_after(self.wanted.get()) {
+            self.wanted.set(id);
+            self.work.notify();
+        }
+    }
+    /// Makes a transaction durable, and all before it.
+    pub async fn commit(&self, id: TransactionId) -> Result<(), HostError> {
+        if self.state.borrow().running.transaction.is_empty() && id == self.running_id() {
+            // Nothing of it exists yet; but what came before may be on its way.
+            return self.until_committed(id.previous()).await;
+        }
+        self.want(id);
+        self.until_committed(id).await
+    }
+    async fn until_committed(&self, id: TransactionId) -> Result<(), HostError> {
+        let done = || match self.check() {
+            Err(error) => Some(Err(error)),
+            Ok(()) => self.committed.get().is_at_or_after(id).then_some(Ok(())),
+        };
+        self.progress.until(done).await
+    }
+    /// Everything that was appended up to now.
+    pub async fn commit_all(&self) -> Result<(), HostError> {
+        self.commit(self.running_id()).await
+    }
+
+    async fn commit_task(self: Rc<Self>) {
+        loop {
+            let is_due = || self.wanted.get().is_at_or_after(self.running_id());
+            let wanted = || (self.closed.get() || is_due() || self.tail_wanted.get()).then_some(());
+            self.work.until(wanted).await;
+            if self.closed.get() || self.check().is_err() {
+                return;
+            }
+            let result = match self.tail_wanted.replace(false) {
+                true => self.move_tail().await,
+                false => self.commit_running().await,
+            };
+            if let Err(error) = result {
+                self.fail(&error);
+                return;
+            }
+        }
+    }
+
+    async fn commit_running(&self) -> Result<(), HostError> {
+        let (id, freed, plan, unit) = {
+            let state = &mut *self.state.borrow_mut();
+            if state.running.transaction.is_empty() {
+                // Wanted by someone whose records are committed already.
+                self.wanted.set(state.running.transaction.id().previous());
+                return Ok(());
+            }
+            let next = Running::new(state.running.transaction.id().next(), &*self.world);
+            let mut taken = std::mem::replace(&mut state.running, next);
+            for (slot, record) in &taken.records {
+                let bytes = record.to_bytes();
+                let mut image = Buffer::zeroed(BLOCK.bytes());
+                image[..bytes.len()].copy_from_slice(&bytes);
+                taken.transaction.add_metadata(slot.record_at(), BlockRange::new(0, bytes.len() as u32));
+                taken.images.insert(slot.record_at(), image);
+            }
+            let id = taken.transaction.id();
+            let images: BTreeMap<HomeBlock, Rc<Buffer>> =
+                taken.images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
+            let image = |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
+            let moment = Moment { time: self.world.wall_clock(), durable: self.committed.get() };
+            let locked = taken.transaction.lock();
+            let mut planned = plan_commit(&locked, &image, &mut state.space, &*state.records, &moment)
+                .map_err(|error| HostError::Aborted(error.to_string()))?;
+            state.live.push_back((id, taken.records.len()));
+            let runs = planned.issue(&mut state.space);
+            if !state.started {
+                state.started = true;
+                let start = runs.start().expect("a commit has log blocks");
+                state.superblock.set_tail(id, start);
+                begin_log(&mut planned.plan, image_of(&state.superblock));
+            }
+            let unit = state.records.block_bytes();
+            self.log_bytes.set(self.log_bytes.get() + u64::from(planned.log_blocks) * unit as u64);
+            (id, taken.freed, planned.plan, unit)
+        };
+        run_plan(&*self.disk, unit, plan).await?;
+        self.commits.set(self.commits.get() + 1);
+        self.committed.set(id);
+        self.forget(&freed);
+        self.progress.notify();
+        self.move_tail().await
+    }
+
+    /// The revokes of these slots are durable.
+    fn forget(&self, freed: &[Slot]) {
+        let state = &mut *self.state.borrow_mut();
+        for slot in freed {
+            let Some(live) = state.slots.remove(slot) else { continue };
+            for id in live.transactions {
+                let front = state.live.front().map_or(id, |(front, _)| *front);
+                let index = id.0.wrapping_sub(front.0) as usize;
+                state.live.get_mut(index).expect("a transaction with a live slot is in the log").1 -= 1;
+            }
+        }
+    }
+
+    /// Where the log could begin: the oldest transaction that a slot needs, or the next one.
+    async fn move_tail(&self) -> Result<(), HostError> {
+        let moved = {
+            let state = &mut *self.state.borrow_mut();
+            while state
+                .live
+                .front()
+                .is_some_and(|(id, slots)| *slots == 0 && self.committed.get().is_at_or_after(*id))
+            {
+                state.live.pop_front();
+            }
+            let next = state.running.transaction.id();
+            let tail = state.live.front().map_or(next, |(id, _)| *id);
+            let mut freed = state.space.clone();
+            freed.release_before(tail);
+            let gain = freed.free() - state.space.free();
+            let is_wanted =
+                gain > 0 && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
+            if !is_wanted {
+                return Ok(());
+            }
+            let mut superblock = state.superblock.clone();
+            superblock.set_tail(tail, state.space.start_of(tail).expect("the tail, or the next transaction"));
+            (tail, superblock, state.records.block_bytes())
+        };
+        let (tail, superblock, unit) = moved;
+        // Home is durable already: a slot is freed only behind the store's fsync.
+        run_plan(&*self.disk, unit, plan_tail_update(image_of(&superblock))).await?;
+        let state = &mut *self.state.borrow_mut();
+        state.superblock = superblock;
+        state.space.release_before(tail);
+        self.progress.notify();
+        Ok(())
+    }
+
+    /// Commits, and says that the log is empty if no slot is left. Nothing is accepted any more.
+    pub async fn close(&self) -> Result<(), HostError> {
+        self.commit_all().await?;
+        self.closed.set(true);
+        self.work.notify();
+        let (superblock, unit) = {
+            let state = self.state.borrow();
+            if !state.slots.is_empty() || !state.started {
+                return self.check();
+            }
+            let mut superblock = state.superblock.clone();
+            superblock.set_clean(self.committed.get());
+            records::clear(&mut superblock, true);
+            (superblock, state.records.block_bytes())
+        };
+        run_plan(&*self.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await
+    }
+}
+
+pub(crate) fn image_of(superblock: &JournalSuperblock) -> SuperblockImage {
+    SuperblockImage { at: LogBlock(0), image: Rc::new(Buffer::copy_of(&superblock.serialize())) }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.log.state.borrow_mut();
+        state.reserved -= self.blocks;
+        state.rooms -= 1;
+        drop(state);
+        if self.log.waiting.get() > 0 {
+            self.log.progress.notify();
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Gives the log to the passes of `journal::recover`, block by block, and reads it in large pieces.
+
+use crate::error::HostError;
+use crate::run_plan::byte_of;
+use crate::superblock::Journal;
+use device::Buffer;
+use format::jbd2::JournalSuperblock;
+use journal::{LogWalk, Pass, Ring};
+use units::LogBlock;
+
+const READ_BYTES: usize = 1 << 20;
+
+pub(crate) struct LogReader<'a> {
+    journal: &'a Journal,
+    ring: Ring,
+    unit: usize,
+    /// Log blocks `first .. first + count` are in `bytes`.
+    first: LogBlock,
+    count: u32,
+    bytes: Buffer,
+}
+
+impl<'a> LogReader<'a> {
+    pub fn new(journal: &'a Journal, superblock: &JournalSuperblock) -> LogReader<'a> {
+        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let (ring, bytes) = (Ring::of(superblock), Buffer::zeroed(0));
+        LogReader { journal, ring, unit, first: LogBlock(0), count: 0, bytes }
+    }
+
+    pub async fn feed(&mut self, pass: &mut impl Pass) -> Result<(), HostError> {
+        while let Some(at) = pass.wants() {
+            pass.give(self.read(at).await?)?;
+        }
+        Ok(())
+    }
+
+    pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], HostError> {
+        if at < self.first || at.get() - self.first.get() >= self.count {
+            let count = self.ring.together(at).min((READ_BYTES / self.unit) as u32);
+            let bytes = self.journal.disk.read(byte_of(at, self.unit), count as usize * self.unit).await?;
+            (self.first, self.count, self.bytes) = (at, count, bytes);
+        }
+        let offset = (at.get() - self.first.get()) as usize * self.unit;
+        Ok(&self.bytes[offset..offset + self.unit])
+    }
+}

@@ -1,0 +1,35 @@
+use journal::records::RecordFormat;
+use std::time::Duration;
+
+/// When files go to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destage {
+    /// When they have been dirty for this long.
+    After(Duration),
+    /// Only when the journal or memory is short, or another wants the file.
+    UnderPressure,
+}
+
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    pub records: RecordFormat,
+    /// How long an asynchronous write may wait for the journal.
+    pub journal_flush: Duration,
+    pub destage: Destage,
+    /// How often files are looked through for old ones.
+    pub writeback: Duration,
+    /// Bytes that the store may buffer for us: above it, the oldest files go to the store.
+    pub dirty_bytes_max: u64,
+}
+
+impl Default for HostOptions {
+    fn default() -> HostOptions {
+        HostOptions {
+            records: RecordFormat::Packed,
+            journal_flush: Duration::from_secs(1),
+            destage: Destage::After(Duration::from_secs(60)),
+            writeback: Duration::from_secs(5),
+            dirty_bytes_max: 256 << 20,
+        }
+    }
+}

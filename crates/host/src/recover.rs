@@ -1,0 +1,215 @@
+//! After a crash of this host: what was journaled goes to the store, as far as nobody else has changed the files since.
+//!
+//! 1. The former self is fenced first: nothing of it arrives any more, and its tokens are free.
+//! 2. File by file, in the order of their numbers: the token is taken; then, and only then, is the file's state compared.
+//! 3. A file is replayed only if the store's (version, change time, size) are the state that the journal builds on, or one that was
+//!    journaled, or one that an earlier recovery has noted as its own. Everything else is set aside.
+//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store.
+//! 5. A file is noted as done when the store has made it durable, and before its token is returned: from then on others may change it.
+//! 6. The log is marked empty when all files are done. Until then a crash begins again here.
+
+use crate::conflict::set_aside;
+use crate::error::HostError;
+use crate::ledger::Ledger;
+use crate::log::image_of;
+use crate::record::STATES_MAX;
+use crate::replay::{FileReplay, LogContent};
+use crate::run_plan::run_plan;
+use crate::superblock::Journal;
+use device::World;
+use journal::plan_empty_log;
+use journal::records;
+use serde::Serialize;
+use store::{
+    Access, AttributeChange, OpenFile, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange, Token,
+    Version,
+};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The store has it now.
+    Replayed,
+    /// An earlier recovery, which crashed, had brought it there.
+    DoneBefore,
+    /// Its bytes are in this file of the directory for conflicts, and why.
+    SetAside { name: String, why: String },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileOutcome {
+    pub file: u64,
+    pub outcome: Outcome,
+    /// Journaled bytes of it.
+    pub bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct RecoveryReport {
+    /// The log was empty.
+    pub clean: bool,
+    /// Nothing was changed; outcomes are what would be.
+    pub dry_run: bool,
+    pub transactions: u64,
+    /// Files that the store had already, by their slots.
+    pub slots_home: u64,
+    pub files: Vec<FileOutcome>,
+    pub nanoseconds: u64,
+}
+
+/// Replays the journal to the store, and marks it empty. With `dry_run` only tells what would be done now.
+pub async fn recover(
+    world: &dyn World,
+    store: &dyn Store,
+    journal: &Journal,
+    dry_run: bool,
+) -> Result<RecoveryReport, HostError> {
+    let begun = world.now();
+    journal.check_store(store.name())?;
+    if !dry_run {
+        store.fence(&journal.head.identity).await?;
+    }
+    let mut superblock = journal.read_superblock().await?;
+    let mut report = RecoveryReport { clean: superblock.is_clean(), dry_run, ..RecoveryReport::default() };
+    if superblock.is_clean() {
+        return Ok(report);
+    }
+    let content = LogContent::read(journal, &superblock).await?;
+    (report.transactions, report.slots_home) = (content.transactions, content.slots_freed);
+    let log = (superblock.sequence.0, superblock.start.get());
+    let ledger = Ledger::read(journal, log).await?;
+    let mut recovery = Recovery { store, journal, ledger, log, dry_run };
+    for (file, replay) in &content.files {
+        let outcome = match recovery.ledger.done {
+            Some(done) if *file <= done => Outcome::DoneBefore,
+            _ => recovery.file(replay).await?,
+        };
+        report.files.push(FileOutcome { file: file.0, outcome, bytes: replay.bytes() });
+    }
+    if !dry_run {
+        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        superblock.set_clean(content.next.previous());
+        records::clear(&mut superblock, true);
+        run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;
+    }
+    report.nanoseconds = world.now().since(begun).as_nanos() as u64;
+    Ok(report)
+}
+
+struct Recovery<'a> {
+    store: &'a dyn Store,
+    journal: &'a Journal,
+    ledger: Ledger,
+    log: (u32, u32),
+    dry_run: bool,
+}
+
+impl Recovery<'_> {
+    async fn file(&mut self, replay: &FileReplay) -> Result<Outcome, HostError> {
+        let file = replay.last.file;
+        match self.store.find(file).await {
+            Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => {
+                return self.set_aside(replay, "The file is gone.".into(), None).await;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(found) if self.dry_run => {
+                return match self.judge(replay, found.attributes.version) {
+                    None => Ok(Outcome::Replayed),
+                    Some(why) => Ok(Outcome::SetAside { name: String::new(), why }),
+                };
+            }
+            Ok(_) => {}
+        }
+        let open = self.store.open(file, Access::ReadWrite).await?;
+        let attributes = self.store.take_token(open, Token::ExclusiveWrite).await?;
+        let outcome = match self.judge(replay, attributes.version) {
+            None => {
+                self.replay(replay, open, attributes.version).await?;
+                Outcome::Replayed
+            }
+            Some(why) => self.set_aside(replay, why, Some(open)).await?,
+        };
+        self.finish(replay).await?;
+        self.store.return_token(file).await?;
+        self.store.close(open).await?;
+        Ok(outcome)
+    }
+
+    /// Why the file may not be replayed over this state.
+    fn judge(&self, replay: &FileReplay, version: Version) -> Option<String> {
+        let noted = self.ledger.file == Some(replay.last.file) && self.ledger.states.contains(&version);
+        if noted || replay.states.contains(&version) {
+            return None;
+        }
+        let Version { number, ctime_ns, size } = version;
+        Some(format!(
+            "The file was changed by others: the store has version {number}, changed {ctime_ns} ns after 1970, {size} \
+             bytes, which is no state that was journaled here."
+        ))
+    }
+
+    async fn set_aside(
+        &mut self,
+        replay: &FileReplay,
+        why: String,
+        open: Option<OpenFile>,
+    ) -> Result<Outcome, HostError> {
+        if self.dry_run {
+            return Ok(Outcome::SetAside { name: String::new(), why });
+        }
+        let name = set_aside(self.store, replay, self.log, &why).await?;
+        if open.is_none() {
+            self.finish(replay).await?;
+        }
+        Ok(Outcome::SetAside { name, why })
+    }
+
+    /// Nothing is left to do for this file, or any before it.
+    async fn finish(&mut self, replay: &FileReplay) -> Result<(), HostError> {
+        self.ledger.done = Some(replay.last.file);
+        self.ledger.file = None;
+        self.ledger.states.clear();
+        self.ledger.write(self.journal).await
+    }
+
+    /// Every journaled byte, then the size, then the attributes.
+    async fn replay(&mut self, replay: &FileReplay, open: OpenFile, found: Version) -> Result<(), HostError> {
+        let mut told = vec![found];
+        let mut size = found.size;
+        for (at, bytes) in replay.runs(TRANSFER_BYTES_MAX) {
+            let attributes = self.store.write(open, at, &bytes).await?;
+            size = attributes.version.size;
+            told.push(attributes.version);
+            if told.len() == STATES_MAX - 1 {
+                self.settle(replay, open, &mut told).await?;
+            }
+        }
+        let last = &replay.last;
+        let wanted = last.states.last().map_or(size, |state| state.size);
+        let change = AttributeChange {
+            size: (wanted > size).then_some(wanted),
+            mode: Some(last.mode),
+            uid: Some(last.uid),
+            gid: Some(last.gid),
+            accessed: Some(TimeChange::To(last.accessed)),
+            modified: Some(TimeChange::To(last.modified)),
+        };
+        told.push(self.store.set_attributes(last.file, change).await?.version);
+        self.settle(replay, open, &mut told).await
+    }
+
+    /// What was told is noted, and then made durable; of it only the last state can be there afterwards.
+    async fn settle(
+        &mut self,
+        replay: &FileReplay,
+        open: OpenFile,
+        told: &mut Vec<Version>,
+    ) -> Result<(), HostError> {
+        self.ledger.file = Some(replay.last.file);
+        self.ledger.states.clone_from(told);
+        self.ledger.write(self.journal).await?;
+        self.store.make_durable(open).await?;
+        told.drain(..told.len() - 1);
+        Ok(())
+    }
+}

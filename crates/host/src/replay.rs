@@ -1,0 +1,161 @@
+//! What the log of a crashed host holds, file by file. Reads only.
+//!
+//! A slot whose record was revoked is home: it is left out whole. What is left of a file are its slots in their order, the states it
+//! may be in at the store, and the bytes to bring there.
+
+use crate::error::HostError;
+use crate::log_reader::LogReader;
+use crate::record::{BLOCK, FileRecord, Slot};
+use crate::superblock::Journal;
+use format::jbd2::JournalSuperblock;
+use journal::{Bounds, ReplayAction, ReplayPass, RevokePass, ScanPass};
+use std::collections::BTreeMap;
+use store::{FileId, Version};
+use units::{HomeBlock, TransactionId};
+
+/// What one file needs.
+#[derive(Clone, Debug)]
+pub(crate) struct FileReplay {
+    /// The state that all builds on, and every one told since.
+    pub states: Vec<Version>,
+    /// As of the last transaction.
+    pub last: FileRecord,
+    /// Blocks of the file in order: the bytes known of each.
+    pub blocks: BTreeMap<u64, BlockBytes>,
+}
+
+/// Bytes of one block, of which some are known.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockBytes {
+    bytes: Vec<u8>,
+    known: journal::RangeSet,
+}
+
+/// The whole log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogContent {
+    pub files: BTreeMap<FileId, FileReplay>,
+    /// The id that the next transaction must have.
+    pub next: TransactionId,
+    pub transactions: u64,
+    /// Slots that were home already.
+    pub slots_freed: u64,
+}
+
+/// A slot as it is gathered.
+#[derive(Default)]
+struct Gathered {
+    records: Vec<FileRecord>,
+    blocks: BTreeMap<u64, BlockBytes>,
+}
+
+impl FileReplay {
+    pub fn bytes(&self) -> u64 {
+        self.blocks.values().map(|block| block.known.bytes() as u64).sum()
+    }
+
+    /// Runs of bytes to write, none longer than `most`, none beyond the end of the file.
+    pub fn runs(&self, most: usize) -> Vec<(u64, Vec<u8>)> {
+        let size = self.last.states.last().map_or(0, |state| state.size);
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (block, content) in &self.blocks {
+            for range in content.known.as_slice() {
+                let at = (block << BLOCK.shift()) + u64::from(range.start);
+                let length = (range.len() as u64).min(size.saturating_sub(at)) as usize;
+                let bytes = &content.bytes[range.as_usize()][..length];
+                match runs.last_mut() {
+                    Some((start, run)) if *start + run.len() as u64 == at && run.len() + length <= most => {
+                        run.extend_from_slice(bytes);
+                    }
+                    _ if length > 0 => runs.push((at, bytes.to_vec())),
+                    _ => {}
+                }
+            }
+        }
+        runs
+    }
+}
+
+/// Any address may be a slot's. What its numbers say is checked when they are used.
+struct AnySlot;
+impl Bounds for AnySlot {
+    fn refuses(&self, _home: HomeBlock) -> Option<&'static str> {
+        None
+    }
+}
+
+impl LogContent {
+    /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the length of the log.
+    pub async fn read(journal: &Journal, superblock: &JournalSuperblock) -> Result<LogContent, HostError> {
+        let mut reader = LogReader::new(journal, superblock);
+        let mut scan = ScanPass::new(superblock)?;
+        reader.feed(&mut scan).await?;
+        let scanned = scan.finish();
+        let mut revoke = RevokePass::new(&scanned);
+        reader.feed(&mut revoke).await?;
+        let revokes = revoke.finish();
+        let slots_freed = revokes.len() as u64;
+
+        let mut replay = ReplayPass::new(&scanned, revokes, AnySlot);
+        let mut slots: BTreeMap<Slot, Gathered> = BTreeMap::new();
+        let mut transactions = 0;
+        while let Some(at) = journal::Pass::wants(&replay) {
+            journal::Pass::give(&mut replay, reader.read(at).await?)?;
+            transactions = journal::Pass::counts(&replay).transactions;
+            for action in replay.take_actions() {
+                gather(&mut slots, action);
+            }
+        }
+        let mut files: BTreeMap<FileId, FileReplay> = BTreeMap::new();
+        // In the order in which the slots were begun.
+        for gathered in slots.into_values() {
+            add_slot(&mut files, gathered);
+        }
+        Ok(LogContent { files, next: scanned.next, transactions, slots_freed })
+    }
+}
+
+fn gather(slots: &mut BTreeMap<Slot, Gathered>, action: ReplayAction) {
+    let (home, range, bytes) = match action {
+        ReplayAction::WriteWhole { home, bytes } => (home, BLOCK.whole(), bytes),
+        ReplayAction::Merge { home, range, bytes, .. } => (home, range, bytes),
+    };
+    let (slot, block) = Slot::of(home);
+    let gathered = slots.entry(slot).or_default();
+    match block {
+        Some(block) => {
+            let fresh = || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
+            let content = gathered.blocks.entry(block).or_insert_with(fresh);
+            content.bytes[range.as_usize()].copy_from_slice(&bytes);
+            content.known.insert(range);
+        }
+        // A record is written from its first byte on, whole.
+        None => gathered.records.extend(FileRecord::parse(&bytes)),
+    }
+}
+
+/// A slot without a record was freed, and what is left of it is of no use.
+fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
+    let (Some(first), Some(last)) = (gathered.records.first(), gathered.records.last()) else { return };
+    let states = gathered.records.iter().flat_map(|record| record.states.iter().copied());
+    let states: Vec<Version> = states.collect();
+    match files.entry(last.file) {
+        std::collections::btree_map::Entry::Vacant(place) => {
+            let states = [vec![first.base], states].concat();
+            place.insert(FileReplay { states, last: last.clone(), blocks: gathered.blocks });
+        }
+        std::collections::btree_map::Entry::Occupied(mut found) => {
+            let file = found.get_mut();
+            file.states.extend(states);
+            file.last = last.clone();
+            for (block, newer) in gathered.blocks {
+                let fresh = || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
+                let content = file.blocks.entry(block).or_insert_with(fresh);
+                for range in newer.known.as_slice() {
+                    content.bytes[range.as_usize()].copy_from_slice(&newer.bytes[range.as_usize()]);
+                    content.known.insert(*range);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The journal device: its head, the ledger of recovery, and the log.
+//!
+//! Block 0: the head, written once. Blocks 1 and 2: the ledger. From block [`LOG_START`] on: the log, whose first block is a
+//! JBD2 journal superblock.
+
+use crate::error::HostError;
+use crate::record::{BLOCK, Rest};
+use device::{Buffer, Disk, Durability, World};
+use format::jbd2::JournalSuperblock;
+use std::rc::Rc;
+use store::Identity;
+
+const MAGIC: &[u8; 8] = b"OKHOST01";
+pub(crate) const LEDGER_BLOCKS: [u64; 2] = [1, 2];
+pub(crate) const LOG_START: u64 = 4;
+/// Fewer leave no room for a long write beside the records of others.
+const LOG_BLOCKS_MIN: u64 = 4000;
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Whose journal this is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalHead {
+    /// Of this host at the store, over all its lives.
+    pub identity: Identity,
+    /// The store's name.
+    pub store: String,
+    pub log_blocks: u32,
+    pub uuid: [u8; 16],
+}
+
+/// A journal device and its head.
+#[derive(Clone)]
+pub struct Journal {
+    pub disk: Rc<dyn Disk>,
+    pub head: JournalHead,
+}
+
+impl JournalHead {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 4];
+        bytes.extend(MAGIC);
+        bytes.extend(self.log_blocks.to_le_bytes());
+        bytes.extend(self.uuid);
+        for text in [&self.identity.0, &self.store] {
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text.as_bytes());
+        }
+        bytes.resize(BLOCK.bytes(), 0);
+        let sum = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Result<JournalHead, &'static str> {
+        let mut rest = Rest(bytes);
+        let sum = rest.u32().ok_or("it is too short")?;
+        let is_right = crc32c::crc32c(rest.0) == sum;
+        if rest.take::<8>() != Some(*MAGIC) {
+            return Err("its head is missing");
+        }
+        if !is_right {
+            return Err("the checksum of its head is wrong");
+        }
+        let mut parse = || {
+            let (log_blocks, uuid) = (rest.u32()?, rest.take()?);
+            let mut text = || {
+                let length = rest.u32()? as usize;
+                let text = rest.0.get(..length.min(NAME_BYTES_MAX))?.to_vec();
+                rest.0 = &rest.0[text.len()..];
+                String::from_utf8(text).ok()
+            };
+            Some(JournalHead { identity: Identity(text()?), store: text()?, log_blocks, uuid })
+        };
+        parse().ok_or("its head is damaged")
+    }
+}
+
+impl Journal {
+    pub async fn open(disk: Rc<dyn Disk>) -> Result<Journal, HostError> {
+        let not = |why: &str| HostError::NotAJournal { journal: disk.name().into(), why: why.into() };
+        if disk.geometry().size < BLOCK.bytes() as u64 {
+            return Err(not("it is too short"));
+        }
+        let head = JournalHead::parse(&disk.read(0, BLOCK.bytes()).await?).map_err(not)?;
+        let blocks = disk.geometry().size >> BLOCK.shift();
+        if u64::from(head.log_blocks) + LOG_START > blocks {
+            return Err(not("it was longer when it was made"));
+        }
+        Ok(Journal { disk, head })
+    }
+
+    /// Whether the device holds a journal, or anything that calls itself one.
+    pub async fn is_one(disk: &dyn Disk) -> Result<bool, HostError> {
+        if disk.geometry().size < BLOCK.bytes() as u64 {
+            return Ok(false);
+        }
+        Ok(disk.read(0, BLOCK.bytes()).await?[4..12] == *MAGIC)
+    }
+
+    /// Makes an empty journal. What the device held is lost; a crash in between leaves none.
+    pub async fn format(
+        world: &dyn World,
+        disk: Rc<dyn Disk>,
+        identity: Identity,
+        store: &str,
+    ) -> Result<Journal, HostError> {
+        let found = disk.geometry().size;
+        let needed = (LOG_START + LOG_BLOCKS_MIN) << BLOCK.shift();
+        if found < needed {
+            return Err(HostError::TooSmall { journal: disk.name().into(), found, needed });
+        }
+        let log_blocks = ((found >> BLOCK.shift()) - LOG_START).min(u64::from(u32::MAX >> 4)) as u32;
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&world.random().to_le_bytes());
+        uuid[8..].copy_from_slice(&world.random().to_le_bytes());
+        let head = JournalHead {
+            identity,
+            store: store.chars().take(NAME_BYTES_MAX / 4).collect(),
+            log_blocks,
+            uuid,
+        };
+        let journal = Journal { disk, head };
+        let zeros = Rc::new(Buffer::zeroed((LOG_START as usize) << BLOCK.shift()));
+        journal.disk.write(0, vec![zeros], Durability::Durable).await?;
+        let superblock = JournalSuperblock::new(BLOCK, log_blocks, uuid);
+        let image = Rc::new(Buffer::copy_of(&superblock.serialize()));
+        journal.disk.write(LOG_START << BLOCK.shift(), vec![image], Durability::Durable).await?;
+        let head = Rc::new(Buffer::copy_of(&journal.head.to_bytes()));
+        journal.disk.write(0, vec![head], Durability::Durable).await?;
+        Ok(journal)
+    }
+
+    /// Nothing in it waits for recovery.
+    pub async fn is_clean(&self) -> Result<bool, HostError> {
+        Ok(self.read_superblock().await?.is_clean())
+    }
+
+    /// This host's name for the store must be the one that the journal was made with.
+    pub fn check_store(&self, store: &str) -> Result<(), HostError> {
+        let wanted: String = store.chars().take(NAME_BYTES_MAX / 4).collect();
+        if self.head.store == wanted {
+            return Ok(());
+        }
+        let journal = self.disk.name().into();
+        Err(HostError::Foreign { journal, found: self.head.store.clone(), wanted })
+    }
+
+    pub(crate) async fn read_superblock(&self) -> Result<JournalSuperblock, HostError> {
+        let bytes = self.disk.read(LOG_START << BLOCK.shift(), BLOCK.bytes()).await?;
+        JournalSuperblock::parse(&bytes, BLOCK, self.head.log_blocks.into()).map_err(|error| {
+            HostError::NotAJournal { journal: self.disk.name().into(), why: error.to_string() }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_damaged_ones_are_refused() {
+        let (identity, store) = (Identity("host-1".into()), "dir:/srv".into());
+        let head = JournalHead { identity, store, log_blocks: 4711, uuid: [3; 16] };
+        let bytes = head.to_bytes();
+        assert_eq!(JournalHead::parse(&bytes), Ok(head));
+        for at in 0..64 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(JournalHead::parse(&changed).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use units::Timestamp;
+
+/// A file for as long as it exists, also for another connection and after a crash: never a handle of this connection. A
+/// number that was used again counts as the same file; the [`Version`] tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u64);
+
+/// Which state of a file this is. The number alone proves nothing: two histories may reach the same one. Two states are the
+/// same only if all three are equal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Version {
+    /// Grows with each change of content or attributes, by one or more.
+    pub number: u64,
+    /// Time of the last change, in nanoseconds since 1970.
+    pub ctime_ns: u64,
+    /// In bytes.
+    pub size: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FileKind {
+    Regular,
+    Directory,
+    Symlink,
+    /// Pipe, socket or device: the bits of `S_IFMT`.
+    Special(u32),
+}
+
+/// As this client sees the file: its own buffered writes are counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attributes {
+    pub file: FileId,
+    pub kind: FileKind,
+    pub version: Version,
+    /// Permission bits, set-id bits and the sticky bit.
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Of a device.
+    pub rdev: u32,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeChange {
+    /// The store's or this host's clock.
+    Now,
+    To(Timestamp),
+}
+
+/// What [`crate::Store::set_attributes`] is to change; what is `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AttributeChange {
+    /// Truncates or extends with zeros.
+    pub size: Option<u64>,
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub accessed: Option<TimeChange>,
+    pub modified: Option<TimeChange>,
+}

@@ -1,0 +1,333 @@
+//! Content and attributes: what is buffered, and how it gets into the files.
+
+use super::notes::{Note, sync_directory, version_of};
+use super::store::Local;
+use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+use crate::error::{Refusal, StoreError};
+use crate::event::Token;
+use crate::limits::TRANSFER_BYTES_MAX;
+use crate::overlay::Overlay;
+use crate::store::OpenFile;
+use std::fs::{self, File, FileTimes, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use units::Timestamp;
+
+/// How long to wait before looking whether a thread has ended: at first, and at most.
+const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+
+/// A file that this client holds exclusively.
+pub(super) struct Buffered {
+    pub attributes: Attributes,
+    pub overlay: Overlay,
+    /// On its way to the file.
+    pub flushing: Option<Overlay>,
+    pub clean: bool,
+    pub turn: std::rc::Rc<runtime::sync::RwLock>,
+    /// Works also when the file has no name any more.
+    pub handle: std::rc::Rc<File>,
+}
+
+/// Everything that bringing a file to a state needs, away from this thread.
+struct Flush {
+    file: File,
+    notes: super::notes::Notes,
+    attributes: Attributes,
+    overlay: Overlay,
+}
+
+impl Flush {
+    fn run(self) -> io::Result<()> {
+        let Attributes { file: id, version, modified, accessed, mode, uid, gid, .. } = self.attributes;
+        let note = |on_its_way| Note {
+            version,
+            modified: (modified.seconds, i64::from(modified.nanoseconds)),
+            on_its_way,
+        };
+        self.notes.write(id, note(true))?;
+        if self.overlay.base_end() < self.file.metadata()?.size() {
+            self.file.set_len(self.overlay.base_end())?;
+        }
+        for (at, bytes) in self.overlay.pieces() {
+            self.file.write_all_at(bytes, at)?;
+        }
+        self.file.set_len(version.size)?;
+        let now = self.file.metadata()?;
+        if (now.uid(), now.gid()) != (uid, gid) {
+            fchown(&self.file, Some(uid), Some(gid))?;
+        }
+        if now.mode() & 0o7777 != mode {
+            self.file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        let times = FileTimes::new().set_modified(system_time(modified)).set_accessed(system_time(accessed));
+        self.file.set_times(times)?;
+        self.file.sync_all()?;
+        self.notes.write(id, note(false))
+    }
+}
+
+impl Local {
+    pub fn attributes_of(&self, metadata: &Metadata) -> Attributes {
+        let file = FileId(metadata.ino());
+        let time = |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+        let kind = match metadata.mode() & libc::S_IFMT {
+            libc::S_IFREG => FileKind::Regular,
+            libc::S_IFDIR => FileKind::Directory,
+            libc::S_IFLNK => FileKind::Symlink,
+            other => FileKind::Special(other),
+        };
+        let version = match kind {
+            FileKind::Regular => self.notes.version(file, metadata),
+            _ => version_of(metadata),
+        };
+        Attributes {
+            file,
+            kind,
+            version,
+            mode: metadata.mode() & 0o7777,
+            links: metadata.nlink() as u32,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            rdev: metadata.rdev() as u32,
+            blocks: metadata.blocks(),
+            accessed: time(metadata.atime(), metadata.atime_nsec()),
+            modified: time(metadata.mtime(), metadata.mtime_nsec()),
+            changed: time(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    pub fn attributes(&self, file: FileId) -> Result<Attributes, StoreError> {
+        if let Some(buffered) = self.files.borrow().get(&file) {
+            return Ok(buffered.attributes);
+        }
+        let open =
+            self.opens.borrow().values().find(|open| open.file == file).map(|open| open.handle.clone());
+        let metadata = match open {
+            Some(handle) => handle.metadata(),
+            None => fs::symlink_metadata(self.places.path(file)?),
+        };
+        Ok(self.attributes_of(&metadata.map_err(|error| self.failed("asking for attributes", &error))?))
+    }
+
+    fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
+        let opens = self.opens.borrow();
+        let open = opens.get(&open).ok_or(Refusal::Stale)?;
+        Ok((open.file, open.handle.clone()))
+    }
+
+    /// A change that only this client knows.
+    fn change(
+        &self,
+        file: FileId,
+        change: impl FnOnce(&mut Buffered),
+    ) -> Option<Result<Attributes, StoreError>> {
+        let mut files = self.files.borrow_mut();
+        let buffered = files.get_mut(&file)?;
+        change(buffered);
+        buffered.clean = false;
+        let now = self.world.wall_clock();
+        let ctime_ns = (now.seconds as u64).wrapping_mul(1_000_000_000) + u64::from(now.nanoseconds);
+        let (number, size) = (buffered.attributes.version.number + 1, buffered.overlay.size());
+        buffered.attributes.version = Version { number, ctime_ns, size };
+        buffered.attributes.changed = now;
+        buffered.attributes.blocks = buffered.attributes.blocks.max(size.div_ceil(512));
+        Some(Ok(buffered.attributes))
+    }
+
+    pub fn read(&self, open: OpenFile, at: u64, length: usize) -> Result<Vec<u8>, StoreError> {
+        let (file, handle) = self.handle_of(open)?;
+        let mut base = vec![0; length.min(TRANSFER_BYTES_MAX)];
+        let mut done = 0;
+        while done < base.len() {
+            match handle.read_at(&mut base[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed("reading", &error)),
+            }
+        }
+        base.truncate(done);
+        let files = self.files.borrow();
+        let Some(buffered) = files.get(&file) else { return Ok(base) };
+        let base = match &buffered.flushing {
+            Some(flushing) => flushing.read(at, length.min(TRANSFER_BYTES_MAX), base),
+            None => base,
+        };
+        Ok(buffered.overlay.read(at, length.min(TRANSFER_BYTES_MAX), base))
+    }
+
+    pub fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Result<Attributes, StoreError> {
+        let (file, handle) = self.handle_of(open)?;
+        let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
+        if end.is_none() || bytes.len() > TRANSFER_BYTES_MAX {
+            return Err(Refusal::Invalid.into());
+        }
+        let modified = self.world.wall_clock();
+        let buffered = self.change(file, |buffered| {
+            buffered.overlay.write(at, bytes);
+            buffered.attributes.modified = modified;
+        });
+        if let Some(answer) = buffered {
+            return answer;
+        }
+        self.notes.remove(file);
+        handle.write_all_at(bytes, at).map_err(|error| self.failed("writing", &error))?;
+        let metadata = handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
+        Ok(self.attributes_of(&metadata))
+    }
+
+    /// Brings the file to the state that was told last.
+    pub async fn flush(&self, file: FileId) -> Result<(), StoreError> {
+        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+            return Ok(());
+        };
+        let _turn = turn.write().await;
+        let flush = {
+            let mut files = self.files.borrow_mut();
+            let Some(buffered) = files.get_mut(&file).filter(|buffered| !buffered.clean) else {
+                return Ok(());
+            };
+            let fresh = Overlay::over(buffered.overlay.size());
+            let overlay = std::mem::replace(&mut buffered.overlay, fresh);
+            buffered.flushing = Some(overlay.clone());
+            buffered.clean = true;
+            let file = buffered.handle.try_clone().map_err(|error| self.failed("flushing", &error))?;
+            Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
+        };
+        self.away("making durable", move || flush.run()).await?;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.flushing = None;
+        }
+        Ok(())
+    }
+
+    /// What waits for the disk runs on a thread of its own.
+    pub async fn away(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            // The receiver may be gone, with the world.
+            let _ = sender.send(work());
+        });
+        let [mut wait, most] = LOOK_AFTER;
+        loop {
+            match receiver.try_recv() {
+                Ok(result) => return result.map_err(|error| self.failed(what, &error)),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => {
+                    return Err(self.failed(what, &io::Error::other("its thread died")));
+                }
+            }
+            self.world.sleep_until(self.world.now().plus(wait)).await;
+            wait = (wait * 2).min(most);
+        }
+    }
+
+    pub async fn make_durable(&self, open: OpenFile) -> Result<(), StoreError> {
+        let (file, handle) = self.handle_of(open)?;
+        if self.tokens.of(file) == Some(Token::ExclusiveWrite) {
+            return self.flush(file).await;
+        }
+        let handle = handle.try_clone().map_err(|error| self.failed("making durable", &error))?;
+        self.away("making durable", move || handle.sync_all()).await
+    }
+
+    pub async fn set_attributes(
+        &self,
+        file: FileId,
+        change: AttributeChange,
+    ) -> Result<Attributes, StoreError> {
+        let now = self.world.wall_clock();
+        let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
+        if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted >= size)) {
+            let changed = self.change(file, |buffered| {
+                if let Some(size) = change.size {
+                    buffered.overlay.set_size(size);
+                }
+                apply(&mut buffered.attributes, &change, now);
+            });
+            return changed.unwrap_or(Err(Refusal::Stale.into()));
+        }
+        self.flush(file).await?;
+        let path = self.places.path(file)?;
+        self.notes.remove(file);
+        self.apply_to_file(&path, &change, now).map_err(|error| self.failed("setting attributes", &error))?;
+        let metadata = fs::symlink_metadata(&path).map_err(|error| self.failed("attributes", &error))?;
+        let attributes = self.attributes_of(&metadata);
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.attributes = attributes;
+            buffered.overlay = Overlay::over(attributes.version.size);
+        }
+        Ok(attributes)
+    }
+
+    fn apply_to_file(
+        &self,
+        path: &std::path::Path,
+        change: &AttributeChange,
+        now: Timestamp,
+    ) -> io::Result<()> {
+        let is_symlink = fs::symlink_metadata(path)?.is_symlink();
+        if change.uid.is_some() || change.gid.is_some() {
+            std::os::unix::fs::lchown(path, change.uid, change.gid)?;
+        }
+        if is_symlink {
+            // Its mode cannot be changed; its times only by other means.
+            return Ok(());
+        }
+        if let Some(size) = change.size {
+            File::options().write(true).open(path)?.set_len(size)?;
+        }
+        if let Some(mode) = change.mode {
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
+        let time = |change: TimeChange| match change {
+            TimeChange::Now => system_time(now),
+            TimeChange::To(time) => system_time(time),
+        };
+        let mut times = FileTimes::new();
+        if let Some(accessed) = change.accessed {
+            times = times.set_accessed(time(accessed));
+        }
+        if let Some(modified) = change.modified {
+            times = times.set_modified(time(modified));
+        }
+        if change.accessed.is_some() || change.modified.is_some() {
+            File::open(path)?.set_times(times)?;
+        }
+        Ok(())
+    }
+
+    pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
+        let path = self.places.path(directory)?;
+        self.away("making names durable", move || sync_directory(&path)).await
+    }
+}
+
+fn apply(attributes: &mut Attributes, change: &AttributeChange, now: Timestamp) {
+    let time = |change: TimeChange| match change {
+        TimeChange::Now => now,
+        TimeChange::To(time) => time,
+    };
+    attributes.mode = change.mode.unwrap_or(attributes.mode);
+    attributes.uid = change.uid.unwrap_or(attributes.uid);
+    attributes.gid = change.gid.unwrap_or(attributes.gid);
+    attributes.accessed = change.accessed.map_or(attributes.accessed, time);
+    if change.size.is_some() {
+        attributes.modified = now;
+    }
+    attributes.modified = change.modified.map_or(attributes.modified, time);
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let part = Duration::from_nanos(time.nanoseconds.into());
+    match u64::try_from(time.seconds) {
+        Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
+        Err(_) => UNIX_EPOCH - Duration::from_secs(time.seconds.unsigned_abs()) + part,
+    }
+}

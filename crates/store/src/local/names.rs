@@ -1,0 +1,171 @@
+//! Names: each call is done by the kernel before it answers.
+
+use super::OWN_DIRECTORY;
+use super::store::Local;
+use crate::attributes::{Attributes, FileId};
+use crate::error::{Refusal, StoreError};
+use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
+use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+impl Local {
+    fn path_of(&self, parent: FileId, name: &[u8]) -> Result<PathBuf, StoreError> {
+        match name {
+            [] | b"." | b".." => return Err(Refusal::Invalid.into()),
+            name if name.contains(&b'/') || name.contains(&0) => return Err(Refusal::Invalid.into()),
+            name if name.len() > NAME_BYTES_MAX => return Err(Refusal::NameTooLong.into()),
+            name if parent == self.places.root() && name == OWN_DIRECTORY.as_bytes() => {
+                return Err(Refusal::NotFound.into());
+            }
+            _ => {}
+        }
+        Ok(self.places.path(parent)?.join(OsStr::from_bytes(name)))
+    }
+
+    pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, StoreError> {
+        let path = self.path_of(parent, name)?;
+        let metadata = fs::symlink_metadata(path).map_err(|error| self.failed("looking up", &error))?;
+        let file = FileId(metadata.ino());
+        self.places.note(file, parent, name);
+        let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
+        let attributes = match buffered {
+            // Others may have linked it.
+            Some(buffered) => Attributes { links: metadata.nlink() as u32, ..buffered },
+            None => self.attributes_of(&metadata),
+        };
+        Ok(Found { file, attributes })
+    }
+
+    pub fn make(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        node: NewNode,
+        caller: Caller,
+    ) -> Result<Found, StoreError> {
+        let path = self.path_of(parent, name)?;
+        make_at(&path, &node, caller).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => Refusal::Unsupported.into(),
+            _ => self.failed("making", &error),
+        })?;
+        self.lookup(parent, name)
+    }
+
+    pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, StoreError> {
+        let (from, to) = (self.places.path(file)?, self.path_of(parent, name)?);
+        fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
+        Ok(self.lookup(parent, name)?.attributes)
+    }
+
+    pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
+        let path = self.path_of(parent, name)?;
+        let metadata = fs::symlink_metadata(&path).map_err(|error| self.failed("unlinking", &error))?;
+        if metadata.is_dir() {
+            return Err(Refusal::IsDirectory.into());
+        }
+        fs::remove_file(path).map_err(|error| self.failed("unlinking", &error))?;
+        let file = FileId(metadata.ino());
+        self.places.forget(file);
+        if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
+            self.notes.remove(file);
+        }
+        Ok(())
+    }
+
+    pub fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
+        let path = self.path_of(parent, name)?;
+        fs::remove_dir(path).map_err(|error| self.failed("removing a directory", &error))
+    }
+
+    pub fn rename(
+        &self,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), StoreError> {
+        let (old, new) = (self.path_of(from.0, from.1)?, self.path_of(to.0, to.1)?);
+        // Another may make the name between: a directory has no server that could tell.
+        if mode == RenameMode::NoReplace && fs::symlink_metadata(&new).is_ok() {
+            return Err(Refusal::Exists.into());
+        }
+        fs::rename(&old, &new).map_err(|error| self.failed("renaming", &error))?;
+        let metadata = fs::symlink_metadata(&new).map_err(|error| self.failed("renaming", &error))?;
+        self.places.note(FileId(metadata.ino()), to.0, to.1);
+        Ok(())
+    }
+
+    pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
+        let target =
+            fs::read_link(self.places.path(file)?).map_err(|error| self.failed("reading a link", &error))?;
+        Ok(target.into_os_string().into_vec())
+    }
+
+    /// A listing is taken as a whole when it begins, and goes on from there.
+    pub fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, StoreError> {
+        if cursor == 0 || !self.listings.borrow().contains_key(&directory) {
+            let entries = self.read_directory(directory)?;
+            self.listings.borrow_mut().insert(directory, entries);
+        }
+        let mut listings = self.listings.borrow_mut();
+        let entries = listings.get(&directory).map(Vec::as_slice).unwrap_or_default();
+        let rest = entries.get(cursor as usize..).unwrap_or_default();
+        let entries: Vec<Entry> = rest.iter().take(LISTING_ENTRIES_MAX).cloned().collect();
+        let is_end = entries.len() == rest.len();
+        if entries.is_empty() {
+            listings.remove(&directory);
+        }
+        Ok(Listing { entries, is_end })
+    }
+
+    fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
+        let path = self.places.path(directory)?;
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|error| self.failed("listing", &error))? {
+            let entry = entry.map_err(|error| self.failed("listing", &error))?;
+            let name = entry.file_name();
+            if directory == self.places.root() && name == OWN_DIRECTORY {
+                continue;
+            }
+            // Gone since: it is not there.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let kind = self.attributes_of(&metadata).kind;
+            let (file, cursor) = (FileId(metadata.ino()), entries.len() as u64 + 1);
+            self.places.note(file, directory, name.as_bytes());
+            entries.push(Entry { name: name.into_vec(), file, kind, cursor });
+        }
+        Ok(entries)
+    }
+}
+
+fn make_at(path: &Path, node: &NewNode, caller: Caller) -> io::Result<()> {
+    let mode = match node {
+        NewNode::Regular { mode } => {
+            OpenOptions::new().write(true).create_new(true).mode(*mode).open(path)?;
+            Some(*mode)
+        }
+        NewNode::Directory { mode } => {
+            DirBuilder::new().mode(*mode).create(path)?;
+            Some(*mode)
+        }
+        NewNode::Symlink { target } if target.len() <= TARGET_BYTES_MAX => {
+            symlink(OsStr::from_bytes(target), path)?;
+            None
+        }
+        NewNode::Symlink { .. } => return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)),
+        NewNode::Special { .. } => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let made = fs::symlink_metadata(path)?;
+    if (made.uid(), made.gid()) != (caller.uid, caller.gid) {
+        lchown(path, Some(caller.uid), Some(caller.gid))?;
+    }
+    // This process's umask is not the caller's; and a change of owner takes set-id bits away.
+    match mode {
+        Some(mode) => fs::set_permissions(path, Permissions::from_mode(mode)),
+        None => Ok(()),
+    }
+}

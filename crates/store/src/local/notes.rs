@@ -1,0 +1,104 @@
+//! Which state a file is in, where the kernel cannot say it.
+
+use crate::attributes::{FileId, Version};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// One line; longer is no note.
+const NOTE_BYTES_MAX: u64 = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Note {
+    pub version: Version,
+    /// The file's modification time in this state: seconds and nanoseconds.
+    pub modified: (i64, i64),
+    /// The file is being brought to this state, or was when its writer died.
+    pub on_its_way: bool,
+}
+
+impl Note {
+    fn to_line(self) -> String {
+        let Version { number, ctime_ns, size } = self.version;
+        let (seconds, nanoseconds) = self.modified;
+        format!("1 {number} {ctime_ns} {size} {seconds} {nanoseconds} {}\n", u8::from(self.on_its_way))
+    }
+    fn of_line(line: &str) -> Option<Note> {
+        let mut words = line.strip_suffix('\n')?.split(' ');
+        (words.next()? == "1").then_some(())?;
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let version = Version { number: number()?, ctime_ns: number()?, size: number()? };
+        let mut signed = || words.next()?.parse::<i64>().ok();
+        let modified = (signed()?, signed()?);
+        let on_its_way = words.next()? == "1";
+        words.next().is_none().then_some(Note { version, modified, on_its_way })
+    }
+    fn holds(&self, metadata: &Metadata) -> bool {
+        let is_there = metadata.size() == self.version.size
+            && (metadata.mtime(), metadata.mtime_nsec()) == self.modified;
+        self.on_its_way || is_there
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Notes(pub PathBuf);
+
+impl Notes {
+    fn path(&self, file: FileId) -> PathBuf {
+        self.0.join(file.0.to_string())
+    }
+    /// A damaged note is none: the file then has the kernel's version, and counts as changed by others.
+    fn read(&self, file: FileId) -> Option<Note> {
+        let path = self.path(file);
+        let length = fs::metadata(&path).ok()?.len();
+        (length <= NOTE_BYTES_MAX).then_some(())?;
+        Note::of_line(&fs::read_to_string(path).ok()?)
+    }
+    pub fn version(&self, file: FileId, metadata: &Metadata) -> Version {
+        match self.read(file).filter(|note| note.holds(metadata)) {
+            Some(note) => note.version,
+            None => version_of(metadata),
+        }
+    }
+    /// Durable when it returns.
+    pub fn write(&self, file: FileId, note: Note) -> io::Result<()> {
+        let fresh = self.0.join(format!("{}.new", file.0));
+        let mut to = File::create(&fresh)?;
+        to.write_all(note.to_line().as_bytes())?;
+        to.sync_all()?;
+        fs::rename(&fresh, self.path(file))?;
+        sync_directory(&self.0)
+    }
+    pub fn remove(&self, file: FileId) {
+        // There may be none.
+        let _ = fs::remove_file(self.path(file));
+    }
+}
+
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Of a file of which nothing is noted.
+pub(super) fn version_of(metadata: &Metadata) -> Version {
+    let ctime_ns = (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64;
+    Version { number: ctime_ns, ctime_ns, size: metadata.size() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_come_back_and_damaged_ones_are_none() {
+        let version = Version { number: 7, ctime_ns: 8, size: 9 };
+        let note = Note { version, modified: (-3, 4), on_its_way: true };
+        assert_eq!(Note::of_line(&note.to_line()), Some(note));
+        for damaged in
+            ["", "1 7 8 9 3 4 1", "2 7 8 9 3 4 1\n", "1 7 8 9 3 4\n", "1 7 8 9 3 4 1 1\n", "1 x 8 9 3 4 1\n"]
+        {
+            assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
+        }
+    }
+}

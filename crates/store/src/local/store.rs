@@ -1,0 +1,340 @@
+use super::files::Buffered;
+use super::notes::Notes;
+use super::places::Places;
+use super::tokens::{Tokens, lock_life};
+use super::{OWN_DIRECTORY, failed};
+use crate::attributes::{AttributeChange, Attributes, FileId, FileKind};
+use crate::error::{Refusal, StoreError};
+use crate::event::{Event, Identity, Token};
+use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::overlay::Overlay;
+use crate::store::{Access, Answer, OpenFile, Store};
+use device::{LocalFuture, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How often wishes are looked for: while tokens are held, and how often a lock is tried again.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Without a token there is nothing to give back.
+const IDLE: Duration = Duration::from_millis(50);
+/// How long others are given to return a token; and how long one waits for it.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Clones are the same connection.
+#[derive(Clone)]
+pub struct LocalStore(Rc<Local>);
+
+pub(super) struct Local {
+    pub world: Rc<dyn World>,
+    name: String,
+    identity: Identity,
+    pub places: Places,
+    pub notes: Notes,
+    pub tokens: Tokens,
+    pub files: RefCell<BTreeMap<FileId, Buffered>>,
+    pub opens: RefCell<BTreeMap<OpenFile, Open>>,
+    pub listings: RefCell<BTreeMap<FileId, Vec<Entry>>>,
+    next_open: Cell<u64>,
+    lives: std::path::PathBuf,
+    _life: File,
+}
+
+pub(super) struct Open {
+    pub file: FileId,
+    pub handle: Rc<File>,
+}
+
+impl LocalStore {
+    /// [`StoreError::TokenHeld`]: a host with this identity lives.
+    pub fn open(
+        world: Rc<dyn World>,
+        directory: &Path,
+        identity: Identity,
+    ) -> Result<LocalStore, StoreError> {
+        let valid = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        if identity.0.is_empty() || identity.0.len() > 64 || !identity.0.as_bytes().iter().all(valid) {
+            return Err(Refusal::Invalid.into());
+        }
+        let name = format!("dir:{}", directory.display());
+        let cannot = |error: &io::Error| failed(&name, "opening", error);
+        let root = fs::canonicalize(directory).map_err(|error| cannot(&error))?;
+        let own = root.join(OWN_DIRECTORY);
+        let [notes, tokens, wishes, lives] =
+            ["notes", "tokens", "wishes", "lives"].map(|part| own.join(part));
+        for part in [&notes, &tokens, &wishes, &lives] {
+            fs::create_dir_all(part).map_err(|error| cannot(&error))?;
+        }
+        let life = lock_life(&lives.join(&identity.0))?;
+        let places = Places::new(root).map_err(|error| cannot(&error))?;
+        let tokens = Tokens::new(tokens, wishes, identity.clone());
+        Ok(LocalStore(Rc::new(Local {
+            world,
+            identity,
+            places,
+            notes: Notes(notes),
+            tokens,
+            files: RefCell::default(),
+            opens: RefCell::default(),
+            listings: RefCell::default(),
+            next_open: Cell::new(1),
+            lives,
+            _life: life,
+            name,
+        })))
+    }
+
+    fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<Local>) -> F,
+    ) -> Answer<T> {
+        Box::pin(work(self.0.clone()))
+    }
+    /// What the kernel does at once.
+    fn at_once<T: 'static>(&self, work: impl FnOnce(&Local) -> Result<T, StoreError> + 'static) -> Answer<T> {
+        let local = self.0.clone();
+        Box::pin(async move { work(&local) })
+    }
+}
+
+impl Local {
+    pub fn failed(&self, what: &str, error: &io::Error) -> StoreError {
+        failed(&self.name, what, error)
+    }
+
+    fn open(&self, file: FileId, access: Access) -> Result<OpenFile, StoreError> {
+        let path = self.places.path(file)?;
+        let open = |write| {
+            File::options()
+                .read(true)
+                .write(write)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+                .open(&path)
+        };
+        let handle = open(access == Access::ReadWrite).map_err(|error| self.failed("opening", &error))?;
+        let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
+        if metadata.ino() != file.0 || self.attributes_of(&metadata).kind != FileKind::Regular {
+            return Err(Refusal::Stale.into());
+        }
+        let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
+        self.opens.borrow_mut().insert(number, Open { file, handle: Rc::new(handle) });
+        Ok(number)
+    }
+
+    async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
+        let (file, handle) = {
+            let opens = self.opens.borrow();
+            let open = opens.get(&open).ok_or(Refusal::Stale)?;
+            (open.file, open.handle.clone())
+        };
+        self.flush(file).await?;
+        self.files.borrow_mut().remove(&file);
+        if self.tokens.is_wished(file) && self.tokens.of(file).is_none() {
+            // Who waits looks only so often: whoever has just given way must not be faster each time.
+            self.world.sleep_until(self.world.now().plus(LOOK_EVERY * 3)).await;
+        }
+        let until = self.world.now().plus(LEASE);
+        let mut wished = false;
+        let taken = loop {
+            match self.tokens.try_take(file, token) {
+                Ok(true) => break Ok(()),
+                Ok(false) if self.world.now() < until => {}
+                Ok(false) => break Err(StoreError::TokenHeld),
+                Err(error) => break Err(self.failed("taking a token", &error)),
+            }
+            if !wished {
+                self.tokens.wish(file).map_err(|error| self.failed("wishing for a token", &error))?;
+                wished = true;
+            }
+            self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
+        };
+        if wished {
+            self.tokens.end_wish(file);
+        }
+        taken?;
+        let metadata = handle.metadata().map_err(|error| self.failed("taking a token", &error))?;
+        let attributes = self.attributes_of(&metadata);
+        if token == Token::ExclusiveWrite {
+            let overlay = Overlay::over(attributes.version.size);
+            let turn = Rc::default();
+            let buffered = Buffered { attributes, overlay, flushing: None, clean: true, turn, handle };
+            self.files.borrow_mut().insert(file, buffered);
+        }
+        Ok(attributes)
+    }
+
+    async fn return_token(&self, file: FileId) -> Result<(), StoreError> {
+        let flushed = self.flush(file).await;
+        let held = self.files.borrow_mut().remove(&file);
+        if let Some(held) = held.filter(|_| flushed.is_ok()) {
+            // Nobody asks for a told state any more: what it guarded is home.
+            self.notes.remove(file);
+            drop(held);
+        }
+        self.tokens.give_back(file);
+        flushed
+    }
+
+    async fn next_event(&self) -> Event {
+        loop {
+            let now = self.world.wall_clock();
+            let clock = UNIX_EPOCH + Duration::new(now.seconds.max(0) as u64, now.nanoseconds);
+            let is_idle = self.tokens.is_empty();
+            if !is_idle && let Some((file, token)) = self.tokens.next_recall(clock) {
+                return Event::Recall { file, token, deadline: self.world.now().plus(LEASE) };
+            }
+            let wait = if is_idle { IDLE } else { LOOK_EVERY };
+            self.world.sleep_until(self.world.now().plus(wait)).await;
+        }
+    }
+}
+
+impl Store for LocalStore {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn identity(&self) -> Identity {
+        self.0.identity.clone()
+    }
+    fn hold_ms(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped its locks.
+    fn fence(&self, former: &Identity) -> Answer<()> {
+        let former = former.clone();
+        self.at_once(move |local| {
+            if former == local.identity {
+                return Ok(());
+            }
+            lock_life(&local.lives.join(&former.0)).map(drop)
+        })
+    }
+    fn reconnect(&self) -> Answer<()> {
+        self.at_once(|local| {
+            local.files.borrow_mut().clear();
+            local.opens.borrow_mut().clear();
+            local.tokens.held().into_iter().for_each(|file| local.tokens.give_back(file));
+            Ok(())
+        })
+    }
+    fn next_event(&self) -> LocalFuture<Event> {
+        let local = self.0.clone();
+        Box::pin(async move { local.next_event().await })
+    }
+    fn disconnect(&self) -> Answer<()> {
+        self.start(|local| async move {
+            for file in local.tokens.held() {
+                local.return_token(file).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn root(&self) -> FileId {
+        self.0.places.root()
+    }
+    fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.lookup(parent, &name))
+    }
+    fn find(&self, file: FileId) -> Answer<Found> {
+        self.at_once(move |local| Ok(Found { file, attributes: local.attributes(file)? }))
+    }
+    fn forget(&self, file: FileId) {
+        let held = self.0.files.borrow().contains_key(&file);
+        let is_open = self.0.opens.borrow().values().any(|open| open.file == file);
+        if !held && !is_open {
+            self.0.places.forget(file);
+            self.0.listings.borrow_mut().remove(&file);
+        }
+    }
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.make(parent, &name, node, caller))
+    }
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.link(file, parent, &name))
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.unlink(parent, &name))
+    }
+    fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.remove_directory(parent, &name))
+    }
+    fn rename(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        new_parent: FileId,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Answer<()> {
+        let (name, new_name) = (name.to_vec(), new_name.to_vec());
+        self.at_once(move |local| local.rename((parent, &name), (new_parent, &new_name), mode))
+    }
+    fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.at_once(move |local| local.read_link(file))
+    }
+    fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
+        self.at_once(move |local| local.list(directory, cursor))
+    }
+    fn sync_directory(&self, directory: FileId) -> Answer<()> {
+        self.start(move |local| async move { local.sync_names(directory).await })
+    }
+    fn space(&self) -> Answer<Space> {
+        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    }
+
+    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+        self.at_once(move |local| local.attributes(file))
+    }
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+        self.start(move |local| async move { local.set_attributes(file, change).await })
+    }
+    fn xattr(&self, _file: FileId, _name: &[u8]) -> Answer<Vec<u8>> {
+        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    }
+    fn xattr_names(&self, _file: FileId) -> Answer<Vec<u8>> {
+        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    }
+    fn set_xattr(&self, _file: FileId, _name: &[u8], _value: &[u8], _mode: XattrMode) -> Answer<()> {
+        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    }
+    fn remove_xattr(&self, _file: FileId, _name: &[u8]) -> Answer<()> {
+        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    }
+
+    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile> {
+        self.at_once(move |local| local.open(file, access))
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        self.at_once(move |local| {
+            local.opens.borrow_mut().remove(&open).map(drop).ok_or(Refusal::Stale.into())
+        })
+    }
+    fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
+        self.at_once(move |local| local.read(open, at, length))
+    }
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+        let bytes = bytes.to_vec();
+        self.at_once(move |local| local.write(open, at, &bytes))
+    }
+    fn make_durable(&self, open: OpenFile) -> Answer<()> {
+        self.start(move |local| async move { local.make_durable(open).await })
+    }
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+        self.start(move |local| async move { local.take_token(open, token).await })
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        self.start(move |local| async move { local.return_token(file).await })
+    }
+}

@@ -1,0 +1,116 @@
+//! Tokens as locks on files, and the wishes of those who wait.
+
+use crate::attributes::FileId;
+use crate::error::StoreError;
+use crate::event::{Identity, Token};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// A wish older than this is left over from someone who died.
+const WISH_AGE_MAX: Duration = Duration::from_secs(60);
+
+struct Held {
+    token: Token,
+    /// The lock lives with it.
+    _lock: File,
+    /// Others' wishes for it have been told.
+    recalled: bool,
+}
+
+pub(super) struct Tokens {
+    tokens: PathBuf,
+    wishes: PathBuf,
+    identity: Identity,
+    held: RefCell<BTreeMap<FileId, Held>>,
+}
+
+impl Tokens {
+    pub fn new(tokens: PathBuf, wishes: PathBuf, identity: Identity) -> Tokens {
+        Tokens { tokens, wishes, identity, held: RefCell::default() }
+    }
+    pub fn of(&self, file: FileId) -> Option<Token> {
+        self.held.borrow().get(&file).map(|held| held.token)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.held.borrow().is_empty()
+    }
+    pub fn held(&self) -> Vec<FileId> {
+        self.held.borrow().keys().copied().collect()
+    }
+
+    /// True if nobody holds what stands against it. Gives up what this client held of the file before.
+    pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
+        self.give_back(file);
+        let path = self.tokens.join(file.0.to_string());
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let access = match token {
+            Token::ExclusiveWrite => disks::Access::ReadWrite,
+            Token::SharedRead | Token::SharedWrite => disks::Access::ReadOnly,
+        };
+        if disks::lock_image(&path, &lock, access).is_err() {
+            return Ok(false);
+        }
+        self.held.borrow_mut().insert(file, Held { token, _lock: lock, recalled: false });
+        Ok(true)
+    }
+    pub fn give_back(&self, file: FileId) {
+        self.held.borrow_mut().remove(&file);
+    }
+
+    fn wish_path(&self, file: FileId) -> PathBuf {
+        self.wishes.join(format!("{}.{}", file.0, self.identity.0))
+    }
+    pub fn wish(&self, file: FileId) -> io::Result<()> {
+        File::create(self.wish_path(file)).map(drop)
+    }
+    pub fn end_wish(&self, file: FileId) {
+        // Another may have found it too old.
+        let _ = fs::remove_file(self.wish_path(file));
+    }
+
+    /// Whether another waits for the file.
+    pub fn is_wished(&self, file: FileId) -> bool {
+        let (prefix, own) = (format!("{}.", file.0), format!(".{}", self.identity.0));
+        let wishes = fs::read_dir(&self.wishes).into_iter().flatten().flatten();
+        wishes
+            .filter_map(|wish| wish.file_name().into_string().ok())
+            .any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
+    }
+
+    /// A held file that another wants, told once.
+    pub fn next_recall(&self, now: SystemTime) -> Option<(FileId, Token)> {
+        let own = format!(".{}", self.identity.0);
+        for wish in fs::read_dir(&self.wishes).ok()?.flatten() {
+            let name = wish.file_name();
+            let Some(name) = name.to_str().filter(|name| !name.ends_with(&own)) else { continue };
+            let age = wish.metadata().and_then(|metadata| metadata.modified()).ok();
+            if age.is_some_and(|made| now.duration_since(made).is_ok_and(|age| age > WISH_AGE_MAX)) {
+                let _ = fs::remove_file(wish.path());
+                continue;
+            }
+            let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else { continue };
+            if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file))
+                && !held.recalled
+            {
+                held.recalled = true;
+                return Some((FileId(file), held.token));
+            }
+        }
+        None
+    }
+}
+
+/// The lock that says that the host with an identity lives.
+pub(super) fn lock_life(path: &std::path::Path) -> Result<File, StoreError> {
+    let cannot = |error: &io::Error| super::failed(&path.display().to_string(), "locking", error);
+    let life = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let life = life.map_err(|error| cannot(&error))?;
+    match disks::lock_image(path, &life, disks::Access::ReadWrite) {
+        Ok(()) => Ok(life),
+        Err(_) => Err(StoreError::TokenHeld),
+    }
+}

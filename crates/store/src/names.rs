@@ -1,0 +1,79 @@
+//! What operations on names take and give.
+
+use crate::attributes::{Attributes, FileId, FileKind};
+
+/// On whose behalf something is made. Permissions were checked by the caller of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A name's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    pub file: FileId,
+    pub attributes: Attributes,
+}
+
+/// What [`crate::Store::make`] makes. `mode`: permission bits, the caller's umask already applied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NewNode {
+    Regular {
+        mode: u32,
+    },
+    Directory {
+        mode: u32,
+    },
+    Symlink {
+        target: Vec<u8>,
+    },
+    /// `kind`: the bits of `S_IFMT`.
+    Special {
+        kind: u32,
+        mode: u32,
+        rdev: u32,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    Replace,
+    /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as unsupported.
+    NoReplace,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrMode {
+    Set,
+    Create,
+    Replace,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub file: FileId,
+    pub kind: FileKind,
+    /// Goes on after this entry: for the next [`crate::Store::list`]. Never zero.
+    pub cursor: u64,
+}
+
+/// Part of a directory, without `.` and `..`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+    /// Nothing follows.
+    pub is_end: bool,
+}
+
+/// Sizes in units of `block_bytes`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Space {
+    pub block_bytes: u32,
+    pub blocks: u64,
+    pub blocks_free: u64,
+    pub blocks_available: u64,
+    pub files: u64,
+    pub files_free: u64,
+}

@@ -1,0 +1,572 @@
+//! One host's connection to the cluster, and what it buffers.
+
+use super::names;
+use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
+use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange};
+use crate::error::{Refusal, StoreError};
+use crate::event::{Event, Identity, Token};
+use crate::limits::TRANSFER_BYTES_MAX;
+use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::overlay::Overlay;
+use crate::store::{Access, Answer, OpenFile, Store};
+use device::LocalFuture;
+use runtime::sync::{Event as Signal, RwLock};
+use runtime::{Either, race};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use units::Timestamp;
+
+/// Clones are the same connection.
+#[derive(Clone)]
+pub struct SimulatedStore(Rc<Client>);
+
+pub(super) struct Client {
+    pub state: Rc<State>,
+    identity: Identity,
+    session: RefCell<Rc<Session>>,
+    files: RefCell<BTreeMap<FileId, Buffered>>,
+    opens: RefCell<BTreeMap<OpenFile, FileId>>,
+    next_open: Cell<u64>,
+    /// Recalled, and told so: a write would deadlock at a real store.
+    recalled: RefCell<BTreeSet<FileId>>,
+}
+
+/// A file held exclusively.
+struct Buffered {
+    attributes: Attributes,
+    overlay: Overlay,
+    /// On its way to the servers.
+    flushing: Option<Overlay>,
+    /// Whether the servers have these attributes.
+    clean: bool,
+    turn: Rc<RwLock>,
+}
+
+impl SimulatedStore {
+    pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        let session = RefCell::new(new_session(&cluster.0, &identity));
+        SimulatedStore(Rc::new(Client {
+            state: cluster.0.clone(),
+            identity,
+            session,
+            files: RefCell::default(),
+            opens: RefCell::default(),
+            next_open: Cell::new(1),
+            recalled: RefCell::default(),
+        }))
+    }
+    fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<Client>) -> F,
+    ) -> Answer<T> {
+        Box::pin(work(self.0.clone()))
+    }
+}
+
+fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
+    let number = state.next_session.get();
+    state.next_session.set(number + 1);
+    let session = Rc::new(Session {
+        identity: identity.clone(),
+        number,
+        events: RefCell::new(VecDeque::new()),
+        changed: Signal::default(),
+        fenced: Cell::new(false),
+        silent: Cell::new(false),
+        dead: Cell::new(false),
+    });
+    state.sessions.borrow_mut().push(session.clone());
+    session
+}
+
+impl Client {
+    fn session(&self) -> Rc<Session> {
+        self.session.borrow().clone()
+    }
+    pub async fn exchange<T>(&self, bytes: u64, carry_out: impl FnMut() -> T) -> Result<T, StoreError> {
+        self.state.exchange(&self.session(), bytes, carry_out).await
+    }
+    /// A message about one inode.
+    pub async fn ask<T>(
+        &self,
+        file: FileId,
+        bytes: u64,
+        mut carry_out: impl FnMut(&mut Inode) -> Result<T, Refusal>,
+    ) -> Result<T, StoreError> {
+        let state = self.state.clone();
+        let answer = self.exchange(bytes, || {
+            let mut inodes = state.inodes.borrow_mut();
+            carry_out(inodes.get_mut(&file).ok_or(Refusal::Stale)?)
+        });
+        Ok(answer.await??)
+    }
+    fn file_of(&self, open: OpenFile) -> Result<FileId, StoreError> {
+        Ok(*self.opens.borrow().get(&open).ok_or(Refusal::Stale)?)
+    }
+    fn now(&self) -> Timestamp {
+        self.state.world.wall_clock()
+    }
+    /// A change that the servers need not know yet.
+    fn change(&self, file: FileId, change: impl FnOnce(&mut Buffered)) -> Option<Attributes> {
+        let mut files = self.files.borrow_mut();
+        let buffered = files.get_mut(&file)?;
+        assert!(!self.recalled.borrow().contains(&file), "{file:?} was changed while it is recalled");
+        change(buffered);
+        buffered.clean = false;
+        let size = buffered.overlay.size();
+        buffered.attributes.version = self.state.next_version(buffered.attributes.version, size);
+        buffered.attributes.blocks = size.div_ceil(512);
+        buffered.attributes.changed = self.now();
+        Some(buffered.attributes)
+    }
+
+    async fn write(&self, open: OpenFile, at: u64, bytes: Vec<u8>) -> Result<Attributes, StoreError> {
+        let file = self.file_of(open)?;
+        let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
+        let end = end.ok_or(Refusal::Invalid)?;
+        let now = self.now();
+        let buffered = self.change(file, |buffered| {
+            buffered.overlay.write(at, &bytes);
+            buffered.attributes.modified = now;
+        });
+        if let Some(attributes) = buffered {
+            return Ok(attributes);
+        }
+        self.state.journal_data(file, at, bytes.len() as u64).await;
+        let state = self.state.clone();
+        self.ask(file, bytes.len() as u64, move |inode| {
+            put(&mut inode.data, at, &bytes);
+            let size = inode.attributes.version.size.max(end);
+            inode.attributes.version = state.next_version(inode.attributes.version, size);
+            inode.attributes.modified = now;
+            inode.attributes.changed = now;
+            inode.attributes.blocks = size.div_ceil(512);
+            Ok(inode.attributes)
+        })
+        .await
+    }
+
+    async fn read(&self, open: OpenFile, at: u64, length: usize) -> Result<Vec<u8>, StoreError> {
+        let file = self.file_of(open)?;
+        let length = length.min(TRANSFER_BYTES_MAX);
+        let base = self.ask(file, length as u64, |inode| {
+            let size = inode.attributes.version.size;
+            let end = size.min(at.saturating_add(length as u64));
+            let mut bytes: Vec<u8> =
+                inode.data.iter().skip(at as usize).take(end.saturating_sub(at) as usize).copied().collect();
+            bytes.resize(end.saturating_sub(at) as usize, 0);
+            Ok(bytes)
+        });
+        let base = base.await?;
+        let files = self.files.borrow();
+        let Some(buffered) = files.get(&file) else { return Ok(base) };
+        let base = match &buffered.flushing {
+            Some(flushing) => flushing.read(at, length, base),
+            None => base,
+        };
+        Ok(buffered.overlay.read(at, length, base))
+    }
+
+    /// Data first, then the attributes that tell of it.
+    async fn flush(&self, file: FileId) -> Result<(), StoreError> {
+        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+            return Ok(());
+        };
+        let _turn = turn.write().await;
+        let (attributes, flushing) = {
+            let mut files = self.files.borrow_mut();
+            let Some(buffered) = files.get_mut(&file).filter(|buffered| !buffered.clean) else {
+                return Ok(());
+            };
+            let size = buffered.overlay.size();
+            let flushing = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
+            buffered.flushing = Some(flushing.clone());
+            buffered.clean = true;
+            (buffered.attributes, flushing)
+        };
+        for (at, bytes) in flushing.pieces() {
+            self.state.journal_data(file, at, bytes.len() as u64).await;
+            let put_there = |inode: &mut Inode| {
+                put(&mut inode.data, at, bytes);
+                Ok(())
+            };
+            self.ask(file, bytes.len() as u64, put_there).await?;
+        }
+        let set = |inode: &mut Inode| {
+            let links = inode.attributes.links;
+            inode.attributes = Attributes { links, ..attributes };
+            inode.data.resize(attributes.version.size as usize, 0);
+            Ok(())
+        };
+        self.ask(file, 0, set).await?;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.flushing = None;
+        }
+        Ok(())
+    }
+
+    async fn set_attributes(&self, file: FileId, change: AttributeChange) -> Result<Attributes, StoreError> {
+        let now = self.now();
+        let shrinks = |size: u64| change.size.is_some_and(|wanted| wanted < size);
+        let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
+        if held.is_some_and(|size| !shrinks(size)) {
+            let changed = self.change(file, |buffered| {
+                if let Some(size) = change.size {
+                    buffered.overlay.set_size(size);
+                }
+                apply(&mut buffered.attributes, &change, now);
+            });
+            return changed.ok_or(Refusal::Stale.into());
+        }
+        self.flush(file).await?;
+        let state = self.state.clone();
+        let changed = self.ask(file, 0, move |inode| {
+            let before = inode.attributes.version;
+            let size = change.size.unwrap_or(before.size);
+            inode.data.resize(size as usize, 0);
+            apply(&mut inode.attributes, &change, now);
+            inode.attributes.version = state.next_version(before, size);
+            inode.attributes.changed = now;
+            Ok(inode.attributes)
+        });
+        let attributes = changed.await?;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.attributes = attributes;
+            buffered.overlay = Overlay::over(attributes.version.size);
+        }
+        Ok(attributes)
+    }
+
+    async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
+        let file = self.file_of(open)?;
+        let session = self.session();
+        self.flush(file).await?;
+        let deadline = self.state.world.now().plus(self.state.network.lease);
+        let mut told = BTreeSet::new();
+        loop {
+            let state = self.state.clone();
+            let given = self.exchange(0, || {
+                let mut tokens = state.tokens.borrow_mut();
+                let against = tokens.against(file, session.number, token);
+                if against.is_empty() {
+                    tokens.give(file, session.number, token);
+                }
+                against
+            });
+            let against = given.await?;
+            if against.is_empty() {
+                break;
+            }
+            if self.state.world.now() >= deadline {
+                // Whoever does not give way in time is cut off.
+                let holders = against.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>();
+                let sessions = self.state.sessions.borrow().clone();
+                for holder in sessions.iter().filter(|other| holders.contains(&other.number)) {
+                    self.state.fence(holder);
+                }
+                continue;
+            }
+            for (number, held) in against {
+                if told.insert(number) {
+                    self.recall(number, file, held, deadline);
+                }
+            }
+            let free = || {
+                let against = self.state.tokens.borrow().against(file, session.number, token);
+                (against.is_empty() || session.fenced.get()).then_some(())
+            };
+            match race(self.state.freed.until(free), self.state.world.sleep_until(deadline)).await {
+                Either::Left(()) | Either::Right(()) => {}
+            }
+        }
+        let attributes = self.ask(file, 0, |inode| Ok(inode.attributes)).await?;
+        self.recalled.borrow_mut().remove(&file);
+        let mut files = self.files.borrow_mut();
+        files.remove(&file);
+        if token == Token::ExclusiveWrite {
+            let overlay = Overlay::over(attributes.version.size);
+            let buffered = Buffered { attributes, overlay, flushing: None, clean: true, turn: Rc::default() };
+            files.insert(file, buffered);
+        }
+        Ok(attributes)
+    }
+
+    fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
+        let sessions = self.state.sessions.borrow();
+        if let Some(holder) = sessions.iter().find(|holder| holder.number == number) {
+            holder.events.borrow_mut().push_back(Event::Recall { file, token, deadline });
+            holder.changed.notify();
+        }
+    }
+
+    async fn return_token(&self, file: FileId) -> Result<(), StoreError> {
+        let flushed = self.flush(file).await;
+        if flushed.as_ref().is_err_and(StoreError::is_lost) {
+            return flushed;
+        }
+        let (state, number) = (self.state.clone(), self.session().number);
+        self.files.borrow_mut().remove(&file);
+        self.recalled.borrow_mut().remove(&file);
+        self.exchange(0, || {
+            state.tokens.borrow_mut().take_back(file, number);
+            state.freed.notify();
+        })
+        .await?;
+        flushed
+    }
+
+    async fn fence_former(&self, former: Identity) -> Result<(), StoreError> {
+        let (state, own) = (self.state.clone(), self.session().number);
+        self.exchange(0, || {
+            let sessions = state.sessions.borrow().clone();
+            let former = sessions.iter().filter(|one| one.identity == former && one.number != own);
+            former.for_each(|session| state.fence(session));
+        })
+        .await
+    }
+}
+
+/// Into content that may have to grow.
+fn put(data: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let end = at as usize + bytes.len();
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    data[at as usize..end].copy_from_slice(bytes);
+}
+
+fn apply(attributes: &mut Attributes, change: &AttributeChange, now: Timestamp) {
+    let time = |change: TimeChange| match change {
+        TimeChange::Now => now,
+        TimeChange::To(time) => time,
+    };
+    attributes.mode = change.mode.unwrap_or(attributes.mode);
+    attributes.uid = change.uid.unwrap_or(attributes.uid);
+    attributes.gid = change.gid.unwrap_or(attributes.gid);
+    attributes.accessed = change.accessed.map_or(attributes.accessed, time);
+    if change.size.is_some() {
+        attributes.modified = now;
+    }
+    attributes.modified = change.modified.map_or(attributes.modified, time);
+}
+
+impl Store for SimulatedStore {
+    fn name(&self) -> &str {
+        NAME
+    }
+    fn identity(&self) -> Identity {
+        self.0.identity.clone()
+    }
+    /// Nothing goes by itself.
+    fn hold_ms(&self) -> u64 {
+        u64::MAX
+    }
+    fn fence(&self, former: &Identity) -> Answer<()> {
+        let former = former.clone();
+        self.start(|client| async move { client.fence_former(former).await })
+    }
+    fn reconnect(&self) -> Answer<()> {
+        self.start(|client| async move {
+            let old = client.session.replace(new_session(&client.state, &client.identity));
+            client.files.borrow_mut().clear();
+            client.opens.borrow_mut().clear();
+            client.recalled.borrow_mut().clear();
+            client.exchange(0, || client.state.fence(&old)).await
+        })
+    }
+    fn next_event(&self) -> LocalFuture<Event> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let session = client.session();
+            let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
+            if let Event::Recall { file, .. } = next {
+                client.recalled.borrow_mut().insert(file);
+            }
+            next
+        })
+    }
+    fn disconnect(&self) -> Answer<()> {
+        self.start(|client| async move {
+            let held: Vec<FileId> = client.files.borrow().keys().copied().collect();
+            for file in held {
+                client.return_token(file).await?;
+            }
+            let session = client.session();
+            client.exchange(0, || client.state.fence(&session)).await.or_else(|error| match error {
+                // That is what was asked for.
+                StoreError::Fenced { .. } => Ok(()),
+                error => Err(error),
+            })
+        })
+    }
+
+    fn root(&self) -> FileId {
+        ROOT
+    }
+    fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
+        let name = name.to_vec();
+        self.start(|client| async move {
+            let found = names::lookup(&client, parent, name).await?;
+            Ok(client.as_seen(found))
+        })
+    }
+    fn find(&self, file: FileId) -> Answer<Found> {
+        self.start(move |client| async move {
+            let attributes = client.ask(file, 0, |inode| Ok(inode.attributes)).await?;
+            Ok(client.as_seen(Found { file, attributes }))
+        })
+    }
+    fn forget(&self, _file: FileId) {}
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::make(&client, parent, name, node, caller).await })
+    }
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::link(&client, file, parent, name).await })
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::unlink(&client, parent, name, false).await })
+    }
+    fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::unlink(&client, parent, name, true).await })
+    }
+    fn rename(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        new_parent: FileId,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Answer<()> {
+        let (name, new_name) = (name.to_vec(), new_name.to_vec());
+        self.start(move |client| async move {
+            names::rename(&client, (parent, name), (new_parent, new_name), mode).await
+        })
+    }
+    fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.start(move |client| async move { client.ask(file, 0, |inode| Ok(inode.target.clone())).await })
+    }
+    fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
+        self.start(move |client| async move { names::list(&client, directory, cursor).await })
+    }
+    fn sync_directory(&self, directory: FileId) -> Answer<()> {
+        self.start(move |client| async move { client.ask(directory, 0, |_| Ok(())).await })
+    }
+    fn space(&self) -> Answer<Space> {
+        self.start(|client| async move {
+            let files = client.exchange(0, || client.state.inodes.borrow().len() as u64).await?;
+            let blocks = 1 << 30;
+            let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
+            Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
+        })
+    }
+
+    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+        self.start(move |client| async move {
+            if let Some(buffered) = client.files.borrow().get(&file) {
+                return Ok(buffered.attributes);
+            }
+            client.ask(file, 0, |inode| Ok(inode.attributes)).await
+        })
+    }
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+        self.start(move |client| async move { client.set_attributes(file, change).await })
+    }
+    fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
+        let name = name.to_vec();
+        self.start(move |client| async move {
+            client.ask(file, 0, |inode| inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)).await
+        })
+    }
+    fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.start(move |client| async move {
+            let list = |inode: &mut Inode| {
+                Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
+            };
+            client.ask(file, 0, list).await
+        })
+    }
+    fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        self.start(move |client| async move {
+            client
+                .ask(file, 0, |inode| {
+                    match (mode, inode.xattrs.contains_key(&name)) {
+                        (XattrMode::Create, true) => return Err(Refusal::Exists),
+                        (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
+                        _ => {}
+                    }
+                    inode.xattrs.insert(name.clone(), value.clone());
+                    Ok(())
+                })
+                .await
+        })
+    }
+    fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move {
+            client
+                .ask(file, 0, |inode| inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute))
+                .await
+        })
+    }
+
+    fn open(&self, file: FileId, _access: Access) -> Answer<OpenFile> {
+        self.start(move |client| async move {
+            client.ask(file, 0, |_| Ok(())).await?;
+            let open = OpenFile(client.next_open.get());
+            client.next_open.set(open.0 + 1);
+            client.opens.borrow_mut().insert(open, file);
+            Ok(open)
+        })
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        self.start(move |client| async move {
+            client.opens.borrow_mut().remove(&open).map(drop).ok_or(Refusal::Stale.into())
+        })
+    }
+    fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
+        self.start(move |client| async move { client.read(open, at, length).await })
+    }
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+        let bytes = bytes.to_vec();
+        self.start(move |client| async move { client.write(open, at, bytes).await })
+    }
+    fn make_durable(&self, open: OpenFile) -> Answer<()> {
+        self.start(move |client| async move {
+            let file = client.file_of(open)?;
+            client.flush(file).await
+        })
+    }
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+        self.start(move |client| async move { client.take_token(open, token).await })
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        self.start(move |client| async move { client.return_token(file).await })
+    }
+}
+
+impl Client {
+    /// What is buffered counts.
+    fn as_seen(&self, found: Found) -> Found {
+        let files = self.files.borrow();
+        files.get(&found.file).map_or(found, |held| Found { attributes: held.attributes, ..found })
+    }
+    /// A new inode's number is given out once, also when the message is carried out twice.
+    pub fn new_file(&self) -> FileId {
+        let number = self.state.next_inode.get();
+        self.state.next_inode.set(number + 1);
+        FileId(number)
+    }
+    pub fn made(&self, file: FileId, kind: FileKind, mode: u32, caller: Caller) -> Attributes {
+        let now = self.now();
+        let version = self.state.next_version(Default::default(), 0);
+        let (uid, gid) = (caller.uid, caller.gid);
+        let made = fresh(file, kind, mode);
+        Attributes { version, uid, gid, accessed: now, modified: now, changed: now, ..made }
+    }
+}

@@ -1,0 +1,16 @@
+//! A cluster in virtual time: data servers with disks and journals, a metadata server, a network. The same seed is the same run.
+//!
+//! 1. Servers and clients exchange numbered messages ([`Cluster::messages`]). Each can be lost before it is carried out, or its
+//!    answer after ([`Cut`]).
+//! 2. What a server has answered is durable there. A server that crashes comes back; clients send again what was not
+//!    answered, and carrying out a message twice does no harm.
+//! 3. A client that is fenced, or whose connection was replaced, changes nothing any more.
+//! 4. Buffered writes are the client's alone until it makes them durable: data first, then the attributes with the version.
+
+mod client;
+mod names;
+mod servers;
+mod tokens;
+
+pub use client::SimulatedStore;
+pub use servers::{Cluster, Cut, CutKind, Moment, Network, TrafficCount};

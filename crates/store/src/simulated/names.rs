@@ -1,0 +1,207 @@
+//! Names, as the metadata server keeps them. Each is one message, and durable there with its answer; carried out a second time
+//! it finds its own work done.
+
+use super::client::Client;
+use super::servers::Inode;
+use crate::attributes::{Attributes, FileId, FileKind};
+use crate::error::{Refusal, StoreError};
+use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
+use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
+use std::collections::BTreeMap;
+
+type Name = Vec<u8>;
+type Inodes = BTreeMap<FileId, Inode>;
+
+fn check(name: &[u8]) -> Result<(), Refusal> {
+    match name {
+        [] | b"." | b".." => Err(Refusal::Invalid),
+        name if name.contains(&b'/') || name.contains(&0) => Err(Refusal::Invalid),
+        name if name.len() > NAME_BYTES_MAX => Err(Refusal::NameTooLong),
+        _ => Ok(()),
+    }
+}
+
+fn directory(inodes: &mut Inodes, file: FileId) -> Result<&mut Inode, Refusal> {
+    let inode = inodes.get_mut(&file).ok_or(Refusal::Stale)?;
+    if inode.attributes.kind == FileKind::Directory { Ok(inode) } else { Err(Refusal::NotDirectory) }
+}
+
+impl Client {
+    async fn on_names<T>(
+        &self,
+        mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
+    ) -> Result<T, StoreError> {
+        let state = self.state.clone();
+        Ok(self.exchange(0, || carry_out(&mut state.inodes.borrow_mut())).await??)
+    }
+}
+
+pub(super) async fn lookup(client: &Client, parent: FileId, name: Name) -> Result<Found, StoreError> {
+    let found = client.on_names(|inodes| {
+        let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
+        let attributes = inodes.get(&file).ok_or(Refusal::Stale)?.attributes;
+        Ok(Found { file, attributes })
+    });
+    found.await
+}
+
+pub(super) async fn make(
+    client: &Client,
+    parent: FileId,
+    name: Name,
+    node: NewNode,
+    caller: Caller,
+) -> Result<Found, StoreError> {
+    check(&name)?;
+    let file = client.new_file();
+    let (kind, mode, target, rdev) = match node {
+        NewNode::Regular { mode } => (FileKind::Regular, mode, Vec::new(), 0),
+        NewNode::Directory { mode } => (FileKind::Directory, mode, Vec::new(), 0),
+        NewNode::Symlink { target } if target.len() <= TARGET_BYTES_MAX => {
+            (FileKind::Symlink, 0o777, target, 0)
+        }
+        NewNode::Symlink { .. } => return Err(Refusal::NameTooLong.into()),
+        NewNode::Special { kind, mode, rdev } => (FileKind::Special(kind), mode, Vec::new(), rdev),
+    };
+    let mut attributes = Attributes { rdev, ..client.made(file, kind, mode, caller) };
+    attributes.version.size = target.len() as u64;
+    let made = client.on_names(move |inodes| {
+        let entries = &mut directory(inodes, parent)?.entries;
+        match entries.get(&name) {
+            Some(found) if *found == file => {}
+            Some(_) => return Err(Refusal::Exists),
+            None => {
+                entries.insert(name.clone(), file);
+                let (data, target) = (Vec::new(), target.clone());
+                let (entries, xattrs) = (BTreeMap::new(), BTreeMap::new());
+                inodes.insert(file, Inode { attributes, data, entries, target, xattrs });
+            }
+        }
+        Ok(Found { file, attributes })
+    });
+    made.await
+}
+
+pub(super) async fn link(
+    client: &Client,
+    file: FileId,
+    parent: FileId,
+    name: Name,
+) -> Result<Attributes, StoreError> {
+    check(&name)?;
+    let mut done = false;
+    let linked = client.on_names(|inodes| {
+        if !inodes.contains_key(&file) {
+            return Err(Refusal::Stale);
+        }
+        let entries = &mut directory(inodes, parent)?.entries;
+        if !done {
+            if entries.contains_key(&name) {
+                return Err(Refusal::Exists);
+            }
+            entries.insert(name.clone(), file);
+        }
+        let inode = inodes.get_mut(&file).ok_or(Refusal::Stale)?;
+        inode.attributes.links += u32::from(!std::mem::replace(&mut done, true));
+        Ok(inode.attributes)
+    });
+    linked.await
+}
+
+pub(super) async fn unlink(
+    client: &Client,
+    parent: FileId,
+    name: Name,
+    of_directory: bool,
+) -> Result<(), StoreError> {
+    let mut done = false;
+    let unlinked = client.on_names(|inodes| {
+        if done {
+            return Ok(());
+        }
+        let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
+        check_removable(inodes, file, of_directory)?;
+        directory(inodes, parent)?.entries.remove(&name);
+        drop_link(inodes, file);
+        done = true;
+        Ok(())
+    });
+    unlinked.await
+}
+
+fn check_removable(inodes: &Inodes, file: FileId, of_directory: bool) -> Result<(), Refusal> {
+    let inode = inodes.get(&file).ok_or(Refusal::Stale)?;
+    match (inode.attributes.kind == FileKind::Directory, of_directory) {
+        (true, false) => Err(Refusal::IsDirectory),
+        (false, true) => Err(Refusal::NotDirectory),
+        (true, true) if !inode.entries.is_empty() => Err(Refusal::NotEmpty),
+        _ => Ok(()),
+    }
+}
+
+/// A file without a name stays for whoever has it open: nothing is ever freed here.
+fn drop_link(inodes: &mut Inodes, file: FileId) {
+    if let Some(inode) = inodes.get_mut(&file) {
+        let of_directory = inode.attributes.kind == FileKind::Directory;
+        inode.attributes.links = if of_directory { 0 } else { inode.attributes.links.saturating_sub(1) };
+    }
+}
+
+pub(super) async fn rename(
+    client: &Client,
+    from: (FileId, Name),
+    to: (FileId, Name),
+    mode: RenameMode,
+) -> Result<(), StoreError> {
+    check(&to.1)?;
+    let mut done = false;
+    let renamed = client.on_names(|inodes| {
+        if done {
+            return Ok(());
+        }
+        let file = *directory(inodes, from.0)?.entries.get(&from.1).ok_or(Refusal::NotFound)?;
+        let of_directory = inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind == FileKind::Directory;
+        if of_directory && is_within(inodes, to.0, file) {
+            return Err(Refusal::Invalid);
+        }
+        if let Some(replaced) = directory(inodes, to.0)?.entries.get(&to.1).copied() {
+            if mode == RenameMode::NoReplace {
+                return Err(Refusal::Exists);
+            }
+            if replaced == file {
+                return Ok(());
+            }
+            check_removable(inodes, replaced, of_directory)?;
+            drop_link(inodes, replaced);
+        }
+        directory(inodes, from.0)?.entries.remove(&from.1);
+        directory(inodes, to.0)?.entries.insert(to.1.clone(), file);
+        done = true;
+        Ok(())
+    });
+    renamed.await
+}
+
+/// Whether `file` is `above` or lies somewhere below it.
+fn is_within(inodes: &Inodes, file: FileId, above: FileId) -> bool {
+    let below = |inode: &Inode| inode.entries.values().any(|entry| is_within(inodes, file, *entry));
+    file == above || inodes.get(&above).is_some_and(below)
+}
+
+pub(super) async fn list(client: &Client, parent: FileId, cursor: u64) -> Result<Listing, StoreError> {
+    let listed = client.on_names(|inodes| {
+        let entries = directory(inodes, parent)?.entries.clone();
+        let rest = entries.into_iter().zip(1u64..).skip_while(|(_, at)| *at <= cursor);
+        let mut listing = Listing { entries: Vec::new(), is_end: true };
+        for ((name, file), at) in rest {
+            if listing.entries.len() == LISTING_ENTRIES_MAX {
+                listing.is_end = false;
+                break;
+            }
+            let kind = inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind;
+            listing.entries.push(Entry { name, file, kind, cursor: at });
+        }
+        Ok(listing)
+    });
+    listed.await
+}

@@ -1,0 +1,33 @@
+//! Who holds which token of which file. An exclusive one excludes all others, a reader's a writer's.
+
+use crate::attributes::FileId;
+use crate::event::Token;
+use std::collections::BTreeMap;
+
+#[derive(Default, Debug)]
+pub(super) struct Tokens {
+    /// By file and session.
+    held: BTreeMap<(FileId, u64), Token>,
+}
+
+impl Tokens {
+    /// Sessions whose token stands against `wanted` by `session`.
+    pub fn against(&self, file: FileId, session: u64, wanted: Token) -> Vec<(u64, Token)> {
+        let of_file = self.held.range((file, 0)..=(file, u64::MAX));
+        of_file
+            .filter(|((_, holder), held)| {
+                *holder != session && (**held != wanted || wanted == Token::ExclusiveWrite)
+            })
+            .map(|((_, holder), held)| (*holder, *held))
+            .collect()
+    }
+    pub fn give(&mut self, file: FileId, session: u64, token: Token) {
+        self.held.insert((file, session), token);
+    }
+    pub fn take_back(&mut self, file: FileId, session: u64) {
+        self.held.remove(&(file, session));
+    }
+    pub fn drop_session(&mut self, session: u64) {
+        self.held.retain(|(_, holder), _| *holder != session);
+    }
+}

@@ -1,0 +1,124 @@
+use crate::attributes::{AttributeChange, Attributes, FileId};
+use crate::error::StoreError;
+use crate::event::{Event, Identity, Token};
+use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use device::LocalFuture;
+
+/// A handle of this connection. Void after a reconnection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpenFile(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    ReadWrite,
+}
+
+pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
+
+/// A shared file system, over one connection. Single-threaded: an implementation with threads hands their answers over.
+/// A call copies its arguments when it is made, and starts when its future is first polled; dropping the future then leaves it
+/// running, unobserved.
+///
+/// Rules, for implementations and callers:
+/// 1. Calls on one open file or one file are carried out in the order in which they were started. Calls on different files
+///    may pass each other.
+/// 2. A buffered write is seen by this client at once. Others see it when the token has been returned, or earlier.
+/// 3. **Every state that others, or this client's next life, may find was told here**: [`Store::write`],
+///    [`Store::set_attributes`] and [`Store::attributes`] answer the version after the call. A store that batches
+///    them at the servers gives up only states which it told. A store holds a buffered write back for at least [`Store::hold_ms`]
+///    unless it is made durable, so that its version can be journaled first.
+/// 4. Data reaches the servers before the attributes that tell of it: a crash between leaves an older version told.
+/// 5. After [`Event::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
+///    durable, and must return the token. Calls under way when the event is told complete.
+/// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
+/// 7. After [`Event::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
+///    implementation answers everything else with that error and touches the lost connection no more.
+/// 8. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
+pub trait Store {
+    /// For errors and tables, such as `dir:/srv/shared`.
+    fn name(&self) -> &str;
+    /// The identity of this connection, given when it was made.
+    fn identity(&self) -> Identity;
+    /// See rule 3. Milliseconds.
+    fn hold_ms(&self) -> u64;
+
+    // Life of the connection
+
+    /// Ends whatever connection `former` had, or has: from when this answers, nothing of it reaches the servers, and what it
+    /// buffered is gone. Its tokens are free. `former` may be this connection's own identity: then it is the former life's.
+    /// Answers also when there was none. Called before the first token is taken.
+    fn fence(&self, former: &Identity) -> Answer<()>;
+    /// A new connection with the same identity, in place of the lost one. Open files and tokens are void, and buffered writes
+    /// are gone.
+    fn reconnect(&self) -> Answer<()>;
+    /// The next event; waits for it. One caller at a time. Events of a file come in the order in which they happened. Not after
+    /// [`Store::disconnect`]: pending forever.
+    fn next_event(&self) -> LocalFuture<Event>;
+    /// Makes everything durable, returns all tokens, ends the connection. The last call.
+    fn disconnect(&self) -> Answer<()>;
+
+    // Names: each is at the servers when it answers, though perhaps not yet durable there
+
+    fn root(&self) -> FileId;
+    /// A name of a directory; neither `.` nor `..`.
+    fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found>;
+    /// A file by its number alone, as after a crash. [`crate::Refusal::Stale`]: there is none.
+    fn find(&self, file: FileId) -> Answer<Found>;
+    /// This client no longer refers to the file, by whatever number of lookups: a hint that memory may be freed.
+    fn forget(&self, file: FileId);
+    /// Fails if the name exists.
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found>;
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes>;
+    /// Anything but a directory. Open files stay usable.
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()>;
+    fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()>;
+    fn rename(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        new_parent: FileId,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Answer<()>;
+    fn read_link(&self, file: FileId) -> Answer<Vec<u8>>;
+    /// Entries behind `cursor` (0: from the beginning), at least one unless that is the end.
+    fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing>;
+    /// Makes the names of a directory durable.
+    fn sync_directory(&self, directory: FileId) -> Answer<()>;
+    fn space(&self) -> Answer<Space>;
+
+    // Attributes
+
+    fn attributes(&self, file: FileId) -> Answer<Attributes>;
+    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. A smaller size is at the servers in any
+    /// case: what was buffered is made durable first.
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes>;
+    fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
+    /// Names, each followed by a zero byte.
+    fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>>;
+    fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()>;
+    fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()>;
+
+    // Content
+
+    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile>;
+    /// Buffered writes stay buffered; the token of the file stays while another open file of this connection carries it.
+    fn close(&self, open: OpenFile) -> Answer<()>;
+    /// Shorter than `length` only at the end of the file.
+    fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
+    /// All of `bytes`, or an error and then perhaps some. Buffered under [`Token::ExclusiveWrite`], else at the servers when
+    /// it answers. Attributes as they are after it.
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes>;
+    /// Content and attributes of the file, as of now, survive whatever the servers are made to survive.
+    fn make_durable(&self, open: OpenFile) -> Answer<()>;
+
+    // Tokens
+
+    /// Asks for a token of the open file's file, and waits for others to give way as long as the store's time for recalls.
+    /// Replaces the one that is held. Attributes as of then: what the first change builds on.
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes>;
+    /// Gives the token back, recalled or not. Buffered writes of the file are made durable before another can have it; an
+    /// error is that of [`Store::make_durable`]. Without a token: nothing.
+    fn return_token(&self, file: FileId) -> Answer<()>;
+}

@@ -1,0 +1,151 @@
+//! The rules of `Store`, on every store that is here. Each test plays the same script on all.
+
+use device::World;
+use runtime::{RealWorld, VirtualWorld};
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{
+    Access, AttributeChange, Caller, Cluster, Event, FileId, Identity, LocalStore, Network, NewNode, Refusal,
+    RenameMode, SimulatedStore, Store, StoreError, Token,
+};
+
+/// Who may not give files away makes his own.
+fn own() -> Caller {
+    let process = std::fs::metadata("/proc/self").unwrap();
+    Caller { uid: process.uid(), gid: process.gid() }
+}
+
+type Two = (Rc<dyn Store>, Rc<dyn Store>, Rc<dyn World>);
+
+/// Plays the script with two clients of each store.
+fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
+    let names = ["first", "second"].map(|name| Identity(name.into()));
+    let world = VirtualWorld::new(1);
+    let cluster = Cluster::new(Rc::new(world.clone()), Network::default(), Vec::new(), 1);
+    let [first, second] = names.clone().map(|name| Rc::new(SimulatedStore::connect(&cluster, name)));
+    world.run(script((first, second, Rc::new(world.clone()))));
+
+    let directory = tempfile::tempdir().unwrap();
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let [first, second] =
+        names.map(|name| Rc::new(LocalStore::open(shared.clone(), directory.path(), name).unwrap()));
+    world.run(script((first, second, shared)));
+    world.end();
+}
+
+async fn make(store: &dyn Store, name: &str) -> FileId {
+    let node = NewNode::Regular { mode: 0o644 };
+    store.make(store.root(), name.as_bytes(), node, own()).await.unwrap().file
+}
+
+/// Gives back whatever is recalled.
+fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
+    let store = store.clone();
+    world.spawn(Box::pin(async move {
+        while let Event::Recall { file, .. } = store.next_event().await {
+            store.return_token(file).await.unwrap();
+        }
+    }));
+}
+
+#[test]
+fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 3, b"bytes").await.unwrap();
+        assert_eq!(first.read(open, 0, 100).await.unwrap(), b"\0\0\0bytes");
+        assert_eq!(first.lookup(first.root(), b"file").await.unwrap().attributes.version.size, 8);
+        let other = second.open(file, Access::Read).await.unwrap();
+        assert_eq!(second.read(other, 0, 100).await.unwrap(), b"");
+        first.return_token(file).await.unwrap();
+        assert_eq!(second.read(other, 0, 100).await.unwrap(), b"\0\0\0bytes");
+    });
+}
+
+#[test]
+fn each_change_tells_another_state_and_the_store_keeps_what_was_told() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let base = first.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+        let mut told = vec![base];
+        for round in 0..5 {
+            told.push(first.write(open, round, b"x").await.unwrap().version);
+        }
+        let change = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
+        told.push(first.set_attributes(file, change).await.unwrap().version);
+        for (before, after) in told.iter().zip(&told[1..]) {
+            assert!(before.number < after.number);
+        }
+        first.make_durable(open).await.unwrap();
+        let found = second.attributes(file).await.unwrap();
+        assert_eq!((Some(&found.version), found.mode), (told.last(), 0o600));
+    });
+}
+
+#[test]
+fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
+    on_each(|(first, second, world)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"first").await.unwrap();
+        give_way(&first, &*world);
+        let other = second.open(file, Access::ReadWrite).await.unwrap();
+        let found = second.take_token(other, Token::ExclusiveWrite).await.unwrap();
+        assert_eq!(found.version.size, 5);
+        assert_eq!(second.read(other, 0, 9).await.unwrap(), b"first");
+        second.write(other, 5, b" second").await.unwrap();
+        give_way(&second, &*world);
+        world.sleep_until(world.now().plus(Duration::from_millis(20))).await;
+        first.take_token(open, Token::SharedRead).await.unwrap();
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"first second");
+    });
+}
+
+#[test]
+fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"0123456789").await.unwrap();
+        let cut = AttributeChange { size: Some(4), ..AttributeChange::default() };
+        first.set_attributes(file, cut).await.unwrap();
+        let other = second.open(file, Access::Read).await.unwrap();
+        assert_eq!(second.read(other, 0, 99).await.unwrap(), b"0123");
+        first.write(open, 6, b"x").await.unwrap();
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123\0\0x");
+    });
+}
+
+#[test]
+fn names_are_made_moved_listed_and_removed() {
+    on_each(|(first, second, _)| async move {
+        let root = first.root();
+        let file = make(&*first, "a").await;
+        let directory = first.make(root, b"d", NewNode::Directory { mode: 0o755 }, own()).await.unwrap().file;
+        let refused = |refusal| StoreError::Refused(refusal);
+        let again = first.make(root, b"a", NewNode::Regular { mode: 0o600 }, own()).await;
+        assert_eq!(again.unwrap_err(), refused(Refusal::Exists));
+        first.rename(root, b"a", directory, b"b", RenameMode::NoReplace).await.unwrap();
+        assert_eq!(second.lookup(root, b"a").await.unwrap_err(), refused(Refusal::NotFound));
+        assert_eq!(second.find(file).await.unwrap().file, file);
+        let listing = second.list(directory, 0).await.unwrap();
+        assert_eq!((&listing.entries[0].name[..], listing.entries[0].file), (&b"b"[..], file));
+        assert!(listing.is_end);
+        assert_eq!(first.remove_directory(root, b"d").await.unwrap_err(), refused(Refusal::NotEmpty));
+        first.link(file, root, b"c").await.unwrap();
+        first.unlink(directory, b"b").await.unwrap();
+        first.remove_directory(root, b"d").await.unwrap();
+        let listing = first.list(root, 0).await.unwrap();
+        assert_eq!(listing.entries.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [b"c"]);
+        for wrong in [&b""[..], b".", b"..", b"a/b", b"a\0b", &[b'n'; 256]] {
+            assert!(first.make(root, wrong, NewNode::Regular { mode: 0o600 }, own()).await.is_err());
+        }
+    });
+}

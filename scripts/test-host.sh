@@ -1,0 +1,82 @@
+#!/bin/bash
+# Two hosts with a journal each in front of one shared directory: files, hand-over, kill -9 and recovery, on real mounts.
+#
+#   scripts/test-host.sh OKEANOS        needs root
+set -euo pipefail
+readonly OKEANOS=$(realpath "$1")
+readonly WORK=$(mktemp -d /tmp/okeanos-host.XXXXXX)
+cd "$WORK"
+
+finish() {
+    for directory in one two; do
+        mountpoint -q "$directory" && umount -l "$directory"
+    done
+    cd / && rm -rf "$WORK"
+}
+trap finish EXIT
+
+fail() {
+    echo "test-host: $1" >&2
+    exit 1
+}
+mount_host() {
+    timeout 60 "$OKEANOS" host mount --store "dir:$WORK/shared" --journal "journal-$1" -o destage=infinite "$1"
+}
+daemon_of() {
+    "$OKEANOS" stats --json "$1" | sed -n 's/.*"process": \([0-9]*\).*/\1/p'
+}
+same() {
+    cmp "$1" "$2" || fail "$1 and $2 differ"
+}
+
+mkdir shared one two
+truncate -s 64M journal-one journal-two
+mount_host one
+mount_host two
+
+echo hello >one/greeting
+timeout 60 cat two/greeting | grep -qx hello || fail "the other host does not see what was written"
+echo again >>two/greeting
+printf 'hello\nagain\n' | cmp - one/greeting || fail "the first host does not see what the other added"
+
+mkdir one/tree
+for number in $(seq 40); do head -c $((number * 997)) /dev/urandom >"one/tree/$number"; done
+cp -a one/tree kept
+diff -r kept two/tree || fail "the tree differs"
+truncate -s 100 one/tree/40
+[[ $(stat -c %s shared/tree/40) == 100 ]] || fail "a truncation is not at the store"
+mv one/tree/1 one/tree/39
+[[ ! -e two/tree/1 ]] || fail "a renamed file is still there"
+
+for round in 1 2 3; do
+    dd if=/dev/urandom of="synced-$round" bs=4k count=25 status=none
+    dd if="synced-$round" of="one/synced-$round" bs=1k oflag=sync status=none
+    [[ $(stat -c %s "shared/synced-$round") == 0 ]] || fail "nothing should be at the store yet"
+    (while echo more; do :; done >one/stream 2>/dev/null) &
+    writer=$!
+    sleep 0.5
+    kill -9 "$(daemon_of one)"
+    wait "$writer" || true
+    umount -l one
+    timeout 60 "$OKEANOS" host recover --dry-run --store "dir:$WORK/shared" --journal journal-one | grep -q replayed ||
+        fail "nothing would be replayed"
+    mount_host one
+    same "synced-$round" "shared/synced-$round"
+    same "synced-$round" "two/synced-$round"
+    [[ ! -e shared/okeanos-conflicts ]] || fail "something was set aside"
+done
+
+echo mine >one/disputed
+sync one/disputed
+kill -9 "$(daemon_of one)"
+umount -l one
+echo theirs >two/disputed
+sleep 0.1
+timeout 60 "$OKEANOS" umount two
+mount_host one
+[[ $(cat one/disputed) == theirs ]] || fail "another host's write was overwritten"
+grep -rq mine shared/okeanos-conflicts || fail "what was synced was not set aside"
+timeout 60 "$OKEANOS" umount one
+timeout 60 "$OKEANOS" host recover --store "dir:$WORK/shared" --journal journal-one | grep -q "is empty" ||
+    fail "the journal is not empty after unmount"
+echo "test-host: well"
