@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-bench demo check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -15,6 +15,8 @@ help:
 
 deps: ## install the Debian packages that are missing
 	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3 groff python3-prometheus-client
+deps-ceph: deps ## the same for a cluster of Ceph on this machine (scripts/ceph-cluster.sh)
+	@scripts/install-packages.sh ceph-mon ceph-mds ceph-osd ceph-common ceph-fuse libcephfs2
 deps-bench: deps
 	@scripts/install-packages.sh xfsprogs btrfs-progs
 
@@ -34,6 +36,9 @@ toolchain:
 demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
 	$(OKEANOS) bench demo
 
+demo-ceph: deps-ceph build ## a shared file system on this machine: its clients, 16 synchronous writers, a crash; one table
+	scripts/compare-shared.sh $(OKEANOS)
+
 lint: ## format, clippy, dependencies between floors
 	scripts/check-floors.sh
 	$(CARGO) fmt --all --check
@@ -49,7 +54,7 @@ check: lint ## before a commit: lints and the lower floors; no root, no network,
 TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
-test: deps lint posix-tools ## everything that proves the code right
+test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/mutants.sh --check
 	$(CARGO) test --workspace
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
@@ -105,6 +110,10 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
+
+bench-shared: deps-ceph build ## clients of a real cluster of three OSDs, in target/figures/shared.json
+	mkdir -p target/figures
+	scripts/compare-shared.sh $(OKEANOS) --osds 3 --store bluestore --seconds 20 --no-crash --json target/figures/shared.json
 
 # Not part of any test: what comes out differs each time, and is in the repository (crates/workloads/traces).
 record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; half an hour

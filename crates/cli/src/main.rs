@@ -72,6 +72,9 @@ enum Command {
     Completions(completions::CompletionsArguments),
     #[command(hide = true)]
     Man(man::ManArguments),
+    /// What talks to Ceph for a mount, which starts it
+    #[command(hide = true)]
+    CephHelper,
 }
 
 fn main() -> ExitCode {
@@ -111,6 +114,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),
+        Command::CephHelper => ceph::run_helper(),
     }
 }
 

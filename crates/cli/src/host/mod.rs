@@ -40,7 +40,7 @@ enum HostCommand {
 
 #[derive(clap::Args)]
 struct Where {
-    /// The shared file system: dir:PATH
+    /// The shared file system: dir:PATH, ceph:CONF, or ceph:CONF:/DIR for a directory of it
     #[arg(long, value_name = "KIND:PLACE")]
     store: String,
     /// A file or block device of this host

@@ -36,7 +36,7 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     let store = StoreName::parse(&arguments.place.store)?;
     arguments.place.journal = absolute(&arguments.place.journal)?;
     let directory = absolute(&arguments.directory)?;
-    if store.directory.starts_with(&directory) || arguments.place.journal.starts_with(&directory) {
+    if store.lies_below(&directory) || arguments.place.journal.starts_with(&directory) {
         return Err(CliError::new(format!(
             "{} would lie over its own store or journal",
             directory.display()
@@ -76,7 +76,7 @@ async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result
     let Plan { arguments, store, settings, .. } = plan;
     let (journal, _disk) =
         open_journal(world, &arguments.place, store, arguments.format, Access::ReadWrite).await?;
-    let connection = store.connect(world, journal.head.identity.clone())?;
+    let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
         reporter.tell(super::recover::tell(&report).trim_end());

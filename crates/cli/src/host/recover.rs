@@ -17,7 +17,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let store = StoreName::parse(&arguments.place.store)?;
         let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
         let (journal, _disk) = open_journal(&for_run, &arguments.place, &store, false, access).await?;
-        let connection = store.connect(&for_run, journal.head.identity.clone())?;
+        let connection = store.connect(&for_run, journal.head.identity.clone()).await?;
         let report = recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
         connection.disconnect().await.map_err(|error| CliError::new(error.to_string()))?;
         Ok::<_, CliError>(report)

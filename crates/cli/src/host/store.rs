@@ -12,29 +12,65 @@ use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
 
 /// What stands behind `--store`.
-pub struct StoreName {
-    pub directory: PathBuf,
+pub enum StoreName {
+    Directory(PathBuf),
+    /// A directory of the file system of a cluster; the configuration says where that is.
+    Ceph {
+        conf: PathBuf,
+        directory: String,
+    },
 }
 
 impl StoreName {
     /// Made absolute: the daemon has no current directory.
     pub fn parse(text: &str) -> Result<StoreName, CliError> {
-        let unknown = || {
-            CliError::new(format!("{text}: unknown store"))
-                .with_remedy("Give a directory that hosts share: dir:PATH.")
+        let absolute = |path: &str| {
+            std::fs::canonicalize(path).map_err(|error| CliError::system(Path::new(path).display(), error))
         };
-        let directory = Path::new(text.strip_prefix("dir:").ok_or_else(unknown)?);
-        let directory =
-            std::fs::canonicalize(directory).map_err(|error| CliError::system(directory.display(), error))?;
-        Ok(StoreName { directory })
+        match text.split_once(':') {
+            Some(("dir", directory)) => Ok(StoreName::Directory(absolute(directory)?)),
+            Some(("ceph", place)) => {
+                let (conf, directory) = place.split_once(':').unwrap_or((place, "/"));
+                let conf = if conf.is_empty() { "/etc/ceph/ceph.conf" } else { conf };
+                if !directory.starts_with('/') {
+                    return Err(CliError::new(format!(
+                        "{text}: {directory} is no path from the root of the file system"
+                    )));
+                }
+                Ok(StoreName::Ceph { conf: absolute(conf)?, directory: directory.into() })
+            }
+            _ => Err(CliError::new(format!("{text}: unknown store")).with_remedy(
+                "Give a directory that hosts share, dir:PATH, or a cluster, ceph:CONF or ceph:CONF:/DIR.",
+            )),
+        }
     }
     pub fn full_name(&self) -> String {
-        format!("dir:{}", self.directory.display())
+        match self {
+            StoreName::Directory(directory) => format!("dir:{}", directory.display()),
+            StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
+        }
     }
-    pub fn connect(&self, world: &RealWorld, identity: Identity) -> Result<Rc<dyn Store>, CliError> {
-        let world: Rc<dyn World> = Rc::new(world.clone());
-        match LocalStore::open(world, &self.directory, identity.clone()) {
-            Ok(store) => Ok(Rc::new(store)),
+    /// Whether a mount on `directory` would cover the store.
+    pub fn lies_below(&self, directory: &Path) -> bool {
+        match self {
+            StoreName::Directory(path) | StoreName::Ceph { conf: path, .. } => path.starts_with(directory),
+        }
+    }
+    pub async fn connect(&self, world: &RealWorld, identity: Identity) -> Result<Rc<dyn Store>, CliError> {
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let connected: Result<Rc<dyn Store>, StoreError> = match self {
+            StoreName::Directory(directory) => LocalStore::open(shared, directory, identity.clone())
+                .map(|store| -> Rc<dyn Store> { Rc::new(store) }),
+            StoreName::Ceph { conf, directory } => {
+                let mut options = ceph::Options::of(identity.clone())
+                    .map_err(|error| CliError::system("the path of this program", error))?;
+                (options.conf, options.directory) = (conf.clone(), directory.clone());
+                let connected = ceph::Store::connect(world, options).await;
+                connected.map(|store| -> Rc<dyn Store> { Rc::new(store) })
+            }
+        };
+        match connected {
+            Ok(store) => Ok(store),
             Err(StoreError::TokenHeld) => Err(CliError::new(format!(
                 "{}: a host with the identity {} lives",
                 self.full_name(),

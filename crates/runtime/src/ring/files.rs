@@ -68,6 +68,26 @@ impl Ring {
         }
     }
 
+    /// All of `bytes` into a stream socket. When its other end is gone: `BrokenPipe`, and no signal. One caller at a time, or
+    /// the bytes of two are mixed.
+    pub async fn send_all(&self, socket: &File, bytes: Vec<u8>) -> io::Result<()> {
+        let (mut bytes, mut done, mut retries) = (bytes, 0, 0);
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let (start, length) = (rest.as_ptr(), rest.len().min(LENGTH_MAX) as u32);
+            let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), start, length)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
+            // SAFETY: `start` lies in the vector's heap memory with `length` bytes behind it; the slot owns it.
+            let operation =
+                unsafe { self.start(entry.build().into(), Owned::Bytes(bytes), Some(socket.clone())) };
+            let (result, owned) = operation.await;
+            let Owned::Bytes(back) = owned else { unreachable!("a send owns bytes") };
+            bytes = back;
+            done += check(result, &mut retries)?.unwrap_or(0);
+        }
+        Ok(())
+    }
+
     /// Writes the parts one after the other from byte `at` on: one operation up to 1024 parts.
     /// `Durable` is RWF_DSYNC: FUA where the disk has it, else a flush after the write.
     pub async fn write(

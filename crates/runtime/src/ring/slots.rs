@@ -11,7 +11,7 @@ use super::File;
 /// on the heap, so moving an `Owned` moves no byte that the kernel looks at.
 pub(super) enum Owned {
     Nothing,
-    Bytes(#[expect(dead_code, reason = "kept for the kernel")] Vec<u8>),
+    Bytes(Vec<u8>),
     Buffer(Buffer),
     Parts(#[expect(dead_code, reason = "kept for the kernel")] Parts),
     Any(#[expect(dead_code, reason = "kept for the kernel")] Box<dyn Any>),

@@ -8,7 +8,7 @@ use sources::{crates, root, sources};
 use std::fs;
 
 /// Crates that talk to the kernel or to programs of others, and may.
-const UNSAFE: [&str; 6] = ["cli", "disks", "fuse", "rigs", "runtime", "workloads"];
+const UNSAFE: [&str; 7] = ["ceph", "cli", "disks", "fuse", "rigs", "runtime", "workloads"];
 
 #[test]
 fn only_crates_that_talk_to_the_kernel_may_be_unsafe() {

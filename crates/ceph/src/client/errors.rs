@@ -1,0 +1,26 @@
+//! Error numbers of the helper to errors of a store.
+
+use store::{Refusal, StoreError};
+
+/// What a call's error numbers mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meaning {
+    /// A refusal, unless the number says that a server failed.
+    Usual,
+    /// By the file's number: there is none.
+    ByNumber,
+    /// Each error is final for what was buffered.
+    Durability,
+    Token,
+}
+
+pub fn error_of(store: &str, what: &'static str, meaning: Meaning, code: i32) -> StoreError {
+    let failed = || StoreError::Failed { store: store.into(), what: what.into(), code };
+    match (meaning, code) {
+        (Meaning::ByNumber, libc::ENOENT) => Refusal::Stale.into(),
+        (Meaning::Token, libc::EAGAIN) => StoreError::TokenHeld,
+        (Meaning::Durability, _) => failed(),
+        (_, libc::EIO | libc::ETIMEDOUT | libc::EAGAIN | libc::ENOTRECOVERABLE | libc::ELIBACC) => failed(),
+        (_, code) => Refusal::of_errno(code).into(),
+    }
+}

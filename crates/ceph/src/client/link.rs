@@ -1,0 +1,208 @@
+//! One helper process: frames out, frames in, and its end.
+//!
+//! Invariants: a request that was sent is answered once, by its report or by the link's end; after the end nothing is sent;
+//! the process is ended with the link.
+
+use crate::wire::{Frames, Numbered, Reply, Report, Request, frame};
+use crate::{client::Options, helper::REQUESTS_MAX};
+use device::World;
+use runtime::sync::Event as Condition;
+use runtime::{File, RealWorld, Sender, oneshot};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+use store::{FileId, Token};
+
+const RECEIVED_AT_ONCE: usize = 256 << 10;
+const SENT_AT_ONCE: usize = 1 << 20;
+/// A killed process may need a moment.
+const REAPING: Duration = Duration::from_millis(10);
+const REAPINGS: u32 = 500;
+
+/// Why nothing goes through any more.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    pub fenced: bool,
+    pub why: String,
+}
+
+/// What the helper tells by itself.
+pub enum Notice {
+    Recall { file: FileId, token: Token },
+    Changed { file: FileId },
+    Lost(Lost),
+}
+
+pub struct Link {
+    world: RealWorld,
+    socket: File,
+    outbound: RefCell<VecDeque<Vec<u8>>>,
+    changed: Condition,
+    waiting: RefCell<BTreeMap<u64, Sender<Result<Reply, i32>>>>,
+    last_number: Cell<u64>,
+    under_way: Cell<usize>,
+    lost: RefCell<Option<Lost>>,
+    child: RefCell<Option<Child>>,
+    /// Not called while anything here is borrowed.
+    tell: Box<dyn Fn(Notice)>,
+}
+
+impl Link {
+    pub fn start(world: &RealWorld, options: &Options, tell: Box<dyn Fn(Notice)>) -> io::Result<Rc<Link>> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&options.program);
+        command.args(&options.arguments);
+        // The socket is its standard input; std opens everything else for this process alone.
+        let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
+        let link = Rc::new(Link {
+            world: world.clone(),
+            socket: Rc::new(ours.into()),
+            outbound: RefCell::default(),
+            changed: Condition::default(),
+            waiting: RefCell::default(),
+            last_number: Cell::new(0),
+            under_way: Cell::new(0),
+            lost: RefCell::new(None),
+            child: RefCell::new(Some(child)),
+            tell,
+        });
+        world.spawn(Box::pin(link.clone().send()));
+        world.spawn(Box::pin(link.clone().receive()));
+        Ok(link)
+    }
+
+    pub fn lost(&self) -> Option<Lost> {
+        self.lost.borrow().clone()
+    }
+    /// Of the helper, for tests that kill it.
+    pub fn process(&self) -> Option<u32> {
+        self.child.borrow().as_ref().map(|child| child.id())
+    }
+
+    /// The helper's answer, or its errno.
+    pub async fn ask(&self, request: Request) -> Result<Result<Reply, i32>, Lost> {
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        let number = self.last_number.get() + 1;
+        self.last_number.set(number);
+        let (sender, answer) = oneshot();
+        self.waiting.borrow_mut().insert(number, sender);
+        self.outbound.borrow_mut().push_back(frame(&Numbered { number, request }));
+        self.changed.notify();
+        match answer.await {
+            Some(answer) => Ok(answer),
+            None => Err(self.lost().expect("only a link's end drops those who wait")),
+        }
+    }
+
+    async fn send(self: Rc<Self>) {
+        loop {
+            let ready = || {
+                let may = !self.outbound.borrow().is_empty() && self.under_way.get() < REQUESTS_MAX;
+                (may || self.lost.borrow().is_some()).then_some(())
+            };
+            self.changed.until(ready).await;
+            if self.lost.borrow().is_some() {
+                return;
+            }
+            let mut bytes = Vec::new();
+            while self.under_way.get() < REQUESTS_MAX && bytes.len() < SENT_AT_ONCE {
+                let Some(frame) = self.outbound.borrow_mut().pop_front() else { break };
+                self.under_way.set(self.under_way.get() + 1);
+                if bytes.is_empty() { bytes = frame } else { bytes.extend_from_slice(&frame) }
+            }
+            if self.world.ring().send_all(&self.socket, bytes).await.is_err() {
+                // What it had to say before is still in the socket; whoever receives finds it, and the end.
+                return;
+            }
+        }
+    }
+
+    async fn receive(self: Rc<Self>) {
+        let mut frames = Frames::default();
+        let died = |why: String| Lost { fenced: false, why };
+        loop {
+            let bytes = match self.world.ring().receive(&self.socket, RECEIVED_AT_ONCE).await {
+                Ok(bytes) if bytes.is_empty() => return self.end(died("its helper process ended".into())),
+                Ok(bytes) => bytes,
+                Err(error) => return self.end(died(format!("the socket to its helper process: {error}"))),
+            };
+            if self.lost.borrow().is_some() {
+                return;
+            }
+            frames.add(&bytes);
+            loop {
+                let report = match frames.next_message() {
+                    Ok(Some(report)) => report,
+                    Ok(None) => break,
+                    Err(error) => {
+                        return self.end(died(format!("its helper process talks nonsense: {error}")));
+                    }
+                };
+                if let Err(lost) = self.take(report) {
+                    return self.end(lost);
+                }
+            }
+        }
+    }
+
+    fn take(&self, report: Report) -> Result<(), Lost> {
+        match report {
+            Report::Success { request, reply } => self.answer(request, Ok(reply)),
+            Report::Failure { request, code } => self.answer(request, Err(code)),
+            Report::Recall { file, token } => {
+                (self.tell)(Notice::Recall { file, token });
+                Ok(())
+            }
+            Report::Changed { file } => {
+                (self.tell)(Notice::Changed { file });
+                Ok(())
+            }
+            Report::Lost { fenced, why } => Err(Lost { fenced, why: String::from_utf8_lossy(&why).into() }),
+        }
+    }
+
+    fn answer(&self, request: u64, answer: Result<Reply, i32>) -> Result<(), Lost> {
+        let waiting = self.waiting.borrow_mut().remove(&request);
+        let Some(sender) = waiting else {
+            let why = format!("its helper process answered request {request}, which waits for no answer");
+            return Err(Lost { fenced: false, why });
+        };
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+        sender.send(answer);
+        self.changed.notify();
+        Ok(())
+    }
+
+    /// Everyone who waits learns of it, and the process goes. The first reason stays.
+    pub fn end(&self, lost: Lost) {
+        if self.lost.borrow().is_some() {
+            return;
+        }
+        *self.lost.borrow_mut() = Some(lost.clone());
+        self.outbound.borrow_mut().clear();
+        let waiting = self.waiting.take();
+        drop(waiting);
+        self.changed.notify();
+        if let Some(mut child) = self.child.borrow_mut().take() {
+            // One that ended by itself is reaped all the same.
+            let _ = child.kill();
+            let world = self.world.clone();
+            self.world.spawn(Box::pin(async move {
+                for _ in 0..REAPINGS {
+                    if !matches!(child.try_wait(), Ok(None)) {
+                        return;
+                    }
+                    world.sleep_until(world.now().plus(REAPING)).await;
+                }
+            }));
+        }
+        (self.tell)(Notice::Lost(lost));
+    }
+}

@@ -1,0 +1,9 @@
+//! The daemon's side: a helper process at a time, and a [`store::Store`] in front of it.
+
+mod errors;
+mod link;
+mod options;
+mod store;
+
+pub use options::Options;
+pub use store::Store;

@@ -1,0 +1,414 @@
+//! [`store::Store`] over a helper process.
+
+use super::errors::{Meaning, error_of};
+use super::link::{Link, Lost, Notice};
+use super::options::Options;
+use crate::wire::{Hello, Reply, Request, Welcome};
+use device::{LocalFuture, World};
+use runtime::sync::Event as Condition;
+use runtime::{Either, RealWorld, race};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{
+    Access, Answer, AttributeChange, Attributes, Caller, Event, FileId, Found, Identity, LISTING_ENTRIES_MAX,
+    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, TARGET_BYTES_MAX,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
+};
+
+/// The library gives up on servers that do not answer after half of it.
+const CONNECT: Duration = Duration::from_secs(90);
+
+/// A directory of CephFS. Connected by [`Store::connect`].
+pub struct Store(Rc<Shared>);
+
+struct Shared {
+    world: RealWorld,
+    options: Options,
+    name: String,
+    link: RefCell<Rc<Link>>,
+    welcome: Cell<Welcome>,
+    opens: RefCell<BTreeMap<OpenFile, (FileId, Access)>>,
+    last_open: Cell<u64>,
+    events: Rc<Events>,
+}
+
+#[derive(Default)]
+struct Events {
+    queue: RefCell<VecDeque<Event>>,
+    changed: Condition,
+}
+
+impl Events {
+    fn add(&self, event: Event) {
+        self.queue.borrow_mut().push_back(event);
+        self.changed.notify();
+    }
+}
+
+impl Store {
+    /// Ends the former life of the identity, and connects.
+    pub async fn connect(world: &RealWorld, options: Options) -> Result<Store, StoreError> {
+        let name = options.name();
+        let text = options.identity.0.as_bytes();
+        if text.is_empty() || text.len() > 64 || !text.iter().all(u8::is_ascii_graphic) {
+            return Err(Refusal::Invalid.into());
+        }
+        let events = Rc::new(Events::default());
+        let (link, welcome) = connect(world, &options, &name, &events).await?;
+        Ok(Store(Rc::new(Shared {
+            world: world.clone(),
+            options,
+            name,
+            link: RefCell::new(link),
+            welcome: Cell::new(welcome),
+            opens: RefCell::default(),
+            last_open: Cell::new(0),
+            events,
+        })))
+    }
+
+    /// The helper's process, for tests that kill it.
+    #[doc(hidden)]
+    pub fn helper(&self) -> Option<u32> {
+        self.0.link.borrow().process()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.link.borrow().end(Lost { fenced: false, why: "nobody uses it any more".into() });
+    }
+}
+
+async fn connect(
+    world: &RealWorld,
+    options: &Options,
+    name: &str,
+    events: &Rc<Events>,
+) -> Result<(Rc<Link>, Welcome), StoreError> {
+    let is_up = Rc::new(Cell::new(false));
+    // Until the helper has said how long a recall may take, there are none.
+    let recall_ms = Rc::new(Cell::new(0));
+    let tell = {
+        let (world, events, is_up, recall_ms) =
+            (world.clone(), events.clone(), is_up.clone(), recall_ms.clone());
+        move |notice| match notice {
+            Notice::Recall { file, token } => {
+                let deadline = world.now().plus(Duration::from_millis(recall_ms.get()));
+                events.add(Event::Recall { file, token, deadline });
+            }
+            Notice::Changed { file } => events.add(Event::Changed { file }),
+            Notice::Lost(lost) if is_up.get() => events.add(Event::Disconnected { fenced: lost.fenced }),
+            Notice::Lost(_) => {}
+        }
+    };
+    let failed = |what: String, code| StoreError::Failed { store: name.into(), what, code };
+    let link = Link::start(world, options, Box::new(tell)).map_err(|error| {
+        let what = format!("starting {}", options.program.display());
+        failed(what, error.raw_os_error().unwrap_or(libc::EIO))
+    })?;
+    let hello = Hello {
+        identity: options.identity.0.clone().into(),
+        conf: options.conf.as_os_str().as_bytes().to_vec(),
+        user: options.user.clone().into(),
+        file_system: options.file_system.clone().into(),
+        directory: options.directory.clone().into(),
+    };
+    let patience = world.sleep_until(world.now().plus(CONNECT));
+    let answer = match race(link.ask(Request::Connect { hello }), patience).await {
+        Either::Left(answer) => answer,
+        Either::Right(()) => Err(Lost { fenced: false, why: format!("no connection within {CONNECT:?}") }),
+    };
+    match answer {
+        Ok(Ok(Reply::Welcome { welcome })) => {
+            is_up.set(true);
+            recall_ms.set(welcome.recall_ms);
+            Ok((link, welcome))
+        }
+        Ok(other) => {
+            link.end(Lost { fenced: false, why: "its helper process does not welcome".into() });
+            Err(StoreError::Nonsense { store: name.into(), what: format!("{other:?}") })
+        }
+        Err(lost) => {
+            link.end(lost.clone());
+            Err(error_of_lost(name, lost))
+        }
+    }
+}
+
+fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
+    let store = store.to_string();
+    if fenced { StoreError::Fenced { store, why } } else { StoreError::Disconnected { store, why } }
+}
+
+impl Shared {
+    async fn ask(&self, what: &'static str, meaning: Meaning, request: Request) -> Result<Reply, StoreError> {
+        let link = self.link.borrow().clone();
+        match link.ask(request).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(code)) => Err(error_of(&self.name, what, meaning, code)),
+            Err(lost) => Err(error_of_lost(&self.name, lost)),
+        }
+    }
+    fn nonsense(&self, what: &'static str) -> StoreError {
+        StoreError::Nonsense { store: self.name.clone(), what: what.into() }
+    }
+    fn opened(&self, open: OpenFile, write: bool) -> Result<FileId, StoreError> {
+        match self.opens.borrow().get(&open) {
+            Some((_, Access::Read)) | None if write => Err(Refusal::Other(libc::EBADF).into()),
+            Some((file, _)) => Ok(*file),
+            None => Err(Refusal::Other(libc::EBADF).into()),
+        }
+    }
+}
+
+/// A name as it may stand in a directory.
+fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
+    match name {
+        _ if name.len() > NAME_BYTES_MAX => Err(Refusal::NameTooLong.into()),
+        b"" | b"." | b".." => Err(Refusal::Invalid.into()),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Refusal::Invalid.into()),
+        _ => Ok(name.to_vec()),
+    }
+}
+
+/// `answer!(self, "what", Meaning, request, pattern => value)`: asks when the future is first polled, and takes the reply that is agreed on.
+macro_rules! answer {
+    ($self:ident, $what:literal, $meaning:ident, $request:expr, $reply:pat $(if $check:expr)? => $value:expr) => {{
+        let shared = $self.0.clone();
+        let request: Result<Request, StoreError> = $request;
+        Box::pin(async move {
+            match shared.ask($what, Meaning::$meaning, request?).await? {
+                $reply $(if $check)? => Ok($value),
+                _ => Err(shared.nonsense(concat!("the reply to ", $what))),
+            }
+        })
+    }};
+}
+
+impl store::Store for Store {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn identity(&self) -> Identity {
+        self.0.options.identity.clone()
+    }
+    fn hold_ms(&self) -> u64 {
+        self.0.welcome.get().hold_ms
+    }
+
+    fn fence(&self, former: &Identity) -> Answer<()> {
+        let request = Ok(Request::Fence { former: former.0.clone().into() });
+        answer!(self, "fencing", Usual, request, Reply::Done => ())
+    }
+    fn reconnect(&self) -> Answer<()> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let former = shared.link.borrow().clone();
+            former.end(Lost { fenced: false, why: "it is being replaced".into() });
+            shared.opens.borrow_mut().clear();
+            // What the former link told concerns nobody any more.
+            shared.events.queue.borrow_mut().clear();
+            let (link, welcome) =
+                connect(&shared.world, &shared.options, &shared.name, &shared.events).await?;
+            shared.welcome.set(welcome);
+            *shared.link.borrow_mut() = link;
+            Ok(())
+        })
+    }
+    fn next_event(&self) -> LocalFuture<Event> {
+        let events = self.0.events.clone();
+        Box::pin(async move { events.changed.until(|| events.queue.borrow_mut().pop_front()).await })
+    }
+    fn disconnect(&self) -> Answer<()> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let reply =
+                shared.ask("making everything durable", Meaning::Durability, Request::Disconnect).await?;
+            shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
+            shared.events.queue.borrow_mut().clear();
+            if reply == Reply::Done { Ok(()) } else { Err(shared.nonsense("the reply to the last request")) }
+        })
+    }
+
+    fn root(&self) -> FileId {
+        self.0.welcome.get().root.file
+    }
+    fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
+        let request = checked(name).map(|name| Request::Lookup { parent, name });
+        answer!(self, "a lookup", Usual, request, Reply::Attributes { attributes } => found(attributes))
+    }
+    fn find(&self, file: FileId) -> Answer<Found> {
+        let request = Ok(Request::Find { file });
+        answer!(self, "a search", ByNumber, request,
+            Reply::Attributes { attributes } if attributes.file == file => found(attributes))
+    }
+    fn forget(&self, file: FileId) {
+        let link = self.0.link.borrow().clone();
+        // A hint: nobody waits for an answer.
+        self.0.world.spawn(Box::pin(async move { drop(link.ask(Request::Forget { file }).await) }));
+    }
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+        let request = match &node {
+            NewNode::Symlink { target } if target.is_empty() || target.len() > TARGET_BYTES_MAX => {
+                Err(Refusal::Invalid.into())
+            }
+            _ => checked(name).map(|name| Request::Make { parent, name, node, caller }),
+        };
+        answer!(self, "making a file", Usual, request, Reply::Attributes { attributes } => found(attributes))
+    }
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+        let request = checked(name).map(|name| Request::Link { file, parent, name });
+        answer!(self, "a link", Usual, request,
+            Reply::Attributes { attributes } if attributes.file == file => attributes)
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let request = checked(name).map(|name| Request::Unlink { parent, name });
+        answer!(self, "removing a name", Usual, request, Reply::Done => ())
+    }
+    fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let request = checked(name).map(|name| Request::RemoveDirectory { parent, name });
+        answer!(self, "removing a directory", Usual, request, Reply::Done => ())
+    }
+    fn rename(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        new_parent: FileId,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Answer<()> {
+        let request = match (mode, checked(name), checked(new_name)) {
+            // The servers know no such request.
+            (RenameMode::NoReplace, ..) => Err(Refusal::Unsupported.into()),
+            (_, Ok(name), Ok(new_name)) => Ok(Request::Rename { parent, name, new_parent, new_name }),
+            (_, Err(error), _) | (_, _, Err(error)) => Err(error),
+        };
+        answer!(self, "a rename", Usual, request, Reply::Done => ())
+    }
+    fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
+        let request = Ok(Request::ReadLink { file });
+        answer!(self, "reading a link", Usual, request,
+            Reply::Bytes { bytes } if bytes.len() <= TARGET_BYTES_MAX => bytes)
+    }
+    fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
+        let request = Ok(Request::List { directory, cursor });
+        answer!(self, "a listing", Usual, request, Reply::Listing { listing } if is_sound(&listing) => listing)
+    }
+    fn sync_directory(&self, directory: FileId) -> Answer<()> {
+        let request = Ok(Request::SyncDirectory { directory });
+        answer!(self, "making names durable", Durability, request, Reply::Done => ())
+    }
+    fn space(&self) -> Answer<Space> {
+        answer!(self, "asking for space", Usual, Ok(Request::Space), Reply::Space { space } => space)
+    }
+
+    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+        let request = Ok(Request::Attributes { file });
+        answer!(self, "reading attributes", Usual, request,
+            Reply::Attributes { attributes } if attributes.file == file => attributes)
+    }
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+        let request = Ok(Request::SetAttributes { file, change });
+        answer!(self, "changing attributes", Usual, request,
+            Reply::Attributes { attributes } if attributes.file == file => attributes)
+    }
+    fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
+        let request = checked_xattr(name).map(|name| Request::Xattr { file, name });
+        answer!(self, "reading an attribute", Usual, request,
+            Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
+    }
+    fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
+        let request = Ok(Request::XattrNames { file });
+        answer!(self, "listing attributes", Usual, request,
+            Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
+    }
+    fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
+        let request = match checked_xattr(name) {
+            Ok(_) if value.len() > XATTR_BYTES_MAX => Err(Refusal::Invalid.into()),
+            Ok(name) => Ok(Request::SetXattr { file, name, value: value.to_vec(), mode }),
+            Err(error) => Err(error),
+        };
+        answer!(self, "setting an attribute", Usual, request, Reply::Done => ())
+    }
+    fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
+        let request = checked_xattr(name).map(|name| Request::RemoveXattr { file, name });
+        answer!(self, "removing an attribute", Usual, request, Reply::Done => ())
+    }
+
+    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let request = Request::Open { file, write: access == Access::ReadWrite };
+            let link = shared.link.borrow().clone();
+            let reply = shared.ask("opening a file", Meaning::Usual, request).await?;
+            if reply != Reply::Done {
+                return Err(shared.nonsense("the reply to opening a file"));
+            }
+            if let Some(lost) = link.lost() {
+                return Err(error_of_lost(&shared.name, lost));
+            }
+            let open = OpenFile(shared.last_open.get() + 1);
+            shared.last_open.set(open.0);
+            shared.opens.borrow_mut().insert(open, (file, access));
+            Ok(open)
+        })
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        let closed = self.0.opens.borrow_mut().remove(&open);
+        let request =
+            closed.map(|(file, _)| Request::Close { file }).ok_or(Refusal::Other(libc::EBADF).into());
+        answer!(self, "closing a file", Durability, request, Reply::Done => ())
+    }
+    fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
+        let request = match self.0.opened(open, false) {
+            Ok(_) if length > TRANSFER_BYTES_MAX => Err(Refusal::Invalid.into()),
+            Ok(file) => Ok(Request::Read { file, at, length: length as u32 }),
+            Err(error) => Err(error),
+        };
+        answer!(self, "a read", Usual, request, Reply::Bytes { bytes } if bytes.len() <= length => bytes)
+    }
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+        let request = match self.0.opened(open, true) {
+            Ok(_) if bytes.len() > TRANSFER_BYTES_MAX => Err(Refusal::Invalid.into()),
+            Ok(file) => Ok(Request::Write { file, at, bytes: bytes.to_vec() }),
+            Err(error) => Err(error),
+        };
+        answer!(self, "a write", Usual, request, Reply::Attributes { attributes } => attributes)
+    }
+    fn make_durable(&self, open: OpenFile) -> Answer<()> {
+        let request = self.0.opened(open, false).map(|file| Request::MakeDurable { file });
+        answer!(self, "making a file durable", Durability, request, Reply::Done => ())
+    }
+
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+        let request = self.0.opened(open, token != Token::SharedRead);
+        let request = request.map(|file| Request::TakeToken { file, token });
+        answer!(self, "taking a token", Token, request, Reply::Attributes { attributes } => attributes)
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        let request = Ok(Request::ReturnToken { file });
+        answer!(self, "returning a token", Durability, request, Reply::Done => ())
+    }
+}
+
+fn found(attributes: Attributes) -> Found {
+    Found { file: attributes.file, attributes }
+}
+
+fn checked_xattr(name: &[u8]) -> Result<Vec<u8>, StoreError> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
+        return Err(Refusal::Invalid.into());
+    }
+    Ok(name.to_vec())
+}
+
+/// What a directory may answer.
+fn is_sound(listing: &Listing) -> bool {
+    listing.entries.len() <= LISTING_ENTRIES_MAX
+        && (listing.is_end || !listing.entries.is_empty())
+        && listing.entries.iter().all(|entry| entry.cursor != 0 && checked(&entry.name).is_ok())
+}

@@ -1,0 +1,164 @@
+//! The files that the daemon speaks of, by their numbers.
+
+use crate::library::{Errno, Handle, Inode, Mount};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use store::{FileId, Token};
+
+pub struct Files {
+    pub mount: &'static Mount,
+    root: FileId,
+    table: Mutex<BTreeMap<FileId, Arc<File>>>,
+    /// Grants, by the number that their recall comes with.
+    pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
+    pub(super) last_grant: AtomicU64,
+}
+
+pub struct File {
+    pub id: FileId,
+    pub inode: Arc<Inode>,
+    state: Mutex<State>,
+    /// Who gives a token back, one after the other.
+    pub(super) returning: Mutex<()>,
+}
+
+#[derive(Default)]
+pub struct State {
+    /// One for all who opened the file: the library grants a token only while the file is open once.
+    pub handle: Option<Arc<Handle>>,
+    pub writes: bool,
+    pub opens: u32,
+    pub held: Option<Held>,
+    /// The errno of a sync. T4: the library forgets it and answers the next with success.
+    pub failure: Option<Errno>,
+    /// Calls of this file that are in the library.
+    pub busy: usize,
+}
+
+/// A token, until it is given back.
+#[derive(Clone)]
+pub struct Held {
+    pub token: Token,
+    pub number: u64,
+    pub handle: Arc<Handle>,
+    pub recalled: Option<Instant>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl File {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+    pub fn is_recalled(&self) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.recalled.is_some())
+    }
+    pub fn has(&self, token: Token) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.token == token)
+    }
+
+    pub fn open(&self, write: bool) -> Result<(), Errno> {
+        self.handle(write)?;
+        self.state().opens += 1;
+        Ok(())
+    }
+
+    /// The open file, for writing if that is wanted. One that cannot write gives way to one that can.
+    pub fn handle(&self, write: bool) -> Result<Arc<Handle>, Errno> {
+        {
+            let state = self.state();
+            if let Some(handle) = &state.handle
+                && (state.writes || !write)
+            {
+                return Ok(handle.clone());
+            }
+        }
+        let handle = Arc::new(self.inode.open(write)?);
+        let mut state = self.state();
+        state.writes = write;
+        let former = state.handle.replace(handle.clone());
+        drop(state);
+        // Closed without the lock: that is a call.
+        drop(former);
+        Ok(handle)
+    }
+
+    /// True: nobody has it open any more.
+    pub fn close(&self) -> bool {
+        let mut state = self.state();
+        state.opens = state.opens.saturating_sub(1);
+        state.opens == 0
+    }
+    /// After the last close. The failure of a sync goes with the open file.
+    pub fn let_go(&self) {
+        let mut state = self.state();
+        let former = state.handle.take();
+        (state.writes, state.failure) = (false, None);
+        drop(state);
+        drop(former);
+    }
+}
+
+impl Files {
+    pub fn new(mount: &'static Mount, root: Inode, id: FileId) -> Files {
+        let files = Files {
+            mount,
+            root: id,
+            table: Mutex::default(),
+            grants: Mutex::default(),
+            last_grant: AtomicU64::new(0),
+        };
+        files.keep(root, id);
+        files
+    }
+
+    /// The file that a call gave a reference to.
+    pub fn keep(&self, inode: Inode, id: FileId) -> Arc<File> {
+        let mut table = lock(&self.table);
+        let entry = table.entry(id);
+        let mut spare = Some(inode);
+        let file = entry.or_insert_with(|| {
+            let inode = Arc::new(spare.take().expect("not yet taken"));
+            Arc::new(File { id, inode, state: Mutex::default(), returning: Mutex::default() })
+        });
+        let file = file.clone();
+        drop(table);
+        // The reference that was one too many is given back without the lock.
+        drop(spare);
+        file
+    }
+
+    pub fn known(&self, id: FileId) -> Option<Arc<File>> {
+        lock(&self.table).get(&id).cloned()
+    }
+    pub fn all(&self) -> Vec<Arc<File>> {
+        lock(&self.table).values().cloned().collect()
+    }
+
+    /// Also a file that this connection never looked up, as after a crash.
+    pub fn get(&self, id: FileId) -> Result<Arc<File>, Errno> {
+        if let Some(file) = self.known(id) {
+            return Ok(file);
+        }
+        let inode = self.mount.find(id.0)?;
+        Ok(self.keep(inode, id))
+    }
+
+    pub fn forget(&self, id: FileId) {
+        if id == self.root {
+            return;
+        }
+        let mut table = lock(&self.table);
+        let is_idle = table.get(&id).is_some_and(|file| {
+            let state = file.state();
+            state.opens == 0 && state.held.is_none() && state.busy == 0
+        });
+        let forgotten = is_idle.then(|| table.remove(&id));
+        drop(table);
+        drop(forgotten);
+    }
+}

@@ -1,0 +1,164 @@
+//! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers out.
+//!
+//! Its standard input is the socket. It lives as long as that: when the daemon ends, in whatever way, the helper ends at once
+//! and flushes nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal.
+
+mod files;
+mod lanes;
+mod recalls;
+mod serve;
+mod tokens;
+
+use crate::library::{Mount, Settings, end_process, ignore_signals};
+use crate::wire::{Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};
+use files::Files;
+use lanes::{Lanes, Place};
+use recalls::{Notice, Recalls};
+use serve::Server;
+use std::ffi::CString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+/// Calls that may wait for other clients at the same time.
+const THREADS_MAX: usize = 64;
+/// Calls that others wait for: tokens on their way back.
+const RETURNING_MAX: usize = 16;
+/// Requests under way; more is not what our daemon does.
+pub const REQUESTS_MAX: usize = 4096;
+
+/// Serves until the socket closes.
+pub fn run() -> ! {
+    ignore_signals();
+    // What goes wrong ends the process, and the daemon reads of it: a thread that panics would leave its request unanswered.
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        show(panic);
+        end_process(101);
+    }));
+    let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let socket = match socket.and_then(|socket| socket.local_addr().map(|_| socket)) {
+        Ok(socket) => socket,
+        Err(error) => {
+            eprintln!("okeanos ceph-helper: standard input is no socket ({error}); only a mount starts this");
+            end_process(2)
+        }
+    };
+    let why = match serve(socket) {
+        Ok(()) => end_process(0),
+        Err(error) => error,
+    };
+    eprintln!("okeanos ceph-helper: {why}");
+    end_process(1)
+}
+
+/// The way to the daemon.
+pub struct Output(Mutex<UnixStream>);
+
+impl Output {
+    pub fn send(&self, report: &Report) {
+        let frame = frame(report);
+        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if socket.write_all(&frame).is_err() {
+            end_process(0);
+        }
+    }
+    /// The last word. T4: a library that lost its connection is not called again, not even to close files.
+    pub fn lost(&self, fenced: bool, why: &str) -> ! {
+        self.send(&Report::Lost { fenced, why: why.as_bytes().to_vec() });
+        end_process(3)
+    }
+}
+
+fn serve(mut socket: UnixStream) -> Result<(), String> {
+    let output = socket.try_clone().map_err(|error| error.to_string())?;
+    let output = Arc::new(Output(Mutex::new(output)));
+    let mut requests = Requests { frames: Frames::default(), bytes: vec![0; 256 << 10] };
+    let Some(first) = requests.next(&mut socket)? else { return Ok(()) };
+    let Request::Connect { hello } = first.request else {
+        return Err("the first request is not to connect".into());
+    };
+
+    let (notices, noticed) = mpsc::channel();
+    let (to_recall, to_change) = (notices.clone(), notices);
+    let settings = settings(&hello)?;
+    let connected = Mount::connect(
+        &settings,
+        // The receiver lives as long as the process.
+        Box::new(move |number| drop(to_recall.send(Notice::Recalled(number)))),
+        Box::new(move |inode| drop(to_change.send(Notice::Changed(inode)))),
+    );
+    let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
+    let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));
+    let (attributes, root) = root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
+    let files = Arc::new(Files::new(mount, root, attributes.file));
+    let welcome = Welcome { root: attributes, recall_ms: mount.recall_ms(), hold_ms: mount.hold_ms() };
+    output.send(&Report::Success { request: first.number, reply: Reply::Welcome { welcome } });
+
+    let lanes = Lanes::new(THREADS_MAX);
+    let returning = Lanes::new(RETURNING_MAX);
+    Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
+    let server = Arc::new(Server { files, output, settings });
+    let under_way = Arc::new(AtomicUsize::new(0));
+    while let Some(Numbered { number, request }) = requests.next(&mut socket)? {
+        if under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            return Err("more requests at once than agreed".into());
+        }
+        let place = server.place_of(&request);
+        let to = if place.is_awaited { &returning } else { &lanes };
+        let (server, under_way) = (server.clone(), under_way.clone());
+        to.add(
+            place,
+            Box::new(move || {
+                let report = server.carry_out(number, request);
+                under_way.fetch_sub(1, Ordering::Relaxed);
+                server.output.send(&report);
+            }),
+        );
+    }
+    Ok(())
+}
+
+struct Requests {
+    frames: Frames,
+    bytes: Vec<u8>,
+}
+
+impl Requests {
+    /// `None`: the daemon is gone.
+    fn next(&mut self, socket: &mut UnixStream) -> Result<Option<Numbered>, String> {
+        loop {
+            let next = self.frames.next_message().map_err(|error: Malformed| error.to_string())?;
+            if next.is_some() {
+                return Ok(next);
+            }
+            match socket.read(&mut self.bytes) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.frames.add(&self.bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+fn settings(hello: &Hello) -> Result<Settings, String> {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "a setting with a zero byte".to_string());
+    Ok(Settings {
+        conf: text(&hello.conf)?,
+        user: text(&hello.user)?,
+        file_system: text(&hello.file_system)?,
+        directory: text(&hello.directory)?,
+        identity: text(&hello.identity)?,
+    })
+}
+
+impl Place {
+    /// In no order with others.
+    pub fn free() -> Place {
+        Place { file: None, shares: true, is_awaited: false }
+    }
+}

@@ -1,0 +1,96 @@
+//! Recalls: told to the daemon, and watched until the token is back.
+//!
+//! T1: a write that enters the library while its file is recalled waits for the token's return, and the daemon may wait for that
+//! write before it returns the token. So a recalled file with a call under way is made durable and given back from here, by a thread that is
+//! kept for that. What was written before is at the servers then; the late write goes straight through.
+
+use super::Output;
+use super::files::{File, Files, lock};
+use super::lanes::{Lanes, Place};
+use crate::wire::Report;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use store::FileId;
+
+/// From the library's own threads, which must not be kept waiting.
+pub enum Notice {
+    Recalled(u64),
+    Changed(u64),
+}
+
+/// How long a recalled file may have a call under way before its token is given back without the daemon.
+const STUCK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(3600);
+
+pub struct Recalls {
+    files: Arc<Files>,
+    output: Arc<Output>,
+    returning: Arc<Lanes>,
+    /// With the number of the grant.
+    open: Vec<(u64, Arc<File>, Instant)>,
+}
+
+impl Recalls {
+    pub fn watch(notices: Receiver<Notice>, files: Arc<Files>, output: Arc<Output>, returning: Arc<Lanes>) {
+        let mut recalls = Recalls { files, output, returning, open: Vec::new() };
+        std::thread::spawn(move || {
+            loop {
+                let patience = if recalls.open.is_empty() { IDLE } else { LOOK };
+                match notices.recv_timeout(patience) {
+                    Ok(Notice::Recalled(number)) => recalls.begin(number),
+                    Ok(Notice::Changed(inode)) => {
+                        recalls.output.send(&Report::Changed { file: FileId(inode) })
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                recalls.look();
+            }
+        });
+    }
+
+    fn begin(&mut self, number: u64) {
+        let Some(file) = lock(&self.files.grants).get(&number).cloned() else { return };
+        let now = Instant::now();
+        let token = {
+            let mut state = file.state();
+            match &mut state.held {
+                Some(held) if held.number == number && held.recalled.is_none() => {
+                    held.recalled = Some(now);
+                    held.token
+                }
+                _ => return,
+            }
+        };
+        self.output.send(&Report::Recall { file: file.id, token });
+        self.open.push((number, file, now));
+    }
+
+    fn look(&mut self) {
+        let limit = Duration::from_millis(self.files.mount.recall_ms()) + Duration::from_secs(1);
+        let (files, output, returning) = (&self.files, &self.output, &self.returning);
+        self.open.retain_mut(|(number, file, since)| {
+            let is_busy = {
+                let state = file.state();
+                if state.held.as_ref().is_none_or(|held| held.number != *number) {
+                    return false;
+                }
+                state.busy > 0
+            };
+            if since.elapsed() > limit {
+                // The library has cut itself off (T4).
+                output.lost(true, "a token was not returned in time");
+            }
+            if is_busy && since.elapsed() > STUCK {
+                let (files, file) = (files.clone(), file.clone());
+                let place = Place { file: Some(file.id), shares: false, is_awaited: true };
+                // An error stays with the file, for the daemon's own return.
+                returning.add(place, Box::new(move || _ = files.give_back(&file)));
+                return false;
+            }
+            true
+        });
+    }
+}

@@ -1,0 +1,292 @@
+//! Requests to calls, results to reports.
+
+use super::Output;
+use super::files::{File, Files};
+use super::lanes::Place;
+use crate::library::{Errno, Inode, Mount, Settings, end_process};
+use crate::wire::{Reply, Report, Request};
+use std::ffi::CString;
+use std::sync::Arc;
+use store::{AttributeChange, Attributes, FileKind, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
+
+pub struct Server {
+    pub files: Arc<Files>,
+    pub output: Arc<Output>,
+    pub settings: Settings,
+}
+
+/// A call of the file is in the library for as long as this lives.
+struct Busy<'a>(&'a File);
+impl Busy<'_> {
+    fn with(file: &File) -> Busy<'_> {
+        file.state().busy += 1;
+        Busy(file)
+    }
+}
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state().busy -= 1;
+    }
+}
+
+impl Server {
+    pub fn place_of(&self, request: &Request) -> Place {
+        let (file, shares) = match request {
+            Request::Attributes { file }
+            | Request::Xattr { file, .. }
+            | Request::XattrNames { file }
+            | Request::Read { file, .. } => (*file, true),
+            Request::Forget { file }
+            | Request::SetAttributes { file, .. }
+            | Request::SetXattr { file, .. }
+            | Request::RemoveXattr { file, .. }
+            | Request::Open { file, .. }
+            | Request::Close { file }
+            | Request::Write { file, .. }
+            | Request::MakeDurable { file }
+            | Request::TakeToken { file, .. }
+            | Request::ReturnToken { file } => (*file, false),
+            _ => return Place::free(),
+        };
+        // What others wait for must not wait behind a call that waits for others.
+        let is_return = matches!(request, Request::MakeDurable { .. } | Request::ReturnToken { .. });
+        let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
+        Place { file: Some(file), shares, is_awaited }
+    }
+
+    pub fn carry_out(&self, request: u64, what: Request) -> Report {
+        let is_last = what == Request::Disconnect;
+        let report = match self.call(what) {
+            Ok(reply) => Report::Success { request, reply },
+            // T4: nothing more is asked of a connection that is lost, and a process ends more surely than an unmount.
+            Err(Errno(libc::ESHUTDOWN)) => self.output.lost(true, "the servers have excluded this client"),
+            Err(Errno(libc::ENOTCONN)) => self.output.lost(false, "the library has cut itself off"),
+            Err(Errno(code)) => Report::Failure { request, code },
+        };
+        if is_last {
+            self.output.send(&report);
+            end_process(0);
+        }
+        report
+    }
+
+    fn call(&self, request: Request) -> Result<Reply, Errno> {
+        let files = &self.files;
+        match request {
+            Request::Connect { .. } => return Err(Errno::INVALID),
+            Request::Fence { former } => {
+                let identity = text(former)?;
+                // The own former life ended when this one connected.
+                if identity != self.settings.identity {
+                    let Settings { conf, user, file_system, directory, .. } = &self.settings;
+                    Mount::fence(&Settings {
+                        conf: conf.clone(),
+                        user: user.clone(),
+                        file_system: file_system.clone(),
+                        directory: directory.clone(),
+                        identity,
+                    })?;
+                }
+            }
+            Request::Disconnect => self.disconnect()?,
+            Request::Lookup { parent, name } => {
+                let found = files.get(parent)?.inode.lookup(&text(name)?)?;
+                return Ok(self.found(found));
+            }
+            Request::Find { file } => {
+                let attributes = files.get(file)?.inode.attributes()?;
+                // This client may still know a file that has lost its last name.
+                if attributes.links == 0 {
+                    return Err(Errno(libc::ESTALE));
+                }
+                return Ok(Reply::Attributes { attributes });
+            }
+            Request::Forget { file } => files.forget(file),
+            Request::Make { parent, name, node, caller } => {
+                let found = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
+                return Ok(self.found(found));
+            }
+            Request::Link { file, parent, name } => {
+                let (file, parent, name) = (files.get(file)?, files.get(parent)?, text(name)?);
+                files.without_token(Some(file.clone()), &self.output, false, || {
+                    file.inode.link(&parent.inode, &name)
+                })?;
+                return self.attributes(&file);
+            }
+            Request::Unlink { parent, name } => {
+                let (parent, name) = (files.get(parent)?, text(name)?);
+                let (target, is_going) = self.target(&parent.inode, &name)?;
+                files.without_token(target, &self.output, is_going, || parent.inode.unlink(&name))?;
+            }
+            Request::RemoveDirectory { parent, name } => {
+                files.get(parent)?.inode.remove_directory(&text(name)?)?;
+            }
+            Request::Rename { parent, name, new_parent, new_name } => {
+                let (parent, new_parent) = (files.get(parent)?, files.get(new_parent)?);
+                let (name, new_name) = (text(name)?, text(new_name)?);
+                // What loses its name, and what changes it: the library waits for the tokens of both.
+                let (victim, is_going) = self.target(&new_parent.inode, &new_name)?;
+                let (moved, _) = self.target(&parent.inode, &name)?;
+                let moved = moved.filter(|moved| victim.as_ref().is_none_or(|victim| victim.id != moved.id));
+                files.without_token(victim, &self.output, is_going, || {
+                    files.without_token(moved, &self.output, false, || {
+                        parent.inode.rename(&name, &new_parent.inode, &new_name)
+                    })
+                })?;
+            }
+            Request::ReadLink { file } => {
+                return Ok(Reply::Bytes { bytes: files.get(file)?.inode.read_link()? });
+            }
+            Request::List { directory, cursor } => {
+                return Ok(Reply::Listing { listing: files.get(directory)?.inode.list(cursor)? });
+            }
+            Request::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
+            Request::Space => return Ok(Reply::Space { space: files.mount.root()?.space()? }),
+            request => return self.call_on_file(request),
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Requests that keep their file's order.
+    fn call_on_file(&self, request: Request) -> Result<Reply, Errno> {
+        let files = &self.files;
+        match request {
+            Request::Attributes { file } => {
+                let file = files.get(file)?;
+                let _busy = Busy::with(&file);
+                return self.attributes(&file);
+            }
+            Request::SetAttributes { file, change } => {
+                let file = files.get(file)?;
+                // To cut a file sets its times, too: those that are given come after.
+                let cut = AttributeChange { size: change.size, ..AttributeChange::default() };
+                let rest = AttributeChange { size: None, ..change };
+                let size = file.inode.attributes()?.version.size;
+                let shrinks = change.size.is_some_and(|new| new < size);
+                return self.change(&file, || {
+                    // The library cuts at the servers. What it has buffered beyond must not come after.
+                    if shrinks {
+                        files.sync(&file)?;
+                    }
+                    for change in [cut, rest].iter().filter(|change| **change != AttributeChange::default()) {
+                        file.inode.set_attributes(change)?;
+                    }
+                    if shrinks { files.sync(&file) } else { Ok(()) }
+                });
+            }
+            Request::Xattr { file, name } => {
+                let file = files.get(file)?;
+                let _busy = Busy::with(&file);
+                return Ok(Reply::Bytes { bytes: file.inode.xattr(&text(name)?, XATTR_BYTES_MAX)? });
+            }
+            Request::XattrNames { file } => {
+                let file = files.get(file)?;
+                let _busy = Busy::with(&file);
+                return Ok(Reply::Bytes { bytes: file.inode.xattr_names(XATTR_BYTES_MAX)? });
+            }
+            Request::SetXattr { file, name, value, mode } => {
+                let (file, name) = (files.get(file)?, text(name)?);
+                self.change(&file, || file.inode.set_xattr(&name, &value, mode))?;
+            }
+            Request::RemoveXattr { file, name } => {
+                let (file, name) = (files.get(file)?, text(name)?);
+                self.change(&file, || file.inode.remove_xattr(&name))?;
+            }
+            Request::Open { file, write } => {
+                let file = files.get(file)?;
+                let _busy = Busy::with(&file);
+                file.open(write)?;
+            }
+            Request::Close { file } => {
+                if let Some(file) = files.known(file)
+                    && file.close()
+                {
+                    // The token hangs on the open file.
+                    let returned = files.give_back(&file);
+                    file.let_go();
+                    returned?;
+                }
+            }
+            Request::Read { file, at, length } => {
+                let file = files.get(file)?;
+                let _busy = Busy::with(&file);
+                let length = (length as usize).min(TRANSFER_BYTES_MAX);
+                return Ok(Reply::Bytes { bytes: file.handle(false)?.read(at, length)? });
+            }
+            Request::Write { file, at, bytes } => {
+                let file = files.get(file)?;
+                return self.change(&file, || file.handle(true)?.write(at, &bytes));
+            }
+            Request::MakeDurable { file } => files.sync(&*files.get(file)?)?,
+            Request::TakeToken { file, token } => {
+                let file = files.get(file)?;
+                if file.state().opens == 0 {
+                    return Err(Errno(libc::EBADF));
+                }
+                {
+                    let _busy = Busy::with(&file);
+                    files.take_token(&file, token)?;
+                }
+                // T6: between the former life's end and this grant anybody may have changed the file. What counts is what it
+                // is from now on, with the token.
+                return self.attributes(&file);
+            }
+            Request::ReturnToken { file } => {
+                if let Some(file) = files.known(file) {
+                    files.give_back(&file)?;
+                }
+            }
+            _ => return Err(Errno::INVALID),
+        }
+        Ok(Reply::Done)
+    }
+
+    /// A change of content or attributes: buffered under the exclusive token, else at the servers when it answers.
+    fn change(&self, file: &Arc<File>, call: impl FnOnce() -> Result<(), Errno>) -> Result<Reply, Errno> {
+        if file.is_recalled() {
+            // T1: it would wait for the token's return.
+            self.files.give_back(file)?;
+        }
+        {
+            let _busy = Busy::with(file);
+            call()?;
+        }
+        if !file.has(Token::ExclusiveWrite) {
+            self.files.sync(file)?;
+        }
+        self.attributes(file)
+    }
+
+    fn attributes(&self, file: &File) -> Result<Reply, Errno> {
+        Ok(Reply::Attributes { attributes: file.inode.attributes()? })
+    }
+
+    fn found(&self, (inode, attributes): (Inode, Attributes)) -> Reply {
+        self.files.keep(inode, attributes.file);
+        Reply::Attributes { attributes }
+    }
+
+    /// What a name stands for, if its token may be ours; and whether this is its last name.
+    fn target(&self, parent: &Inode, name: &CString) -> Result<(Option<Arc<File>>, bool), Errno> {
+        match parent.lookup(name) {
+            Ok((_, Attributes { file, links, kind, .. })) => {
+                let is_going = links <= 1 && kind != FileKind::Directory;
+                Ok((self.files.known(file), is_going))
+            }
+            Err(Errno(libc::ENOENT)) => Ok((None, false)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn disconnect(&self) -> Result<(), Errno> {
+        let mut result = Ok(());
+        for file in self.files.all() {
+            result = result.and(self.files.give_back(&file));
+        }
+        result.and(self.files.mount.unmount())
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Result<CString, Errno> {
+    CString::new(bytes).map_err(|_| Errno::INVALID)
+}

@@ -1,0 +1,122 @@
+//! Tokens: what the library calls delegations, granted by the servers' own capabilities.
+
+use super::Output;
+use super::files::{File, Files, Held, lock};
+use crate::library::Errno;
+use crate::wire::Report;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use store::Token;
+
+/// How long others, once asked, have to let go. They give a token back at once or not at all: whoever keeps the file open goes
+/// on sharing it.
+const OTHERS: Duration = Duration::from_millis(250);
+const AGAIN: Duration = Duration::from_millis(3);
+
+impl Files {
+    /// EAGAIN: others keep the file.
+    pub fn take_token(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
+        let held = file.state().held.clone();
+        if held.is_some_and(|held| held.token == token && held.recalled.is_none()) {
+            return Ok(());
+        }
+        self.give_back(file)?;
+        if token == Token::SharedWrite {
+            // The servers see to it that nobody keeps anything; a write is followed by a sync.
+            return Ok(());
+        }
+        let deadline = Instant::now() + OTHERS;
+        loop {
+            match self.grant(file, token) {
+                Err(Errno(libc::EAGAIN)) if Instant::now() < deadline => {
+                    // To look at a file is what recalls another's token, and waits until it is given back.
+                    file.inode.attributes()?;
+                    std::thread::sleep(AGAIN);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn grant(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
+        let handle = file.handle(token == Token::ExclusiveWrite)?;
+        let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
+        // Known before it is asked for: a recall may come before the answer.
+        lock(&self.grants).insert(number, file.clone());
+        file.state().held = Some(Held { token, number, handle: handle.clone(), recalled: None });
+        let answer = handle.take_token(token, number);
+        if answer.is_err() {
+            self.no_longer_held(file, number);
+        }
+        answer
+    }
+
+    /// Makes durable what was written, and gives the token back. Without one: tells what an earlier return ran into.
+    pub fn give_back(&self, file: &File) -> Result<(), Errno> {
+        let _one_at_a_time = lock(&file.returning);
+        let Some(held) = file.state().held.clone() else { return file.state().failure.map_or(Ok(()), Err) };
+        // T1: while a token is recalled its file can be synced, and must not be written.
+        let synced = if held.token == Token::ExclusiveWrite { self.sync(file) } else { Ok(()) };
+        if let Err(errno @ Errno(libc::ENOTCONN | libc::ESHUTDOWN)) = synced {
+            return Err(errno);
+        }
+        // Also after a failed sync: others must not wait for what cannot be had.
+        let returned = held.handle.return_token();
+        self.no_longer_held(file, held.number);
+        synced.and(returned)
+    }
+
+    pub fn sync(&self, file: &File) -> Result<(), Errno> {
+        let (handle, failure) = {
+            let state = file.state();
+            let held = state.held.as_ref().map(|held| held.handle.clone());
+            (held.or_else(|| state.handle.clone()), state.failure)
+        };
+        // T4: the library has forgotten what went wrong.
+        failure.map_or(Ok(()), Err)?;
+        let synced = match handle {
+            Some(handle) => handle.sync(),
+            None => file.inode.sync(),
+        };
+        if let Err(errno) = synced {
+            file.state().failure = Some(errno);
+        }
+        synced
+    }
+
+    fn no_longer_held(&self, file: &File, number: u64) {
+        lock(&self.grants).remove(&number);
+        let mut state = file.state();
+        if state.held.as_ref().is_some_and(|held| held.number == number) {
+            state.held = None;
+        }
+    }
+
+    /// Carries out a call on names that recalls this client's own token of `file`, and would wait for its return. The token is
+    /// given back before and taken again after; where another was faster, the daemon reads of a recall.
+    pub fn without_token<T>(
+        &self,
+        file: Option<Arc<File>>,
+        output: &Output,
+        is_going: bool,
+        call: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let held = file.as_ref().and_then(|file| file.state().held.clone());
+        let (Some(file), Some(held)) = (file, held) else { return call() };
+        if is_going {
+            // Nobody will read what the last name goes with.
+            let _one_at_a_time = lock(&file.returning);
+            held.handle.return_token()?;
+            self.no_longer_held(&file, held.number);
+        } else {
+            self.give_back(&file)?;
+        }
+        let result = call();
+        let is_open = file.state().opens > 0;
+        if !is_open || held.recalled.is_some() || self.grant(&file, held.token).is_err() {
+            output.send(&Report::Recall { file: file.id, token: held.token });
+        }
+        result
+    }
+}

@@ -1,0 +1,27 @@
+//! A directory of CephFS as a [`store::Store`].
+//!
+//! libcephfs is loaded at run time, in a *helper process*: it has no asynchronous calls, so it wants threads, and it may crash
+//! (T4), which must not take the mount along. [`Store`] speaks to the helper over a socket and starts it again. What is
+//! known to go wrong with the library is numbered, and named where it is dealt with:
+//!
+//! - T1: a write or a change of attributes waits for ever while the token of its file is recalled (`helper/recalls`).
+//! - T2: two histories of a file may reach the same version number (`library/mount`: what a version is made of).
+//! - T3: attributes may reach the servers before the data that they tell of (`library/mount`: the settings).
+//! - T4: calls after a lost connection may crash, and an fsync after a failed one says that all is well (`helper/serve`).
+//! - T5: a client that died keeps others from its files *and* its directories until it is reset (`library/mount`: connect).
+//! - T6: between a reset and the next opening anybody may have the file (`helper/tokens`: attributes are told after the grant).
+//!
+//! Unsafe code is in `library` alone.
+#![deny(unsafe_code)]
+
+mod client;
+mod helper;
+#[allow(unsafe_code)]
+mod library;
+mod wire;
+
+pub use client::{Options, Store};
+pub use helper::run as run_helper;
+/// For tests that send what nobody should.
+#[doc(hidden)]
+pub use wire::{FRAME_BYTES_MAX, Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};

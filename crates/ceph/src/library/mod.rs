@@ -1,0 +1,22 @@
+//! libcephfs, loaded at run time. All unsafe code of this crate is in this room; what it gives out is safe to use from any
+//! thread, as the library is.
+
+mod abi;
+mod mount;
+mod names;
+mod objects;
+
+pub use mount::{Mount, Settings, end_process, ignore_signals};
+pub use objects::{Handle, Inode};
+
+/// An errno, as the library answers it, made positive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// The library's answer: negative is an error.
+    fn check(answer: i32) -> Result<i32, Errno> {
+        if answer < 0 { Err(Errno(-answer)) } else { Ok(answer) }
+    }
+    pub const INVALID: Errno = Errno(libc::EINVAL);
+}

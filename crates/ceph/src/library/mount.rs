@@ -1,0 +1,201 @@
+//! The connection: settings, fencing of the former life, the library's callbacks.
+
+use super::Errno;
+use super::abi::{self, Callbacks, Functions, MountInfo, SnapshotInode, UserPerm};
+use super::objects::Inode;
+use std::ffi::{CStr, CString, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+/// Buffered writes stay with the client for so long, unless they are made durable; the library looks every few seconds.
+const HOLD_S: u32 = 120;
+const HOLD_PROMISED_MS: u64 = 60_000;
+const CONNECT_S: u32 = 30;
+
+pub struct Settings {
+    pub conf: CString,
+    pub user: CString,
+    pub file_system: CString,
+    pub directory: CString,
+    /// The client's name at the servers.
+    pub identity: CString,
+}
+
+/// The connection. The helper has one, from [`Mount::connect`] to its end.
+pub struct Mount {
+    pub(super) call: Functions,
+    pub(super) raw: *mut MountInfo,
+    pub(super) permissions: *const UserPerm,
+    recall_ms: u64,
+}
+// SAFETY: the library takes a connection from any thread at any time: it locks by itself. The other pointer is to
+// credentials that belong to the connection and do not change.
+unsafe impl Send for Mount {}
+// SAFETY: as above.
+unsafe impl Sync for Mount {}
+
+/// What the library tells by itself: the number that [`super::Handle::take_token`] was given; a file that changed.
+pub struct Listener {
+    pub recalled: Box<dyn Fn(u64) + Send + Sync>,
+    pub changed: Box<dyn Fn(u64) + Send + Sync>,
+}
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+
+/// The library calls this on a thread of its own, with its lock held.
+pub(super) unsafe extern "C" fn recalled(_: *mut abi::RawHandle, token: *mut c_void) {
+    if let Some(listener) = LISTENER.get() {
+        (listener.recalled)(token.addr() as u64);
+    }
+}
+unsafe extern "C" fn inode_changed(_: *mut c_void, inode: SnapshotInode, _: i64, _: i64) {
+    if let Some(listener) = LISTENER.get() {
+        (listener.changed)(inode.inode.value);
+    }
+}
+
+impl Mount {
+    /// Ends the former life of this identity, and connects. An error says what failed, with the errno.
+    pub fn connect(
+        settings: &Settings,
+        recalled: Box<dyn Fn(u64) + Send + Sync>,
+        changed: Box<dyn Fn(u64) + Send + Sync>,
+    ) -> Result<&'static Mount, String> {
+        let call = Functions::load().map_err(|error| format!("{error}; install libcephfs2"))?;
+        if LISTENER.set(Listener { recalled, changed }).is_err() {
+            return Err("a process connects only once".into());
+        }
+        let mut mount = prepare(call, settings).map_err(|(what, Errno(code))| failed(what, code))?;
+        // T5: others wait for a client that died, also with creates in directories that it had looked at, for as long as its
+        // session lasts. A reset ends that at once. It comes before the name is taken: nobody can reset himself.
+        mount
+            .reset(&settings.identity)
+            .map_err(|Errno(code)| failed("the reset of the former client", code))?;
+        // SAFETY: the connection is made and initialised, the strings end with zero, and the callbacks' table is only read
+        // during the call.
+        unsafe {
+            (mount.call.ceph_set_uuid)(mount.raw, settings.identity.as_ptr());
+            let mut callbacks = Callbacks {
+                handle: ptr::null_mut(),
+                inode_changed: Some(inode_changed),
+                others: [ptr::null_mut(); 5],
+            };
+            (mount.call.ceph_ll_register_callbacks)(mount.raw, &raw mut callbacks);
+            let answer = (mount.call.ceph_mount)(mount.raw, settings.directory.as_ptr());
+            Errno::check(answer).map_err(|Errno(code)| failed("the mount", code))?;
+            mount.permissions = (mount.call.ceph_mount_perms)(mount.raw);
+            // Earlier than the servers' patience ends: the library is to cut itself off, not they.
+            let patience_s = (mount.call.ceph_get_cap_return_timeout)(mount.raw) / 4 * 3;
+            let answer = (mount.call.ceph_set_deleg_timeout)(mount.raw, patience_s);
+            Errno::check(answer)
+                .map_err(|Errno(code)| failed("the setting of the time for recalls", code))?;
+            mount.recall_ms = u64::from(patience_s) * 1000;
+        }
+        Ok(Box::leak(Box::new(mount)))
+    }
+
+    /// Ends whatever connection has the name `identity`: when this returns, nothing of it reaches the servers.
+    fn reset(&self, identity: &CStr) -> Result<(), Errno> {
+        // SAFETY: the connection is initialised, the string ends with zero.
+        let answer = unsafe {
+            let answer = (self.call.ceph_start_reclaim)(self.raw, identity.as_ptr(), abi::RECLAIM_RESET);
+            (self.call.ceph_finish_reclaim)(self.raw);
+            answer
+        };
+        match Errno::check(answer) {
+            Err(Errno(libc::ENOENT)) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// The same for another's identity, over a connection that exists only for that.
+    pub fn fence(settings: &Settings) -> Result<(), Errno> {
+        let call = Functions::load().map_err(|_| Errno(libc::ELIBACC))?;
+        let side = prepare(call, settings).map_err(|(_, errno)| errno)?;
+        let reset = side.reset(&settings.identity);
+        // SAFETY: nothing else knows of this connection, which is not used any more.
+        unsafe {
+            (side.call.ceph_unmount)(side.raw);
+            (side.call.ceph_release)(side.raw);
+        }
+        reset
+    }
+
+    /// Makes everything durable and ends the session in good order. The connection cannot be used afterwards.
+    pub fn unmount(&self) -> Result<(), Errno> {
+        // SAFETY: the connection is initialised; the caller lets nothing else run, and ends the process.
+        Errno::check(unsafe { (self.call.ceph_unmount)(self.raw) }).map(drop)
+    }
+
+    pub fn recall_ms(&self) -> u64 {
+        self.recall_ms
+    }
+    pub fn hold_ms(&self) -> u64 {
+        HOLD_PROMISED_MS
+    }
+    pub fn root(&'static self) -> Result<Inode, Errno> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the connection is mounted, the pointer is to a place for the answer.
+        Errno::check(unsafe { (self.call.ceph_ll_lookup_root)(self.raw, &raw mut raw) })?;
+        Ok(Inode::of(self, raw))
+    }
+    pub fn find(&'static self, number: u64) -> Result<Inode, Errno> {
+        let (mut raw, number) = (ptr::null_mut(), abi::InodeNumber { value: number });
+        // SAFETY: as above.
+        Errno::check(unsafe { (self.call.ceph_ll_lookup_inode)(self.raw, number, &raw mut raw) })?;
+        Ok(Inode::of(self, raw))
+    }
+}
+
+fn failed(what: &str, code: i32) -> String {
+    format!("{what} failed: {}", std::io::Error::from_raw_os_error(code))
+}
+
+/// A connection with its settings, initialised and not mounted.
+fn prepare(call: Functions, settings: &Settings) -> Result<Mount, (&'static str, Errno)> {
+    let mut raw = ptr::null_mut();
+    let answer = |what, answer| Errno::check(answer).map(drop).map_err(|errno| (what, errno));
+    // SAFETY: all strings end with zero; the connection is the one just made.
+    unsafe {
+        answer("ceph_create", (call.ceph_create)(&raw mut raw, settings.user.as_ptr()))?;
+        answer("reading the configuration", (call.ceph_conf_read_file)(raw, settings.conf.as_ptr()))?;
+        let hold = HOLD_S.to_string();
+        let connect = CONNECT_S.to_string();
+        let options: [(&CStr, &str); 7] = [
+            // T3: each of the two alone would let one of data and attributes go first. The library's clock tick is left alone:
+            // it also renews the session.
+            (c"client_oc_max_dirty_age", &hold),
+            (c"client_caps_release_delay", &hold),
+            // What is dirty beyond this goes to the servers at once.
+            (c"client_oc_target_dirty", "67108864"),
+            (c"client_oc_max_dirty", "100663296"),
+            // Whoever calls has checked.
+            (c"client_permissions", "false"),
+            (c"fuse_default_permissions", "true"),
+            (c"client_mount_timeout", &connect),
+        ];
+        for (name, value) in options {
+            let value = CString::new(value).expect("no zero byte");
+            answer("a setting", (call.ceph_conf_set)(raw, name.as_ptr(), value.as_ptr()))?;
+        }
+        if !settings.file_system.is_empty() {
+            let name = settings.file_system.as_ptr();
+            answer("choosing the file system", (call.ceph_select_filesystem)(raw, name))?;
+        }
+        answer("ceph_init", (call.ceph_init)(raw))?;
+    }
+    Ok(Mount { call, raw, permissions: ptr::null(), recall_ms: 0 })
+}
+
+/// At once: no destructor of the library runs, which would wait for servers, and may crash after a lost connection (T4).
+pub fn end_process(code: i32) -> ! {
+    // SAFETY: ends the process, whatever it does.
+    unsafe { libc::_exit(code) }
+}
+
+/// The helper ends with its socket, not with its terminal: what its daemon still has to say comes first.
+pub fn ignore_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: to ignore a signal needs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}

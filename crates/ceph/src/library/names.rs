@@ -1,0 +1,177 @@
+//! Operations on names.
+
+use super::Errno;
+use super::abi::{DirResult, Statx, UserPerm};
+use super::mount::Mount;
+use super::objects::{Inode, WANTED, attributes_of};
+use crate::wire::kind_of;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::ptr;
+use store::{Attributes, Caller, Entry, FileId, LISTING_ENTRIES_MAX, Listing, NewNode, TARGET_BYTES_MAX};
+
+/// Whoever something is made for; the library's own copy.
+struct Credentials<'a>(&'a Mount, *mut UserPerm);
+
+impl Credentials<'_> {
+    fn of(mount: &Mount, caller: Caller) -> Result<Credentials<'_>, Errno> {
+        // SAFETY: no list of groups is passed.
+        let raw = unsafe { (mount.call.ceph_userperm_new)(caller.uid, caller.gid, 0, ptr::null_mut()) };
+        if raw.is_null() { Err(Errno(libc::ENOMEM)) } else { Ok(Credentials(mount, raw)) }
+    }
+}
+impl Drop for Credentials<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by this type, and used only during calls.
+        unsafe { (self.0.call.ceph_userperm_destroy)(self.1) };
+    }
+}
+
+impl Inode {
+    pub fn lookup(&self, name: &CStr) -> Result<(Inode, Attributes), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the reference keeps the directory, the name ends with zero, the pointers are to places for the answers.
+        self.answered(|inode, statx| unsafe {
+            (call.ceph_ll_lookup)(*raw, self.raw, name.as_ptr(), inode, statx, WANTED, 0, *permissions)
+        })
+    }
+
+    pub fn make(&self, name: &CStr, node: &NewNode, caller: Caller) -> Result<(Inode, Attributes), Errno> {
+        let Mount { call, raw, .. } = self.mount;
+        let credentials = Credentials::of(self.mount, caller)?;
+        let (name, by) = (name.as_ptr(), credentials.1.cast_const());
+        let make_node = |mode: u32, rdev: u32| {
+            // SAFETY: as above; the credentials live until this function's end.
+            self.answered(|inode, statx| unsafe {
+                (call.ceph_ll_mknod)(*raw, self.raw, name, mode, rdev.into(), inode, statx, WANTED, 0, by)
+            })
+        };
+        match node {
+            NewNode::Regular { mode } => make_node(libc::S_IFREG | mode & 0o7777, 0),
+            NewNode::Special { kind, mode, rdev } => make_node(kind & libc::S_IFMT | mode & 0o7777, *rdev),
+            // SAFETY: as above.
+            NewNode::Directory { mode } => self.answered(|inode, statx| unsafe {
+                (call.ceph_ll_mkdir)(*raw, self.raw, name, mode & 0o7777, inode, statx, WANTED, 0, by)
+            }),
+            NewNode::Symlink { target } => {
+                let target = CString::new(&target[..]).map_err(|_| Errno::INVALID)?;
+                // SAFETY: as above.
+                self.answered(|inode, statx| unsafe {
+                    (call.ceph_ll_symlink)(*raw, self.raw, name, target.as_ptr(), inode, statx, WANTED, 0, by)
+                })
+            }
+        }
+    }
+
+    fn answered(
+        &self,
+        ask: impl FnOnce(*mut *mut super::abi::RawInode, *mut Statx) -> i32,
+    ) -> Result<(Inode, Attributes), Errno> {
+        let (mut raw, mut statx) = (ptr::null_mut(), MaybeUninit::<Statx>::zeroed());
+        Errno::check(ask(&raw mut raw, statx.as_mut_ptr()))?;
+        // SAFETY: a structure of numbers, of which zeros are valid.
+        let attributes = attributes_of(unsafe { statx.assume_init_ref() });
+        Ok((Inode::of(self.mount, raw), attributes))
+    }
+
+    pub fn link(&self, parent: &Inode, name: &CStr) -> Result<(), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: both references keep their files, the name ends with zero.
+        Errno::check(unsafe { (call.ceph_ll_link)(*raw, self.raw, parent.raw, name.as_ptr(), *permissions) })
+            .map(drop)
+    }
+    pub fn unlink(&self, name: &CStr) -> Result<(), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: as above.
+        Errno::check(unsafe { (call.ceph_ll_unlink)(*raw, self.raw, name.as_ptr(), *permissions) }).map(drop)
+    }
+    pub fn remove_directory(&self, name: &CStr) -> Result<(), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: as above.
+        Errno::check(unsafe { (call.ceph_ll_rmdir)(*raw, self.raw, name.as_ptr(), *permissions) }).map(drop)
+    }
+    pub fn rename(&self, name: &CStr, new_parent: &Inode, new_name: &CStr) -> Result<(), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        let (from, to) = (name.as_ptr(), new_name.as_ptr());
+        // SAFETY: as above.
+        Errno::check(unsafe { (call.ceph_ll_rename)(*raw, self.raw, from, new_parent.raw, to, *permissions) })
+            .map(drop)
+    }
+
+    pub fn read_link(&self) -> Result<Vec<u8>, Errno> {
+        let mut target = vec![0u8; TARGET_BYTES_MAX];
+        let Mount { call, raw, permissions, .. } = self.mount;
+        let place = target.as_mut_ptr().cast();
+        // SAFETY: the library writes at most as many bytes as the place has.
+        let length = Errno::check(unsafe {
+            (call.ceph_ll_readlink)(*raw, self.raw, place, target.len(), *permissions)
+        })?;
+        target.truncate(length as usize);
+        Ok(target)
+    }
+
+    pub fn list(&self, cursor: u64) -> Result<Listing, Errno> {
+        let directory = Directory::open(self)?;
+        if cursor != 0 {
+            directory.seek(cursor);
+        }
+        let mut listing = Listing::default();
+        while listing.entries.len() < LISTING_ENTRIES_MAX {
+            match directory.next()? {
+                Some(entry) if entry.name == b"." || entry.name == b".." => {}
+                Some(entry) => listing.entries.push(entry),
+                None => {
+                    listing.is_end = true;
+                    break;
+                }
+            }
+        }
+        Ok(listing)
+    }
+}
+
+struct Directory<'a> {
+    inode: &'a Inode,
+    raw: *mut DirResult,
+}
+
+impl Directory<'_> {
+    fn open(inode: &Inode) -> Result<Directory<'_>, Errno> {
+        let mut directory = ptr::null_mut();
+        let Mount { call, raw, permissions, .. } = inode.mount;
+        // SAFETY: the reference keeps the directory; the pointer is to a place for the answer.
+        Errno::check(unsafe { (call.ceph_ll_opendir)(*raw, inode.raw, &raw mut directory, *permissions) })?;
+        Ok(Directory { inode, raw: directory })
+    }
+    fn seek(&self, cursor: u64) {
+        let mount = self.inode.mount;
+        // SAFETY: the directory is open. A cursor that the library did not give finds some entry, or the end.
+        unsafe { (mount.call.ceph_seekdir)(mount.raw, self.raw, cursor as i64) };
+    }
+    fn next(&self) -> Result<Option<Entry>, Errno> {
+        let (mount, mut entry) = (self.inode.mount, MaybeUninit::<libc::dirent64>::zeroed());
+        // SAFETY: the place is of the library's type, and zeros are valid. The name ends within it: the library
+        // ends each name with zero, and the last byte of zeros stays if it did not.
+        unsafe {
+            if Errno::check((mount.call.ceph_readdir_r)(mount.raw, self.raw, entry.as_mut_ptr()))? == 0 {
+                return Ok(None);
+            }
+            let entry = entry.assume_init_ref();
+            let bytes = std::slice::from_raw_parts(entry.d_name.as_ptr().cast::<u8>(), entry.d_name.len());
+            let name = CStr::from_bytes_until_nul(bytes).map_err(|_| Errno(libc::EIO))?;
+            Ok(Some(Entry {
+                name: name.to_bytes().to_vec(),
+                file: FileId(entry.d_ino),
+                kind: kind_of(u32::from(entry.d_type) << 12),
+                cursor: entry.d_off as u64,
+            }))
+        }
+    }
+}
+impl Drop for Directory<'_> {
+    fn drop(&mut self) {
+        let mount = self.inode.mount;
+        // SAFETY: opened by this type, and used by nobody else.
+        unsafe { (mount.call.ceph_ll_releasedir)(mount.raw, self.raw) };
+    }
+}

@@ -1,0 +1,290 @@
+//! Files and open files of the library.
+
+use super::Errno;
+use super::abi::{self, RawHandle, RawInode, Statx};
+use super::mount::{self, Mount};
+use std::ffi::{CStr, c_int};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use store::{AttributeChange, Attributes, FileId, Space, TimeChange, Token, Version, XattrMode};
+use units::Timestamp;
+
+use crate::wire::kind_of;
+
+/// What is asked of a file: all that a [`Version`] needs comes at once.
+pub(super) const WANTED: u32 = abi::STATX_BASIC | abi::STATX_VERSION;
+
+/// A reference to a file; the library keeps the file in memory for as long.
+pub struct Inode {
+    pub(super) mount: &'static Mount,
+    pub(super) raw: *mut RawInode,
+}
+// SAFETY: the library takes a file from any thread; the pointer stays valid until the reference is given back.
+unsafe impl Send for Inode {}
+// SAFETY: as above.
+unsafe impl Sync for Inode {}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that `raw` came with.
+        unsafe { (self.mount.call.ceph_ll_put)(self.mount.raw, self.raw) };
+    }
+}
+
+impl Inode {
+    pub(super) fn of(mount: &'static Mount, raw: *mut RawInode) -> Inode {
+        Inode { mount, raw }
+    }
+
+    pub fn attributes(&self) -> Result<Attributes, Errno> {
+        let mut statx = MaybeUninit::<Statx>::zeroed();
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the reference keeps the file; the answer's place is as long as the library's structure, and zeros are valid.
+        unsafe {
+            Errno::check((call.ceph_ll_getattr)(
+                *raw,
+                self.raw,
+                statx.as_mut_ptr(),
+                WANTED,
+                0,
+                *permissions,
+            ))?;
+            Ok(attributes_of(statx.assume_init_ref()))
+        }
+    }
+
+    pub fn set_attributes(&self, change: &AttributeChange) -> Result<(), Errno> {
+        // SAFETY: a structure of numbers, of which zeros are valid.
+        let mut statx: Statx = unsafe { std::mem::zeroed() };
+        let mut mask = 0;
+        if let Some(size) = change.size {
+            (statx.size, mask) = (size, mask | abi::SETATTR_SIZE);
+        }
+        if let Some(mode) = change.mode {
+            (statx.mode, mask) = (mode as u16 & 0o7777, mask | abi::SETATTR_MODE);
+        }
+        if let Some(uid) = change.uid {
+            (statx.uid, mask) = (uid, mask | abi::SETATTR_UID);
+        }
+        if let Some(gid) = change.gid {
+            (statx.gid, mask) = (gid, mask | abi::SETATTR_GID);
+        }
+        if let Some(time) = change.accessed {
+            (statx.accessed, mask) = (timespec(time)?, mask | abi::SETATTR_ATIME);
+        }
+        if let Some(time) = change.modified {
+            (statx.modified, mask) = (timespec(time)?, mask | abi::SETATTR_MTIME);
+        }
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the reference keeps the file; the structure is only read.
+        Errno::check(unsafe { (call.ceph_ll_setattr)(*raw, self.raw, &raw mut statx, mask, *permissions) })
+            .map(drop)
+    }
+
+    /// Content and attributes; of a directory, its names.
+    pub fn sync(&self) -> Result<(), Errno> {
+        // SAFETY: the reference keeps the file.
+        Errno::check(unsafe { (self.mount.call.ceph_ll_sync_inode)(self.mount.raw, self.raw, 0) }).map(drop)
+    }
+
+    pub fn space(&self) -> Result<Space, Errno> {
+        let mut space = MaybeUninit::<libc::statvfs>::zeroed();
+        // SAFETY: the place for the answer is of the library's type, and zeros are valid.
+        let space = unsafe {
+            let answer = (self.mount.call.ceph_ll_statfs)(self.mount.raw, self.raw, space.as_mut_ptr());
+            Errno::check(answer)?;
+            space.assume_init()
+        };
+        Ok(Space {
+            block_bytes: space.f_frsize.try_into().unwrap_or(4096),
+            blocks: space.f_blocks,
+            blocks_free: space.f_bfree,
+            blocks_available: space.f_bavail,
+            files: space.f_files,
+            files_free: space.f_ffree,
+        })
+    }
+
+    pub fn xattr(&self, name: &CStr, bytes_max: usize) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0u8; bytes_max];
+        let Mount { call, raw, permissions, .. } = self.mount;
+        let place = value.as_mut_ptr().cast();
+        // SAFETY: the library writes at most `bytes_max` bytes to the place.
+        let length = Errno::check(unsafe {
+            (call.ceph_ll_getxattr)(*raw, self.raw, name.as_ptr(), place, bytes_max, *permissions)
+        })?;
+        value.truncate(length as usize);
+        Ok(value)
+    }
+
+    pub fn xattr_names(&self, bytes_max: usize) -> Result<Vec<u8>, Errno> {
+        let (mut names, mut length) = (vec![0u8; bytes_max], 0);
+        let Mount { call, raw, permissions, .. } = self.mount;
+        let place = names.as_mut_ptr().cast();
+        // SAFETY: as above.
+        Errno::check(unsafe {
+            (call.ceph_ll_listxattr)(*raw, self.raw, place, bytes_max, &raw mut length, *permissions)
+        })?;
+        names.truncate(length);
+        Ok(names)
+    }
+
+    pub fn set_xattr(&self, name: &CStr, value: &[u8], mode: XattrMode) -> Result<(), Errno> {
+        let flags = match mode {
+            XattrMode::Set => 0,
+            XattrMode::Create => libc::XATTR_CREATE,
+            XattrMode::Replace => libc::XATTR_REPLACE,
+        };
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the value is only read, and as long as is said.
+        let answer = unsafe {
+            let value_at = value.as_ptr().cast();
+            (call.ceph_ll_setxattr)(*raw, self.raw, name.as_ptr(), value_at, value.len(), flags, *permissions)
+        };
+        Errno::check(answer).map(drop)
+    }
+
+    pub fn remove_xattr(&self, name: &CStr) -> Result<(), Errno> {
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the reference keeps the file, the name ends with zero.
+        Errno::check(unsafe { (call.ceph_ll_removexattr)(*raw, self.raw, name.as_ptr(), *permissions) })
+            .map(drop)
+    }
+
+    pub fn open(self: &Arc<Inode>, write: bool) -> Result<Handle, Errno> {
+        let mut handle = ptr::null_mut();
+        let flags = if write { libc::O_RDWR } else { libc::O_RDONLY };
+        let Mount { call, raw, permissions, .. } = self.mount;
+        // SAFETY: the reference keeps the file; the pointer is to a place for the answer.
+        Errno::check(unsafe { (call.ceph_ll_open)(*raw, self.raw, flags, &raw mut handle, *permissions) })?;
+        Ok(Handle { inode: self.clone(), raw: handle })
+    }
+}
+
+/// An open file of the library. Closed when the last who uses it lets go.
+pub struct Handle {
+    inode: Arc<Inode>,
+    raw: *mut RawHandle,
+}
+// SAFETY: the library takes an open file from any thread; it is closed by nobody but its drop.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mount = self.inode.mount;
+        // SAFETY: nobody else has the handle any more. What fails here had failed before, and was told by the last sync.
+        unsafe { (mount.call.ceph_ll_close)(mount.raw, self.raw) };
+    }
+}
+
+impl Handle {
+    pub fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0u8; length];
+        let mut done = 0;
+        while done < length {
+            let (mount, at) = (self.inode.mount, offset(at, done)?);
+            let (place, left) = (bytes[done..].as_mut_ptr(), (length - done) as u64);
+            // SAFETY: the place has `left` bytes.
+            match Errno::check(unsafe {
+                (mount.call.ceph_ll_read)(mount.raw, self.raw, at, left, place.cast())
+            })? {
+                0 => break,
+                count => done += count as usize,
+            }
+        }
+        bytes.truncate(done);
+        Ok(bytes)
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (mount, at, rest) = (self.inode.mount, offset(at, done)?, &bytes[done..]);
+            let (place, left) = (rest.as_ptr().cast(), rest.len() as u64);
+            // SAFETY: the library reads `left` bytes at the place, and copies them.
+            match Errno::check(unsafe { (mount.call.ceph_ll_write)(mount.raw, self.raw, at, left, place) })? {
+                0 => return Err(Errno(libc::EIO)),
+                count => done += count as usize,
+            }
+        }
+        Ok(())
+    }
+
+    pub fn sync(&self) -> Result<(), Errno> {
+        // SAFETY: the handle is open.
+        Errno::check(unsafe { (self.inode.mount.call.ceph_ll_fsync)(self.inode.mount.raw, self.raw, 0) })
+            .map(drop)
+    }
+
+    /// EAGAIN: another has the file open. A recall is told with `number`.
+    pub fn take_token(&self, token: Token, number: u64) -> Result<(), Errno> {
+        let kind = match token {
+            Token::SharedRead => abi::DELEGATION_READ,
+            Token::ExclusiveWrite => abi::DELEGATION_WRITE,
+            Token::SharedWrite => return Err(Errno::INVALID),
+        };
+        self.delegation(kind, number)
+    }
+    pub fn return_token(&self) -> Result<(), Errno> {
+        self.delegation(abi::DELEGATION_NONE, 0)
+    }
+    fn delegation(&self, kind: u32, number: u64) -> Result<(), Errno> {
+        let mount = self.inode.mount;
+        let number = ptr::without_provenance_mut(number as usize);
+        // SAFETY: the handle is open; what is passed to the callback is a number and points to nothing.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_delegation)(mount.raw, self.raw, kind, Some(mount::recalled), number)
+        })
+        .map(drop)
+    }
+}
+
+fn offset(at: u64, done: usize) -> Result<i64, Errno> {
+    at.checked_add(done as u64).and_then(|at| at.try_into().ok()).ok_or(Errno(libc::EFBIG))
+}
+
+pub(super) fn attributes_of(statx: &Statx) -> Attributes {
+    let changed = timestamp(&statx.changed);
+    let mode = u32::from(statx.mode);
+    // T2: the number is a client's own count while it holds the file, so that two histories reach the same one. With size and
+    // time of change beside it, a state is mistaken for another only if both were made in the same nanosecond.
+    let version = Version {
+        number: statx.version,
+        ctime_ns: u64::try_from(changed.seconds).unwrap_or(0).saturating_mul(1_000_000_000)
+            + u64::from(changed.nanoseconds),
+        size: statx.size,
+    };
+    Attributes {
+        file: FileId(statx.inode),
+        kind: kind_of(mode),
+        version,
+        mode: mode & 0o7777,
+        links: statx.links,
+        uid: statx.uid,
+        gid: statx.gid,
+        rdev: statx.rdev as u32,
+        blocks: statx.blocks,
+        accessed: timestamp(&statx.accessed),
+        modified: timestamp(&statx.modified),
+        changed,
+    }
+}
+
+fn timestamp(time: &libc::timespec) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec.clamp(0, 999_999_999) as u32 }
+}
+fn timespec(change: TimeChange) -> Result<libc::timespec, Errno> {
+    match change {
+        TimeChange::To(time) => {
+            Ok(libc::timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds as c_int as i64 })
+        }
+        TimeChange::Now => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let now = now.map_err(|_| Errno::INVALID)?;
+            Ok(libc::timespec { tv_sec: now.as_secs() as i64, tv_nsec: now.subsec_nanos().into() })
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Cutting a stream of bytes into frames.
+
+use super::bytes::{Malformed, Reader, Wire};
+use store::TRANSFER_BYTES_MAX;
+
+/// Of what follows the length: the longest transfer, and room for what stands around it.
+pub const FRAME_BYTES_MAX: usize = TRANSFER_BYTES_MAX + (64 << 10);
+const LENGTH_BYTES: usize = 4;
+
+/// A message as it goes out: its length, then `parts`.
+pub(crate) fn framed(parts: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = vec![0; LENGTH_BYTES];
+    parts(&mut out);
+    let length = out.len() - LENGTH_BYTES;
+    assert!(length <= FRAME_BYTES_MAX, "a message of {length} bytes");
+    out[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
+    out
+}
+
+/// The frame of a message that needs no number.
+#[allow(private_bounds)]
+pub fn frame<T: Wire>(message: &T) -> Vec<u8> {
+    framed(|out| message.put(out))
+}
+
+/// What came in and is not yet a whole frame.
+#[derive(Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    /// Taken from the beginning of `bytes`.
+    done: usize,
+}
+
+impl Frames {
+    pub fn add(&mut self, bytes: &[u8]) {
+        // Moved rarely: only what the last frames left over.
+        self.bytes.drain(..std::mem::take(&mut self.done));
+        self.bytes.extend_from_slice(bytes);
+    }
+    /// The next message. `None`: more bytes are needed. After an error nothing of the stream can be understood.
+    #[allow(private_bounds)]
+    pub fn next_message<T: Wire>(&mut self) -> Result<Option<T>, Malformed> {
+        let rest = &self.bytes[self.done..];
+        let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length);
+        if length as usize > FRAME_BYTES_MAX {
+            return Err(Malformed::TooLong(length));
+        }
+        let Some(body) = behind.get(..length as usize) else { return Ok(None) };
+        let message = Reader::whole(body)?;
+        self.done += LENGTH_BYTES + length as usize;
+        Ok(Some(message))
+    }
+}

@@ -1,0 +1,203 @@
+//! The messages.
+
+use super::bytes::{Malformed, Reader, Wire, wire_enum, wire_struct};
+use store::{AttributeChange, Attributes, Caller, FileId, Listing, NewNode, Space, Token, XattrMode};
+
+/// How the helper is to connect: its first request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    pub identity: Vec<u8>,
+    pub conf: Vec<u8>,
+    /// `client.NAME` without `client.`.
+    pub user: Vec<u8>,
+    /// Empty: the cluster's only one.
+    pub file_system: Vec<u8>,
+    /// The directory that is to be the root.
+    pub directory: Vec<u8>,
+}
+wire_struct!(Hello { identity, conf, user, file_system, directory });
+
+/// What it answers once it is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    pub root: Attributes,
+    /// Time between a recall and being cut off.
+    pub recall_ms: u64,
+    /// How long it holds buffered writes.
+    pub hold_ms: u64,
+}
+wire_struct!(Welcome { root, recall_ms, hold_ms });
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    Connect {
+        hello: Hello,
+    },
+    Fence {
+        former: Vec<u8>,
+    },
+    Disconnect,
+    Lookup {
+        parent: FileId,
+        name: Vec<u8>,
+    },
+    Find {
+        file: FileId,
+    },
+    Forget {
+        file: FileId,
+    },
+    Make {
+        parent: FileId,
+        name: Vec<u8>,
+        node: NewNode,
+        caller: Caller,
+    },
+    Link {
+        file: FileId,
+        parent: FileId,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: FileId,
+        name: Vec<u8>,
+    },
+    RemoveDirectory {
+        parent: FileId,
+        name: Vec<u8>,
+    },
+    Rename {
+        parent: FileId,
+        name: Vec<u8>,
+        new_parent: FileId,
+        new_name: Vec<u8>,
+    },
+    ReadLink {
+        file: FileId,
+    },
+    List {
+        directory: FileId,
+        cursor: u64,
+    },
+    SyncDirectory {
+        directory: FileId,
+    },
+    Space,
+    Attributes {
+        file: FileId,
+    },
+    SetAttributes {
+        file: FileId,
+        change: AttributeChange,
+    },
+    Xattr {
+        file: FileId,
+        name: Vec<u8>,
+    },
+    XattrNames {
+        file: FileId,
+    },
+    SetXattr {
+        file: FileId,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+    },
+    RemoveXattr {
+        file: FileId,
+        name: Vec<u8>,
+    },
+    /// An open file is its file and whether it may write: the client keeps count.
+    Open {
+        file: FileId,
+        write: bool,
+    },
+    Close {
+        file: FileId,
+    },
+    Read {
+        file: FileId,
+        at: u64,
+        length: u32,
+    },
+    Write {
+        file: FileId,
+        at: u64,
+        bytes: Vec<u8>,
+    },
+    MakeDurable {
+        file: FileId,
+    },
+    TakeToken {
+        file: FileId,
+        token: Token,
+    },
+    ReturnToken {
+        file: FileId,
+    },
+}
+wire_enum!(Request {
+    1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
+    10 => Lookup { parent, name }, 11 => Find { file }, 12 => Forget { file },
+    13 => Make { parent, name, node, caller }, 14 => Link { file, parent, name }, 15 => Unlink { parent, name },
+    16 => RemoveDirectory { parent, name }, 17 => Rename { parent, name, new_parent, new_name },
+    18 => ReadLink { file }, 19 => List { directory, cursor }, 20 => SyncDirectory { directory }, 21 => Space,
+    30 => Attributes { file }, 31 => SetAttributes { file, change }, 32 => Xattr { file, name },
+    33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode }, 35 => RemoveXattr { file, name },
+    40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
+    43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
+    46 => ReturnToken { file },
+});
+
+/// A success.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Done,
+    Welcome { welcome: Welcome },
+    Attributes { attributes: Attributes },
+    Bytes { bytes: Vec<u8> },
+    Listing { listing: Listing },
+    Space { space: Space },
+}
+wire_enum!(Reply {
+    0 => Done, 1 => Welcome { welcome }, 2 => Attributes { attributes }, 3 => Bytes { bytes },
+    4 => Listing { listing }, 5 => Space { space },
+});
+
+/// From the helper. `request` is the number that the request came with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Report {
+    Success {
+        request: u64,
+        reply: Reply,
+    },
+    /// An errno.
+    Failure {
+        request: u64,
+        code: i32,
+    },
+    Recall {
+        file: FileId,
+        token: Token,
+    },
+    Changed {
+        file: FileId,
+    },
+    /// The connection is lost, and the helper's last word.
+    Lost {
+        fenced: bool,
+        why: Vec<u8>,
+    },
+}
+wire_enum!(Report {
+    0 => Success { request, reply }, 1 => Failure { request, code }, 2 => Recall { file, token },
+    3 => Changed { file }, 4 => Lost { fenced, why },
+});
+
+/// A request with its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    pub number: u64,
+    pub request: Request,
+}
+wire_struct!(Numbered { number, request });

@@ -1,0 +1,228 @@
+//! Hostile bytes on the socket, in both directions, and a helper that dies or says nothing. No cluster is needed.
+
+use ceph::{
+    FRAME_BYTES_MAX, Frames, Hello, Malformed, Numbered, Options, Reply, Report, Request, Store, Welcome,
+    frame,
+};
+use device::World;
+use runtime::{Either, RealWorld, SplitMix, race};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use store::{
+    AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode, Store as _,
+    StoreError, TimeChange, Token, Version, XattrMode,
+};
+use units::Timestamp;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn attributes() -> Attributes {
+    let time = Timestamp { seconds: -1, nanoseconds: 999_999_999 };
+    Attributes {
+        file: FileId(1),
+        kind: FileKind::Directory,
+        version: Version { number: 7, ctime_ns: u64::MAX, size: 5 },
+        mode: 0o7777,
+        links: 2,
+        uid: 3,
+        gid: 4,
+        rdev: 5,
+        blocks: 6,
+        accessed: time,
+        modified: time,
+        changed: time,
+    }
+}
+
+fn requests() -> Vec<Request> {
+    let (file, name) = (FileId(9), b"name".to_vec());
+    let change = AttributeChange {
+        size: Some(1),
+        modified: Some(TimeChange::Now),
+        accessed: Some(TimeChange::To(Timestamp::default())),
+        ..AttributeChange::default()
+    };
+    let node = NewNode::Symlink { target: b"target".to_vec() };
+    vec![
+        Request::Disconnect,
+        Request::Make { parent: file, name: name.clone(), node, caller: Caller { uid: 1, gid: 2 } },
+        Request::SetAttributes { file, change },
+        Request::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
+        Request::Write { file, at: 5, bytes: vec![2; 3000] },
+        Request::TakeToken { file, token: Token::ExclusiveWrite },
+    ]
+}
+fn reports() -> Vec<Report> {
+    let entry =
+        Entry { name: b"x".to_vec(), file: FileId(3), kind: FileKind::Special(libc::S_IFIFO), cursor: 1 };
+    let listing = Listing { entries: vec![entry; 3], is_end: true };
+    vec![
+        Report::Success { request: 1, reply: Reply::Attributes { attributes: attributes() } },
+        Report::Success { request: 1, reply: Reply::Listing { listing } },
+        Report::Failure { request: 2, code: 5 },
+        Report::Recall { file: FileId(3), token: Token::SharedRead },
+        Report::Lost { fenced: true, why: b"because".to_vec() },
+    ]
+}
+
+#[test]
+fn every_message_comes_back_as_it_went_however_it_is_cut() {
+    let mut bytes = Vec::new();
+    let messages: Vec<Numbered> =
+        requests().into_iter().zip(3..).map(|(request, number)| Numbered { number, request }).collect();
+    messages.iter().for_each(|message| bytes.extend(frame(message)));
+    for step in [1, 2, 7, 100, bytes.len()] {
+        let (mut frames, mut back) = (Frames::default(), Vec::new());
+        for part in bytes.chunks(step) {
+            frames.add(part);
+            while let Some(message) = frames.next_message::<Numbered>().unwrap() {
+                back.push(message);
+            }
+        }
+        assert_eq!(back, messages);
+    }
+    for report in reports() {
+        let mut frames = Frames::default();
+        frames.add(&frame(&report));
+        assert_eq!(frames.next_message::<Report>().unwrap(), Some(report));
+    }
+}
+
+#[test]
+fn hostile_bytes_are_an_error_and_take_no_more_memory_than_they_are_long() {
+    let too_long = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
+    let mut frames = Frames::default();
+    frames.add(&too_long);
+    assert_eq!(frames.next_message::<Report>().unwrap_err(), Malformed::TooLong(FRAME_BYTES_MAX as u32 + 1));
+
+    let seed = 20_261_122;
+    let dice = SplitMix::new(seed);
+    let originals: Vec<Vec<u8>> = requests()
+        .into_iter()
+        .map(|request| frame(&Numbered { number: 1, request }))
+        .chain(reports().iter().map(frame))
+        .collect();
+    for round in 0..200_000 {
+        let mut bytes = originals[dice.next() as usize % originals.len()].clone();
+        for _ in 0..1 + dice.next() % 4 {
+            let at = dice.next() as usize % bytes.len();
+            match dice.next() % 3 {
+                0 => bytes[at] = dice.next() as u8,
+                1 => bytes.truncate(at.max(5)),
+                _ => bytes[at] = 0xff,
+            }
+        }
+        // A length that fits, so that what is inside is looked at.
+        let length = (bytes.len() - 4) as u32;
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        let mut frames = Frames::default();
+        frames.add(&bytes);
+        if let Ok(Some(message)) = frames.next_message::<Numbered>() {
+            assert!(frame(&message).len() <= bytes.len(), "seed {seed} round {round}");
+        }
+        let mut frames = Frames::default();
+        frames.add(&bytes);
+        if let Ok(Some(message)) = frames.next_message::<Report>() {
+            assert!(frame(&message).len() <= bytes.len(), "seed {seed} round {round}");
+        }
+    }
+}
+
+#[test]
+fn the_helper_ends_on_bytes_that_are_no_request() {
+    let conf = Hello {
+        identity: b"x".to_vec(),
+        conf: b"/nowhere/ceph.conf".to_vec(),
+        user: b"admin".to_vec(),
+        file_system: Vec::new(),
+        directory: b"/".to_vec(),
+    };
+    let early = frame(&Numbered { number: 1, request: Request::Space });
+    let no_conf = frame(&Numbered { number: 1, request: Request::Connect { hello: conf } });
+    for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        ours.write_all(&bytes).unwrap();
+        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        ours.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut answer = Vec::new();
+        ours.read_to_end(&mut answer).expect("the helper ends");
+        helper.wait().unwrap();
+    }
+}
+
+/// A shell script as helper.
+fn against(script: &str) -> Result<(), StoreError> {
+    let world = RealWorld::new().unwrap();
+    let options = Options {
+        conf: "/nowhere".into(),
+        user: "admin".into(),
+        file_system: String::new(),
+        directory: "/".into(),
+        identity: Identity("me".into()),
+        program: "/bin/bash".into(),
+        arguments: vec!["-c".into(), script.into()],
+    };
+    let (clock, patience) = (world.clone(), world.sleep_until(world.now().plus(PATIENCE)));
+    let work = async move {
+        let store = Store::connect(&clock, options).await?;
+        let calls = (0..100).map(|number| store.attributes(FileId(number)));
+        let calls: Vec<_> = calls.map(|call| runtime::spawn_with_result(&clock, call)).collect();
+        for call in calls {
+            call.await.expect("the world goes on")?;
+        }
+        Ok(())
+    };
+    let result = world.run(async move {
+        match race(Box::pin(work), patience).await {
+            Either::Left(result) => Some(result),
+            Either::Right(()) => None,
+        }
+    });
+    world.end();
+    result.expect("it hangs")
+}
+
+/// A script that writes `bytes` to its socket when it has read something.
+fn says(bytes: &[u8]) -> String {
+    let text: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("head -c 8 <&0 >/dev/null; printf '{text}' >&0; ")
+}
+
+#[test]
+fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
+    let welcome = Welcome { root: attributes(), recall_ms: 1000, hold_ms: 1000 };
+    let welcome = frame(&Report::Success { request: 1, reply: Reply::Welcome { welcome } });
+    let with = |behind: Vec<u8>| says(&[welcome.clone(), behind].concat()) + "sleep 60";
+    let unasked = frame(&Report::Success { request: 4711, reply: Reply::Done });
+    let other = frame(&Report::Success { request: 2, reply: Reply::Done });
+    for (script, expected) in [
+        ("exit 1".to_string(), "Disconnected"),
+        ("kill -9 $$".to_string(), "Disconnected"),
+        (says(&[0xff; 64]) + "sleep 60", "Disconnected"),
+        (says(&frame(&Report::Success { request: 1, reply: Reply::Done })) + "sleep 60", "Nonsense"),
+        (says(&frame(&Report::Lost { fenced: true, why: b"no".to_vec() })) + "sleep 60", "Fenced"),
+        (says(&welcome) + "sleep 0.2", "Disconnected"),
+        (with(vec![0xff; 64]), "Disconnected"),
+        (with(unasked), "Disconnected"),
+        // It may come before anybody has asked, or after.
+        (with(other), "Disconnected|Nonsense"),
+        (with(frame(&Report::Lost { fenced: true, why: b"no".to_vec() })), "Fenced"),
+    ] {
+        let error = against(&script).unwrap_err();
+        let is_expected = expected.split('|').any(|kind| format!("{error:?}").starts_with(kind));
+        assert!(is_expected, "{error:?}, not {expected}, of {script}");
+    }
+    let world = RealWorld::new().unwrap();
+    let mut options = Options::of(Identity("me".into())).unwrap();
+    options.program = "/nowhere/helper".into();
+    let clock = world.clone();
+    let error = world.run(async move { Store::connect(&clock, options).await.err() }).unwrap();
+    assert!(error.to_string().contains("/nowhere/helper"), "{error}");
+}
