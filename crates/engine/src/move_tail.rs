@@ -71,25 +71,27 @@ impl Engine {
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
         let Some(log) = self.log.as_ref().filter(|_| planned.log_blocks > 0) else { return Ok(()) };
         loop {
-            let arrived = {
+            let (announcement, arrived) = {
                 let mut log = log.borrow_mut();
                 log.space.choose(planned.transaction, self.home.head());
                 if !log.started || log.superblock.scattered.is_none() {
                     return Ok(());
                 }
                 // One on its way with a new tail may leave out what was announced before.
-                if !log.tail.is_moving() {
-                    let mut superblock = log.superblock.clone();
-                    if !log.space.announce(&mut superblock, None) {
-                        return Ok(());
-                    }
-                    log.tail.move_begins();
-                    let plan = plan_announcement(log.image_of(&superblock));
-                    drop(log);
-                    return self.announce(superblock, plan).await;
+                let is_free = !log.tail.is_moving();
+                let mut superblock = log.superblock.clone();
+                if is_free && !log.space.announce(&mut superblock, None) {
+                    return Ok(());
                 }
-                log.superblock_arrived.clone()
+                if is_free {
+                    log.tail.move_begins();
+                }
+                let plan = plan_announcement(log.image_of(&superblock));
+                (is_free.then_some((superblock, plan)), log.superblock_arrived.clone())
             };
+            if let Some((superblock, plan)) = announcement {
+                return self.announce(superblock, plan).await;
+            }
             let over = || self.pipeline.has_failed() || !log.borrow().tail.is_moving();
             arrived.until(|| over().then_some(())).await;
             self.pipeline.check()?;

@@ -81,7 +81,7 @@ enum Remembered {
     Ring(Ring),
     Map(Rc<RefCell<Map>>),
     /// But for what the anchor says.
-    Logs(JournalSuperblock, Rc<Logs>),
+    Logs(Box<JournalSuperblock>, Rc<Logs>),
 }
 
 struct Volume {
@@ -134,7 +134,7 @@ impl Volume {
                 let homes = (0..u64::from(LOGS)).map(|log| HomeBlock(10 + 10 * log)).collect();
                 let logs = LogPlaces { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
                 let log = ScatteredLog::new(&superblock, logs.clone());
-                (Box::new(log), Remembered::Logs(superblock, Rc::new(logs)))
+                (Box::new(log), Remembered::Logs(Box::new(superblock), Rc::new(logs)))
             }
         };
         let home: Vec<Vec<u8>> = (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
@@ -300,7 +300,7 @@ impl Volume {
         let transaction = TransactionId(number(0));
         let mut scan = match &self.remembered {
             Remembered::Logs(superblock, logs) => {
-                let mut superblock = JournalSuperblock { sequence: transaction, ..superblock.clone() };
+                let mut superblock = JournalSuperblock { sequence: transaction, ..(**superblock).clone() };
                 let active = ActiveLogs::parse(&anchor[8..8 + ActiveLogs::BYTES]);
                 superblock.scattered.as_mut().unwrap().active = active;
                 let mut find = FindRuns::new(&superblock, logs.clone());
