@@ -14,7 +14,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 deps: ## install the Debian packages that are missing
-	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3 groff python3-prometheus-client
+	@scripts/install-packages.sh e2fsprogs fuse3 attr acl libcap2-bin mount procps util-linux zstd strace python3 groff python3-prometheus-client libnbd-bin qemu-utils fio
 deps-ceph: deps ## the same for a cluster of Ceph on this machine (scripts/ceph-cluster.sh)
 	@scripts/install-packages.sh ceph-mon ceph-mds ceph-osd ceph-common ceph-fuse libcephfs2
 deps-bench: deps

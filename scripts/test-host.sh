@@ -7,7 +7,9 @@ readonly OKEANOS=$(realpath "$1")
 readonly WORK=$(mktemp -d /tmp/okeanos-host.XXXXXX)
 cd "$WORK"
 
+writer=
 finish() {
+    [[ -z $writer ]] || kill "$writer" 2>/dev/null || true
     for directory in one two; do
         mountpoint -q "$directory" && umount -l "$directory"
     done
@@ -52,17 +54,27 @@ for round in 1 2 3; do
     dd if=/dev/urandom of="synced-$round" bs=4k count=25 status=none
     dd if="synced-$round" of="one/synced-$round" bs=1k oflag=sync status=none
     [[ $(stat -c %s "shared/synced-$round") == 0 ]] || fail "nothing should be at the store yet"
+    # As editors and mail stores save a file: new name, synced, renamed over the old one, and a second link.
+    dd if="synced-$round" of=one/new bs=1k conv=fsync status=none
+    mv one/new one/saved
+    ln one/saved "one/linked-$round"
+    # A file without a name stays usable.
+    exec 7<>"one/nameless" && rm one/nameless && echo kept >&7 || fail "a removed file cannot be written"
+    exec 7>&-
     (while echo more; do :; done >one/stream 2>/dev/null) &
     writer=$!
     sleep 0.5
     kill -9 "$(daemon_of one)"
     wait "$writer" || true
+    writer=
     umount -l one
     timeout 60 "$OKEANOS" host recover --dry-run --store "dir:$WORK/shared" --journal journal-one | grep -q replayed ||
         fail "nothing would be replayed"
     mount_host one
     same "synced-$round" "shared/synced-$round"
     same "synced-$round" "two/synced-$round"
+    same "synced-$round" shared/saved
+    same "synced-$round" "shared/linked-$round"
     [[ ! -e shared/okeanos-conflicts ]] || fail "something was set aside"
 done
 

@@ -7,25 +7,40 @@
 use crate::error::HostError;
 use crate::replay::FileReplay;
 use store::{
-    Access, Caller, FileId, Found, NewNode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, Version,
+    Access, Caller, FileId, FileKind, Found, NewNode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, Version,
 };
 
 /// In the root of the store.
 pub const CONFLICT_DIRECTORY: &str = "okeanos-conflicts";
+/// Tried until one is free or ours.
+const NAMES_MAX: u32 = 16;
 /// Of the list in the text.
 const RANGES_MAX: usize = 10_000;
 
+/// Under `name`, or under one with a number behind it: what is there already counts only if it is of the kind, and of an
+/// owner, that we give it. Others may have put there what leads elsewhere.
 async fn found_or_made(
     store: &dyn Store,
     parent: FileId,
     name: &str,
-    node: NewNode,
-    caller: Caller,
-) -> Result<Found, StoreError> {
-    match store.make(parent, name.as_bytes(), node, caller).await {
-        Err(StoreError::Refused(Refusal::Exists)) => store.lookup(parent, name.as_bytes()).await,
-        result => result,
+    (node, caller): (NewNode, Caller),
+    owners: &[u32],
+) -> Result<(Found, String), StoreError> {
+    let wanted = match node {
+        NewNode::Directory { .. } => FileKind::Directory,
+        _ => FileKind::Regular,
+    };
+    for number in 0..NAMES_MAX {
+        let name = if number == 0 { name.to_owned() } else { format!("{name}~{number}") };
+        let found = match store.make(parent, name.as_bytes(), node.clone(), caller).await {
+            Err(StoreError::Refused(Refusal::Exists)) => store.lookup(parent, name.as_bytes()).await?,
+            result => return result.map(|made| (made, name)),
+        };
+        if found.attributes.kind == wanted && owners.contains(&found.attributes.uid) {
+            return Ok((found, name));
+        }
     }
+    Err(StoreError::Refused(Refusal::Exists))
 }
 
 async fn write_file(store: &dyn Store, file: FileId, pieces: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
@@ -46,15 +61,20 @@ pub(crate) async fn set_aside(
 ) -> Result<String, HostError> {
     let root = Caller { uid: 0, gid: 0 };
     let owner = Caller { uid: replay.last.uid, gid: replay.last.gid };
-    let directory = NewNode::Directory { mode: 0o755 };
-    let directory = found_or_made(store, store.root(), CONFLICT_DIRECTORY, directory, root).await?.file;
+    // Who is not root makes everything as himself, below a root that is his.
+    let ours = store.attributes(store.root()).await?.uid;
+    let directory = (NewNode::Directory { mode: 0o755 }, root);
+    let (directory, _) =
+        found_or_made(store, store.root(), CONFLICT_DIRECTORY, directory, &[0, ours]).await?;
+    let directory = directory.file;
+    let file = || (NewNode::Regular { mode: 0o600 }, owner);
+    let owners = [owner.uid, ours];
     let name = format!("{}-{}.{}", replay.last.file.0, log.0, log.1);
     let runs = replay.runs(TRANSFER_BYTES_MAX);
-    let data = found_or_made(store, directory, &name, NewNode::Regular { mode: 0o600 }, owner).await?;
+    let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
     write_file(store, data.file, &runs).await?;
     let text = text_of(replay, why, &runs);
-    let about = format!("{name}.txt");
-    let about = found_or_made(store, directory, &about, NewNode::Regular { mode: 0o600 }, owner).await?;
+    let (about, _) = found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
     write_file(store, about.file, &[(0, text.into_bytes())]).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;

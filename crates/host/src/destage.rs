@@ -62,6 +62,8 @@ impl Host {
         let guard = file.lock.write().await;
         self.bring_home(file).await?;
         drop(guard);
+        // Without its token the file comes into states that no record knows: no replay may follow.
+        self.log.commit_all().await?;
         self.let_go(file).await
     }
 

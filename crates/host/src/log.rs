@@ -188,7 +188,9 @@ impl HostLog {
             let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
             let fits_log = taken + blocks + capacity / REVOKE_SHARE <= state.space.free();
             let states_left =
-                state.running.records.values().all(|record| record.states.len() < STATES_MAX / 2);
+                // Whoever has room may add a state to the same file.
+                state.running.records.values().all(|record| record.states.len() + state.rooms < STATES_MAX)
+                    && state.rooms < STATES_MAX;
             if fits_transaction && fits_log && states_left {
                 return Some(Ok(()));
             }

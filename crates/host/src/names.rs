@@ -2,11 +2,13 @@
 //! token of its directory, which the store does not give.
 
 use crate::error::HostError;
+use crate::files::File;
 use crate::host::Host;
+use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Attributes, Caller, FileId, FileKind, Found, Listing, NewNode, RenameMode, Space, Token,
-    XattrMode,
+    Access, AttributeChange, Attributes, Caller, FileId, FileKind, Found, Listing, NewNode, RenameMode,
+    Space, Token, XattrMode,
 };
 
 impl Host {
@@ -27,16 +29,56 @@ impl Host {
         self.check()?;
         self.noted(self.store.make(parent, name, node, caller).await)
     }
-    pub async fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, HostError> {
+    pub async fn link(&self, id: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, HostError> {
         self.check()?;
-        self.noted(self.store.link(file, parent, name).await)
+        let file = self.files.get(id);
+        let _settled = self.settled(file.as_deref()).await?;
+        let attributes = self.noted(self.store.link(id, parent, name).await)?;
+        self.learn(file.as_deref()).await?;
+        Ok(attributes)
+    }
+
+    /// Before a change of a file's names, which changes its state as well, and no journal has that state: what was journaled
+    /// of the file goes home first. Else a recovery would take the new state for others' work. While the guard is there
+    /// nobody writes to the file.
+    async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
+        let Some(file) = file else { return Ok(None) };
+        let guard = file.lock.write().await;
+        self.bring_home(file).await?;
+        self.log.commit_all().await?;
+        Ok(Some(guard))
+    }
+    /// The state that the store has of the file now is the base of what comes next.
+    async fn learn(&self, file: Option<&File>) -> Result<(), HostError> {
+        if let Some(file) = file.filter(|file| file.token.get().is_some()) {
+            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+        }
+        Ok(())
+    }
+    /// A file whose last name goes is reached by what is open alone.
+    async fn kept_open(&self, file: Option<&File>) -> Result<(), HostError> {
+        let Some(file) = file.filter(|file| file.opens.get() > 0 && file.open.get().is_none()) else {
+            return Ok(());
+        };
+        let _guard = file.lock.write().await;
+        if file.open.get().is_none() {
+            // Who may not write to it will be told so when he does.
+            file.open.set(self.store.open(file.id, Access::ReadWrite).await.ok());
+        }
+        Ok(())
     }
 
     /// Records of a file whose last name went are of no use to anybody.
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
         self.check()?;
         let found = self.noted(self.store.lookup(parent, name).await)?;
+        let file = self.files.get(found.file);
+        self.kept_open(file.as_deref()).await?;
+        let others = file.as_deref().filter(|_| found.attributes.links > 1);
+        let settled = self.settled(others).await?;
         self.noted(self.store.unlink(parent, name).await)?;
+        self.learn(others).await?;
+        drop(settled);
         self.drop_nameless(found).await
     }
     async fn drop_nameless(&self, found: Found) -> Result<(), HostError> {
@@ -67,7 +109,14 @@ impl Host {
         self.check()?;
         let replaced = self.store.lookup(new_parent, new_name).await.ok();
         let moved = self.noted(self.store.lookup(parent, name).await)?;
+        if let Some(replaced) = &replaced {
+            self.kept_open(self.files.get(replaced.file).as_deref()).await?;
+        }
+        let file = self.files.get(moved.file);
+        let settled = self.settled(file.as_deref()).await?;
         self.noted(self.store.rename(parent, name, new_parent, new_name, mode).await)?;
+        self.learn(file.as_deref()).await?;
+        drop(settled);
         match replaced.filter(|replaced| replaced.file != moved.file) {
             Some(replaced) => self.drop_nameless(replaced).await,
             None => Ok(()),
@@ -129,7 +178,13 @@ impl Host {
                 return Ok(attributes);
             }
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;
-            self.note_change(&file, &room, &attributes, (0, &[]));
+            if file.recalled.get() {
+                // As with a write.
+                self.settle_untold(&file).await?;
+                self.log.commit_all().await?;
+            } else {
+                self.note_change(&file, &room, &attributes, (0, &[]));
+            }
             return Ok(attributes);
         }
     }
@@ -153,23 +208,12 @@ impl Host {
     ) -> Result<(), HostError> {
         self.check()?;
         let file = self.files.get(id);
-        let _guard = match &file {
-            Some(file) => {
-                let guard = file.lock.write().await;
-                self.bring_home(file).await?;
-                self.log.commit_all().await?;
-                Some(guard)
-            }
-            None => None,
-        };
+        let _settled = self.settled(file.as_deref()).await?;
         let result = match value {
             Some(value) => self.store.set_xattr(id, name, value, mode).await,
             None => self.store.remove_xattr(id, name).await,
         };
         self.noted(result)?;
-        if let Some(file) = file.filter(|file| file.token.get().is_some()) {
-            file.told.set(self.noted(self.store.attributes(id).await)?.version);
-        }
-        Ok(())
+        self.learn(file.as_deref()).await
     }
 }

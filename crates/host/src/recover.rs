@@ -120,7 +120,13 @@ impl Recovery<'_> {
             }
             Ok(_) => {}
         }
-        let open = self.store.open(file, Access::ReadWrite).await?;
+        let open = match self.store.open(file, Access::ReadWrite).await {
+            // Its number names something else by now.
+            Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound | Refusal::IsDirectory)) => {
+                return self.set_aside(replay, "The file is gone.".into(), None).await;
+            }
+            result => result?,
+        };
         let attributes = self.store.take_token(open, Token::ExclusiveWrite).await?;
         let outcome = match self.judge(replay, attributes.version) {
             None => {

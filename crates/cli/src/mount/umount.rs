@@ -48,14 +48,13 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
         return cut(&mount);
     }
     if mount.is_dead() {
-        let image = mount.image();
-        let died = format!("okeanos: the daemon of {subject} had died; the dead mount is taken away");
-        let next =
-            format!("  The next mount recovers the volume: okeanos mount {} {subject}.", image.display());
-        reporter::complain(&format!("{died}\n{next}"));
-        return take_away(&mount, libc::MNT_DETACH);
+        return take_dead_away(&mount);
     }
-    let daemon = Daemon::of(&mount)?;
+    let daemon = match Daemon::of(&mount) {
+        // The kernel takes a moment to see that a process is gone.
+        Err(_) if mount.is_dead() => return take_dead_away(&mount),
+        daemon => daemon?,
+    };
     take_away(&mount, if arguments.lazy { libc::MNT_DETACH } else { 0 })?;
     if arguments.lazy { Ok(()) } else { daemon.wait(&mount) }
 }
@@ -93,6 +92,16 @@ impl Daemon {
                 .with_remedy("See the system log for the cause; the next mount recovers what was synced.")),
         }
     }
+}
+
+fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
+    let (image, at) = (mount.image(), mount.directory.display());
+    reporter::complain(&format!(
+        "okeanos: the daemon of {at} had died; the dead mount is taken away\n  The next mount recovers the volume: okeanos \
+         mount {} {at}.",
+        image.display()
+    ));
+    take_away(mount, libc::MNT_DETACH)
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {

@@ -19,6 +19,8 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 pub const LOGS_NAME: &str = ".scattered-logs";
 /// mke2fs makes lost+found and perhaps an orphan file before, mkfs perhaps a flush zone.
 const CANDIDATES: u32 = 8;
+/// Blocks of all logs together: a quarter of them holds what the largest fixed operation changes, three times over.
+const LOGS_BLOCKS_MIN: u64 = 512;
 
 impl Volume {
     /// Makes the volume's scattered logs, one of `log_bytes` at the end of each `group_bytes`; for mkfs, before there are
@@ -53,6 +55,10 @@ impl Volume {
         }
         if logs == 0 {
             return wrong(format!("nowhere on the volume are {log_bytes} bytes free in one piece"));
+        }
+        if u64::from(logs) * log_blocks < LOGS_BLOCKS_MIN {
+            let least = LOGS_BLOCKS_MIN * block;
+            return wrong(format!("{logs} log of {log_bytes} bytes; together they need {least}"));
         }
         let size = (1 + u64::from(logs) * log_blocks) * block;
         self.set_size_of_logs(&made, size).await?;
@@ -161,7 +167,8 @@ pub(super) async fn find(
             Err(error) => return Err(Error::Logs(error.to_string())),
             Ok(logs) => logs,
         };
-        let needed = (1 + u64::from(logs.logs) * u64::from(logs.log_blocks)) * block;
+        let blocks = 1 + u64::from(logs.logs) * u64::from(logs.log_blocks);
+        let needed = blocks.saturating_mul(block);
         // The uuid may be another since (`tune2fs -U`): the blocks are the file's all the same.
         if logs.inode != number.0 || size < needed {
             // A copy, as a file.

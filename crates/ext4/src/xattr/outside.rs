@@ -29,6 +29,9 @@ pub(super) struct References {
     changes: Vec<(Rc<Inode>, bool)>,
 }
 
+/// Values that one operation replaces or removes.
+const VALUES_CHANGED_MAX: usize = 2;
+
 impl Volume {
     /// The value of an attribute of `owner`.
     pub(super) async fn value_of(&self, owner: &Inode, attribute: &Attribute) -> Result<Vec<u8>> {
@@ -80,9 +83,14 @@ impl Volume {
             true => self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default(),
             false => Vec::new(),
         };
-        for outside in outside {
-            // Each may lose its reference here, or gain one where others keep a block that was shared.
+        // Who leaves a shared block refers once more to each value in it; else a change drops one value, or a
+        // capability and an access list.
+        let is_shared = outside.is_empty() || self.shares_block(owner).await.unwrap_or(true);
+        let counted = if is_shared { outside.len() } else { outside.len().min(VALUES_CHANGED_MAX) };
+        for _ in 0..counted {
             change.credits = change.credits + self.credits_reference();
+        }
+        for outside in outside {
             if let Ok(holder) = self.holder_of(owner, outside).await {
                 change._held.extend(self.hold(&[&holder]).await?);
                 change._holders.push(holder);

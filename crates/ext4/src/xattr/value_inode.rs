@@ -62,7 +62,8 @@ impl Volume {
             let mut fields = holder.fields.borrow_mut();
             fields.flags &= flags::EXTENTS;
             fields.links = 0;
-            fields.accessed.seconds = checksum.into();
+            // Signed, as 32 bits hold it: an inode without room for more clamps what is greater.
+            fields.accessed.seconds = i64::from(checksum as i32);
             fields.accessed.nanoseconds = 0;
         }
         self.orphan_add(&mut handle, &holder).await?;

@@ -83,6 +83,10 @@ fn cost(request: &Request) -> usize {
         Ok(Operation::Read(arguments)) => arguments.size,
         Ok(Operation::Readdir(arguments) | Operation::Readdirplus(arguments)) => arguments.size,
         Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
+        // A piece as it was read, and once more on its way to be written.
+        Ok(Operation::CopyFileRange(arguments)) => {
+            return OVERHEAD + request.length() + 2 * arguments.length.min(u64::from(MAX_WRITE)) as usize;
+        }
         _ => 0,
     };
     OVERHEAD + request.length() + answer.min(MAX_WRITE) as usize

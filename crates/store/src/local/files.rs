@@ -298,6 +298,11 @@ impl Local {
             times = times.set_modified(time(modified));
         }
         if change.accessed.is_some() || change.modified.is_some() {
+            // To open a pipe waits for its writer, and a device may do anything.
+            let kind = path.symlink_metadata()?.file_type();
+            if !kind.is_file() && !kind.is_dir() {
+                return Err(std::io::ErrorKind::Unsupported.into());
+            }
             File::open(path)?.set_times(times)?;
         }
         Ok(())
