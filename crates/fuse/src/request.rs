@@ -1,56 +1,13 @@
 //! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `Malformed`, never a panic.
 
 use crate::abi::*;
-use std::cell::RefCell;
-use std::ops::{Deref, Range};
-use std::rc::Rc;
 use zerocopy::FromBytes;
-
-/// Buffers to be used again.
-pub(crate) type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
-/// More are not kept.
-const SPARE_MAX: usize = 2;
-
-/// The bytes of a request.
-#[derive(Debug)]
-struct Bytes {
-    buffer: Vec<u8>,
-    part: Range<usize>,
-    /// Where the buffer goes afterwards.
-    spare: Option<Spare>,
-}
-
-impl From<Vec<u8>> for Bytes {
-    fn from(buffer: Vec<u8>) -> Bytes {
-        Bytes { part: 0..buffer.len(), buffer, spare: None }
-    }
-}
-impl Clone for Bytes {
-    fn clone(&self) -> Bytes {
-        self.to_vec().into()
-    }
-}
-impl Deref for Bytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.buffer[self.part.clone()]
-    }
-}
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        let Some(spare) = &self.spare else { return };
-        let mut spare = spare.borrow_mut();
-        if spare.len() < SPARE_MAX {
-            spare.push(std::mem::take(&mut self.buffer));
-        }
-    }
-}
 
 /// A request as it arrived, with all its bytes.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub header: InHeader,
-    body: Bytes,
+    body: Vec<u8>,
     /// Where names and data begin, when the transport keeps them apart from the fixed structure (io_uring).
     payload_at: Option<usize>,
 }
@@ -158,14 +115,13 @@ pub enum Operation<'a> {
 impl Request {
     /// `message`: all that one read(2) of `/dev/fuse` gave.
     pub fn from_message(message: &[u8]) -> Result<Request, Malformed> {
-        let (header, body) = take_header(message)?;
-        Ok(Request { header, body: message[body].to_vec().into(), payload_at: None })
-    }
-
-    /// The same of a buffer that begins with the message, which is `length` long. It becomes a spare one at the end.
-    pub(crate) fn from_buffer(buffer: Vec<u8>, length: usize, spare: &Spare) -> Result<Request, Malformed> {
-        let (header, part) = take_header(&buffer[..length])?;
-        Ok(Request { header, body: Bytes { buffer, part, spare: Some(spare.clone()) }, payload_at: None })
+        let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Malformed)?;
+        if header.len as usize != message.len() {
+            return Err(Malformed);
+        }
+        let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
+        let body = body.len().checked_sub(extensions).map(|end| &body[..end]).ok_or(Malformed)?;
+        Ok(Request { header, body: body.to_vec(), payload_at: None })
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
@@ -175,12 +131,12 @@ impl Request {
         let mut body = Vec::with_capacity(fixed.len() + payload.len());
         body.extend_from_slice(fixed);
         body.extend_from_slice(payload);
-        Ok(Request { header, body: body.into(), payload_at: Some(fixed.len()) })
+        Ok(Request { header, body, payload_at: Some(fixed.len()) })
     }
 
     /// Bytes that it holds.
     pub(crate) fn length(&self) -> usize {
-        self.body.buffer.len()
+        self.body.len()
     }
 
     /// Whether the kernel waits for an answer.
@@ -257,17 +213,6 @@ impl Request {
             _ => Operation::Other,
         })
     }
-}
-
-/// The header, and where the body lies.
-fn take_header(message: &[u8]) -> Result<(InHeader, Range<usize>), Malformed> {
-    let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Malformed)?;
-    if header.len as usize != message.len() {
-        return Err(Malformed);
-    }
-    let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
-    let length = body.len().checked_sub(extensions).ok_or(Malformed)?;
-    Ok((header, size_of::<InHeader>()..size_of::<InHeader>() + length))
 }
 
 /// What is left of a request's body while it is taken apart.
@@ -356,27 +301,6 @@ mod tests {
         assert!(matches!(request.operation(), Ok(Operation::Write { data: b"abcd", .. })));
         let request = Request::from_message(&message(opcode::WRITE, &whole[..43])).unwrap();
         assert_eq!(request.operation().unwrap_err(), Malformed);
-    }
-
-    #[test]
-    fn a_request_in_its_buffer_is_the_same_and_gives_it_back() {
-        let arguments = WriteIn { size: 4, ..Default::default() };
-        let whole = message(opcode::WRITE, &[arguments.as_bytes(), b"abcd"].concat());
-        let spare = Spare::default();
-        let mut requests = Vec::new();
-        for _ in 0..2 * SPARE_MAX {
-            let buffer = [&whole[..], b"of another request"].concat();
-            requests.push(Request::from_buffer(buffer, whole.len(), &spare).unwrap());
-        }
-        let is_right =
-            |request: &Request| matches!(request.operation(), Ok(Operation::Write { data: b"abcd", .. }));
-        let copy = requests[0].clone();
-        assert!(requests.iter().all(is_right));
-        assert_eq!(requests[0].length(), whole.len() + 18, "all that it holds");
-        drop(requests);
-        assert!(is_right(&copy));
-        assert_eq!(spare.borrow().len(), SPARE_MAX);
-        assert!(Request::from_buffer(whole.clone(), whole.len() - 1, &spare).is_err());
     }
 
     #[test]

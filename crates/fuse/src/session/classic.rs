@@ -2,10 +2,9 @@
 //! plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring, many at a time.
 
 use super::MAX_WRITE;
+use crate::Answer;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
-use crate::request::Spare;
-use crate::{Answer, Malformed, Request};
 use runtime::{File, PollStream, Ring};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,9 +14,6 @@ use zerocopy::IntoBytes;
 /// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
 /// refuses less).
 const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
-/// From this length on a request keeps the buffer. What is counted of requests under way is how much they hold, and this
-/// does not hold much more than it needs.
-const TAKEN_MIN: usize = MESSAGE_MAX / 4 * 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
@@ -33,21 +29,13 @@ pub(super) struct Classic {
     ring: Ring,
     fuse: File,
     buffer: RefCell<Vec<u8>>,
-    /// Buffers that requests have brought back.
-    spare: Spare,
     /// Length of the request in the buffer.
     length: Cell<usize>,
 }
 
 impl Classic {
     pub fn new(ring: Ring, fuse: File) -> Classic {
-        Classic {
-            ring,
-            fuse,
-            buffer: RefCell::new(vec![0; MESSAGE_MAX]),
-            spare: Spare::default(),
-            length: Cell::new(0),
-        }
+        Classic { ring, fuse, buffer: RefCell::new(vec![0; MESSAGE_MAX]), length: Cell::new(0) }
     }
 
     pub fn file(&self) -> &File {
@@ -78,14 +66,8 @@ impl Classic {
         }
     }
 
-    /// The request that stands in the buffer. One that nearly fills it takes the buffer along: that is cheaper than a copy.
-    pub fn request(&self) -> Result<Request, Malformed> {
-        let (mut buffer, length) = (self.buffer.borrow_mut(), self.length.get());
-        if length < TAKEN_MIN {
-            return Request::from_message(&buffer[..length]);
-        }
-        let next = self.spare.borrow_mut().pop().unwrap_or_else(|| vec![0; MESSAGE_MAX]);
-        Request::from_buffer(std::mem::replace(&mut buffer, next), length, &self.spare)
+    pub fn with_message<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.buffer.borrow()[..self.length.get()])
     }
 
     /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.
