@@ -22,8 +22,8 @@ pub const LOGS_SUPERBLOCK_SIZE: usize = 512;
 const VERSION: u32 = 1;
 /// More than a volume has room for; a bound for whoever reads.
 pub const LOGS_MAX: u32 = 1 << 20;
-/// Half of a log is the longest transaction, and a handle has three quarters of that: a rename in a deep directory fits.
-pub const LOG_BLOCKS_MIN: u32 = 256;
+/// Shorter ones hold no transaction worth the name.
+pub const LOG_BLOCKS_MIN: u32 = 64;
 
 /// What the journal superblock says of scattered logs while they may hold records.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};
 use engine::{LogExtent, LogPlaces};
 use format::ext4::inode::flags;
 use format::ext4::{Superblock, bitmap, feature};
-use format::scattered::{LOG_BLOCKS_MIN, LOGS_MAX, LOGS_SUPERBLOCK_SIZE, LogsError, LogsSuperblock};
+use format::scattered::{LOGS_MAX, LOGS_SUPERBLOCK_SIZE, LogsError, LogsSuperblock};
 use std::ops::Range;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
@@ -19,6 +19,9 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 pub const LOGS_NAME: &str = ".scattered-logs";
 /// mke2fs makes lost+found and perhaps an orphan file before, mkfs perhaps a flush zone.
 const CANDIDATES: u32 = 8;
+/// Blocks of a log that is made: half of it is the longest transaction, and a handle has three quarters of that. A rename in a
+/// deep directory fits.
+const LOG_BLOCKS_MIN: u32 = 256;
 /// Blocks of all logs together: a quarter of them holds what the largest fixed operation changes, three times over.
 const LOGS_BLOCKS_MIN: u64 = 512;
 
