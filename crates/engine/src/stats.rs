@@ -265,7 +265,7 @@ mod tests {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
             assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 45 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 55 * 1024);
     }
 
     #[test]

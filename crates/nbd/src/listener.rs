@@ -7,6 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a socket may still answer whose server was killed.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -37,8 +41,13 @@ impl Listener {
         let failed = |error| ListenError::Path { path: path.to_owned(), error };
         match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
-                if UnixStream::connect(path).is_ok() {
-                    return Err(ListenError::Taken(path.to_owned()));
+                // The kernel closes the files of a killed process with a ring a while after its end.
+                let begun = Instant::now();
+                while UnixStream::connect(path).is_ok() {
+                    if begun.elapsed() > PATIENCE {
+                        return Err(ListenError::Taken(path.to_owned()));
+                    }
+                    std::thread::sleep(PATIENCE / 40);
                 }
                 std::fs::remove_file(path).map_err(failed)?;
             }
