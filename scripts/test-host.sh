@@ -58,9 +58,6 @@ for round in 1 2 3; do
     dd if="synced-$round" of=one/new bs=1k conv=fsync status=none
     mv one/new one/saved
     ln one/saved "one/linked-$round"
-    # A file without a name stays usable.
-    exec 7<>"one/nameless" && rm one/nameless && echo kept >&7 || fail "a removed file cannot be written"
-    exec 7>&-
     (while echo more; do :; done >one/stream 2>/dev/null) &
     writer=$!
     sleep 0.5
@@ -77,6 +74,10 @@ for round in 1 2 3; do
     same "synced-$round" "shared/linked-$round"
     [[ ! -e shared/okeanos-conflicts ]] || fail "something was set aside"
 done
+
+# A file without a name stays usable.
+exec 7<>one/nameless && rm one/nameless && echo kept >&7 || fail "a removed file cannot be written"
+exec 7>&-
 
 echo mine >one/disputed
 sync one/disputed

@@ -16,9 +16,6 @@ use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;
 
-/// About what tables hold of a part of a block while it is on its way to the log: its place, its range, its tag.
-const FRAGMENT_NOTE_BYTES: u64 = 128;
-
 pub(crate) struct LogState {
     /// As on disk: a change is put here only when it has been written, because an abort writes this once more.
     pub superblock: JournalSuperblock,
@@ -124,8 +121,7 @@ impl LogState {
     pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
         let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
         let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
-        let noted = holdings.fragments * FRAGMENT_NOTE_BYTES;
-        (made + noted).div_ceil(self.superblock.block_size.bytes() as u64) as usize
+        made.div_ceil(self.superblock.block_size.bytes() as u64) as usize
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
     pub fn has_room(&self, bound: u32) -> bool {
