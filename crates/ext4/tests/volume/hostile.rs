@@ -217,8 +217,9 @@ fn places(image: &TestImage) -> (Vec<u32>, Vec<u64>, u64, u64) {
 #[test]
 fn an_inode_in_memory_is_not_given_out_again() {
     for kind in [SMALL, EXT3] {
-        let (numbers, ..) = places(&made(kind, DataMode::Ordered));
         for data in MODES {
+            // Chance, of which formats of the log take more or less, decides where directories lie.
+            let (numbers, ..) = places(&made(kind, data));
             for number in [numbers[0], numbers[FILES]] {
                 for first in [false, true] {
                     lies_are_refused(kind, data, &[number], &[], first);
@@ -231,9 +232,9 @@ fn an_inode_in_memory_is_not_given_out_again() {
 #[test]
 fn blocks_in_memory_are_not_given_out_again() {
     for kind in [SMALL, EXT3] {
-        let (_, blocks, directory, attributes) = places(&made(kind, DataMode::Ordered));
-        let all: Vec<u64> = blocks.iter().flat_map(|block| *block..*block + 3).collect();
         for data in MODES {
+            let (_, blocks, directory, attributes) = places(&made(kind, data));
+            let all: Vec<u64> = blocks.iter().flat_map(|block| *block..*block + 3).collect();
             for first in [false, true] {
                 lies_are_refused(kind, data, &[], &all, first);
             }
