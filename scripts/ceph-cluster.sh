@@ -287,6 +287,14 @@ case $verb in
         [[ $1 != osd* || $signal =~ ^(STOP|CONT)$ ]] || ! grep -q '^osd objectstore = memstore' "$conf" ||
             fail "$1 keeps its data in memory and would not come back; start the cluster with --store bluestore"
         kill -"$signal" "$pid"
+        # A process that is killed takes a while to give its memory back; `resume` would take it for one that runs.
+        if [[ $signal =~ ^(SIG)?KILL$|^9$ ]]; then
+            for ((round = 0; round < 1000; round++)); do
+                running "$1" >/dev/null || exit 0
+                sleep 0.02
+            done
+            fail "$1 does not end"
+        fi
         ;;
     stop)
         if [ -d "$home/daemons" ]; then

@@ -87,9 +87,7 @@ impl Volume {
         // capability and an access list.
         let is_shared = outside.is_empty() || self.shares_block(owner).await.unwrap_or(true);
         let counted = if is_shared { outside.len() } else { outside.len().min(VALUES_CHANGED_MAX) };
-        for _ in 0..counted {
-            change.credits = change.credits + self.credits_reference();
-        }
+        change.credits = change.credits + self.credits_reference() * counted as u32;
         for outside in outside {
             if let Ok(holder) = self.holder_of(owner, outside).await {
                 change._held.extend(self.hold(&[&holder]).await?);

@@ -55,9 +55,6 @@ impl Logs {
     pub fn count(&self) -> u32 {
         self.homes.len() as u32
     }
-    pub fn log_blocks(&self) -> u32 {
-        self.blocks
-    }
     pub fn start(&self, log: u32) -> LogBlock {
         self.first.plus(log * self.blocks)
     }
@@ -181,12 +178,6 @@ impl ScatteredLog {
         let distance =
             |log: &u32| self.logs.home(*log, self.used[*log as usize].blocks).get().abs_diff(head.get());
         (0..self.logs.count()).filter(fits).min_by_key(distance)
-    }
-
-    /// Of each log: where it lies, blocks in use, and transactions that are not released.
-    pub fn fill(&self) -> impl Iterator<Item = (HomeBlock, u32, u32)> + '_ {
-        let each = self.used.iter().zip(0u32..);
-        each.map(|(used, log)| (self.logs.home(log, 0), used.blocks, used.live))
     }
 }
 
