@@ -31,6 +31,10 @@ use error::CliError;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// Most of the daemon's memory is pages of a block cache.
+#[global_allocator]
+static HEAP: runtime::Heap = runtime::Heap::new();
+
 /// A journaling file system for many concurrent small synchronous writes, on the ext4 format
 #[derive(Parser)]
 #[command(name = "okeanos", version = VERSION, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]

@@ -1,11 +1,16 @@
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 const SECTOR: usize = 512;
+
+/// As long as a page: an allocator may give it out aligned.
+const PAGE: usize = 4096;
 
 /// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long, zeroed when made.
 ///
 /// The alignment is found within memory a sector larger. An allocator that is asked for it may be unable to give a
 /// freed piece out again for the same request (that of glibc is), and a cache of blocks then takes twice its size.
+/// From an allocator whose pages are aligned unasked, a page is taken as it is.
 pub struct Buffer {
     /// Never grows or shrinks: then it would move, and the alignment be lost.
     memory: Vec<u8>,
@@ -13,16 +18,42 @@ pub struct Buffer {
     length: usize,
 }
 
+/// Whether the allocator was seen to align pages. One that does not is not asked again.
+static PAGES_ARE_ALIGNED: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const ALIGNED: u8 = 1;
+const MISALIGNED: u8 = 2;
+
+/// Empty memory in which `length` bytes from some place on are aligned.
+fn memory_for(length: usize) -> Vec<u8> {
+    if length == PAGE && PAGES_ARE_ALIGNED.load(Ordering::Relaxed) != MISALIGNED {
+        let memory: Vec<u8> = Vec::with_capacity(length);
+        let is_aligned = memory.as_ptr().align_offset(PAGE) == 0;
+        PAGES_ARE_ALIGNED.store(if is_aligned { ALIGNED } else { MISALIGNED }, Ordering::Relaxed);
+        if is_aligned {
+            return memory;
+        }
+    }
+    Vec::with_capacity(length + SECTOR - 1)
+}
+
 impl Buffer {
     /// `length` in bytes, a multiple of 512.
     pub fn zeroed(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
-        let memory = vec![0; length + SECTOR - 1];
+        if length != PAGE {
+            // Large ones come zeroed.
+            let memory = vec![0; length + SECTOR - 1];
+            let start = memory.as_ptr().align_offset(SECTOR);
+            return Buffer { memory, start, length };
+        }
+        let mut memory = memory_for(length);
         let start = memory.as_ptr().align_offset(SECTOR);
+        memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
-    /// What a shared buffer of `length` bytes takes of memory: with the room for its alignment, its header, the shared pointer's
-    /// counts, and what the allocator adds to each of the two.
+    /// What a shared buffer of `length` bytes takes of memory, at most: with the room for its alignment, its header, the shared
+    /// pointer's counts, and what the allocator adds to each of the two.
     pub const fn memory_of(length: usize) -> usize {
         length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
     }
@@ -31,7 +62,7 @@ impl Buffer {
         let length = bytes.len();
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
         // Zeroing what is overwritten at once would cost as much as the copy.
-        let mut memory: Vec<u8> = Vec::with_capacity(length + SECTOR - 1);
+        let mut memory = memory_for(length);
         let start = memory.as_ptr().align_offset(SECTOR);
         memory.resize(start, 0);
         memory.extend_from_slice(bytes);

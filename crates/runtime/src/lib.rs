@@ -1,8 +1,10 @@
 //! Tasks on one thread, in virtual time (seeded, deterministic) or in real time over one io_uring.
-//! Unsafe code is in `ring` alone.
+//! Unsafe code is in `ring` and `heap` alone.
 #![deny(unsafe_code)]
 
 mod channel;
+#[allow(unsafe_code)]
+mod heap;
 mod polling;
 mod real_world;
 #[allow(unsafe_code)]
@@ -16,6 +18,7 @@ pub use channel::{
     Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race, spawn_with_result,
     yield_now,
 };
+pub use heap::Heap;
 pub use polling::POLL_DEFAULT;
 pub use real_world::RealWorld;
 pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};

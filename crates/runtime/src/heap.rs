@@ -1,0 +1,268 @@
+//! The program's heap: pages of block buffers beside one another, all else from the C library.
+//!
+//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its alignment, and lies
+//! across two pages, so that a disk is given two segments for each: a write of a mebibyte falls into requests of 256 KiB.
+//! Here a page is aligned. Pages are taken from the lowest slab that has one, which the kernel is asked to back
+//! with one huge page: what is written in order lies in order, and a MiB is few segments.
+//!
+//! Invariants
+//! 1. An address within the region is a page of a slab, taken or free; any other is the C library's.
+//! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free one.
+//! 3. Empty slabs hold no memory, but for [`SPARE_SLABS`] of them.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const PAGE: usize = 4096;
+/// A huge page of x86-64 and arm64.
+const SLAB: usize = 2 << 20;
+const PAGES: usize = SLAB / PAGE;
+const WORDS: usize = PAGES / 64;
+/// Of address space; 64 GiB of blocks. What does not fit is the C library's.
+const SLABS_MAX: usize = 32 << 10;
+/// What bursts leave empty and keep, 8 MiB.
+const SPARE_SLABS: usize = 4;
+
+/// The global allocator of a program with a block cache.
+pub struct Heap {
+    pages: Mutex<Pages>,
+}
+
+struct Pages {
+    /// Where the region begins; zero before it is asked for.
+    start: usize,
+    /// As many as address space could be had for.
+    slabs: usize,
+    is_asked_for: bool,
+    taken: [[u64; WORDS]; SLABS_MAX],
+    full: [u64; SLABS_MAX / 64],
+    /// Empty, and in memory.
+    spare: [u64; SLABS_MAX / 64],
+    spares: usize,
+    /// No slab below this word of `full` has a free page.
+    lowest: usize,
+}
+
+impl Heap {
+    #[allow(clippy::new_without_default, reason = "it is a constant")]
+    pub const fn new() -> Heap {
+        let (full, spare) = ([0; SLABS_MAX / 64], [0; SLABS_MAX / 64]);
+        let taken = [[0; WORDS]; SLABS_MAX];
+        let pages =
+            Pages { start: 0, slabs: 0, is_asked_for: false, taken, full, spare, spares: 0, lowest: 0 };
+        Heap { pages: Mutex::new(pages) }
+    }
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_page(layout: Layout) -> bool {
+    layout.size() == PAGE && layout.align() <= PAGE
+}
+
+// SAFETY: a page that is given out is within the region, aligned, and given out to nobody else before it is returned
+// (invariant 2); all else is what `System` gives.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_page(layout)
+            && let Some(page) = self.pages().take()
+        {
+            return page as *mut u8;
+        }
+        // SAFETY: as promised by the caller.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !is_page(layout) {
+            // SAFETY: as promised by the caller.
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        // SAFETY: as promised by the caller; what was given is as long as its layout says.
+        unsafe {
+            let page = self.alloc(layout);
+            if !page.is_null() {
+                page.write_bytes(0, PAGE);
+            }
+            page
+        }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if !is_page(layout) || !self.pages().give_back(pointer as usize) {
+            // SAFETY: it is none of the region's, so `System` gave it.
+            unsafe { System.dealloc(pointer, layout) }
+        }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, length: usize) -> *mut u8 {
+        if !is_page(layout) && length != PAGE {
+            // SAFETY: no page, so `System` gave it; else as promised by the caller.
+            return unsafe { System.realloc(pointer, layout, length) };
+        }
+        // SAFETY: the caller promises that the length makes a layout; both places are as long as what is copied.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(length, layout.align()));
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(pointer, length.min(layout.size()));
+                self.dealloc(pointer, layout);
+            }
+            new
+        }
+    }
+}
+
+impl Pages {
+    fn take(&mut self) -> Option<usize> {
+        if !self.is_asked_for {
+            self.ask();
+        }
+        let words = self.slabs / 64;
+        let word = (self.lowest..words).find(|word| self.full[*word] != u64::MAX);
+        self.lowest = word.unwrap_or(words);
+        let slab = word? * 64 + self.full[word?].trailing_ones() as usize;
+        if bit(&self.spare, slab) {
+            set(&mut self.spare, slab, false);
+            self.spares -= 1;
+        }
+        let taken = &mut self.taken[slab];
+        let free = taken.iter().position(|word| *word != u64::MAX)?;
+        let page = free * 64 + taken[free].trailing_ones() as usize;
+        set(taken, page, true);
+        if taken.iter().all(|word| *word == u64::MAX) {
+            set(&mut self.full, slab, true);
+        }
+        Some(self.start + slab * SLAB + page * PAGE)
+    }
+
+    /// False if it is none of ours.
+    fn give_back(&mut self, address: usize) -> bool {
+        if address < self.start || address >= self.start + self.slabs * SLAB {
+            return false;
+        }
+        let (slab, page) = ((address - self.start) / SLAB, (address - self.start) % SLAB / PAGE);
+        set(&mut self.taken[slab], page, false);
+        set(&mut self.full, slab, false);
+        self.lowest = self.lowest.min(slab / 64);
+        if self.taken[slab] != [0; WORDS] {
+            return true;
+        }
+        if self.spares < SPARE_SLABS {
+            set(&mut self.spare, slab, true);
+            self.spares += 1;
+        } else {
+            let start = (self.start + slab * SLAB) as *mut libc::c_void;
+            // SAFETY: nobody uses a page of this slab, and whoever gets one expects nothing in it.
+            unsafe { libc::madvise(start, SLAB, libc::MADV_DONTNEED) };
+        }
+        true
+    }
+
+    /// Address space for the region, as much as is to be had; it takes no memory.
+    fn ask(&mut self) {
+        self.is_asked_for = true;
+        let length = SLABS_MAX * SLAB;
+        let (rights, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a fresh mapping, which nothing else refers to and nobody takes away again.
+        let start = unsafe { libc::mmap(null_mut(), length + SLAB, rights, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return;
+        }
+        self.start = (start as usize).next_multiple_of(SLAB);
+        self.slabs = SLABS_MAX;
+        // SAFETY: the mapping made above, which is only told how to be backed. Pages of any size will do.
+        unsafe { libc::madvise(self.start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
+    }
+}
+
+fn bit(words: &[u64], at: usize) -> bool {
+    words[at / 64] & 1 << (at % 64) != 0
+}
+fn set(words: &mut [u64], at: usize, value: bool) {
+    let mask = 1 << (at % 64);
+    words[at / 64] = if value { words[at / 64] | mask } else { words[at / 64] & !mask };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    static HEAP: Heap = Heap::new();
+    const LAYOUT: Layout = Layout::new::<[u8; PAGE]>();
+
+    fn take() -> usize {
+        // SAFETY: the layout has a length.
+        unsafe { HEAP.alloc(LAYOUT) as usize }
+    }
+    fn give_back(page: usize) {
+        // SAFETY: called with what `take` gave, once.
+        unsafe { HEAP.dealloc(page as *mut u8, LAYOUT) }
+    }
+
+    /// One test, as there is one heap and the tests run beside each other.
+    #[test]
+    fn pages_are_apart_aligned_and_in_order_and_empty_slabs_hold_no_memory() {
+        let seed = 7;
+        let dice = units::SplitMix::new(seed);
+        println!("seed {seed}");
+        let first: Vec<usize> = (0..3 * PAGES).map(|_| take()).collect();
+        assert!(first.windows(2).all(|pair| pair[1] == pair[0] + PAGE) && first[0].is_multiple_of(SLAB));
+        let mut out: BTreeSet<usize> = first.into_iter().collect();
+        for _ in 0..20_000 {
+            if dice.below(2) == 0 {
+                let page = take();
+                assert!(page.is_multiple_of(PAGE) && out.insert(page), "{page:x} is out already");
+            } else if let Some(page) = out.iter().nth(dice.below(out.len() as u64) as usize).copied() {
+                out.remove(&page);
+                give_back(page);
+            }
+        }
+        let many: Vec<usize> = (0..16 * PAGES).map(|_| take()).collect();
+        // SAFETY: the pages are taken, and as long as said.
+        many.iter().for_each(|page| unsafe { (*page as *mut u8).write_bytes(7, PAGE) });
+        many.into_iter().chain(out).for_each(give_back);
+        let pages = HEAP.pages();
+        assert!(pages.taken.iter().flatten().all(|word| *word == 0) && pages.spares == SPARE_SLABS);
+        assert!(pages.full.iter().all(|word| *word == 0));
+        let in_memory: usize = (0..32).filter(|slab| is_in_memory(pages.start + slab * SLAB)).count();
+        assert_eq!(in_memory, SPARE_SLABS);
+        drop(pages);
+        others_are_left_to_the_c_library();
+    }
+
+    fn is_in_memory(address: usize) -> bool {
+        let mut pages = [0u8; PAGES];
+        // SAFETY: the range is mapped, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(address as *mut libc::c_void, SLAB, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        pages.iter().any(|page| page & 1 != 0)
+    }
+
+    fn others_are_left_to_the_c_library() {
+        // SAFETY: each pointer is given back once, with the layout that it has.
+        unsafe {
+            let short = Layout::from_size_align(100, 8).unwrap();
+            let mut pointer = HEAP.alloc(short);
+            pointer.write_bytes(3, 100);
+            let is_ours = |pointer: *mut u8| {
+                let start = HEAP.pages().start;
+                (start..start + SLABS_MAX * SLAB).contains(&(pointer as usize))
+            };
+            assert!(!is_ours(pointer));
+            let mut layout = short;
+            for length in [PAGE, 5000, PAGE, 200] {
+                pointer = HEAP.realloc(pointer, layout, length);
+                layout = Layout::from_size_align(length, 8).unwrap();
+                assert_eq!(is_ours(pointer), length == PAGE);
+                assert!(std::slice::from_raw_parts(pointer, 100).iter().all(|byte| *byte == 3));
+            }
+            HEAP.dealloc(pointer, layout);
+            let page = HEAP.alloc_zeroed(LAYOUT);
+            assert!(std::slice::from_raw_parts(page, PAGE).iter().all(|byte| *byte == 0));
+            HEAP.dealloc(page, LAYOUT);
+        }
+    }
+}

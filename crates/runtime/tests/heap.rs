@@ -1,0 +1,35 @@
+//! Block buffers from the heap of pages.
+
+use device::Buffer;
+use runtime::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 4096;
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// One test: the heap is everybody's.
+#[test]
+fn block_buffers_are_whole_pages_in_a_row_and_take_no_more_than_their_bytes() {
+    let mut blocks: Vec<Buffer> = Vec::with_capacity(BLOCKS);
+    let before = resident();
+    blocks.extend((0..BLOCKS).map(|_| Buffer::copy_of(&[1; BLOCK])));
+    let grown = resident() - before;
+    println!("{} KiB for {}", grown >> 10, BLOCKS * BLOCK >> 10);
+    // And what is left of a huge page.
+    assert!(grown < BLOCKS * BLOCK + (3 << 20), "{grown} bytes");
+    let address = |buffer: &Buffer| buffer.as_ptr().addr();
+    assert!(blocks.iter().all(|buffer| address(buffer).is_multiple_of(BLOCK)));
+    let in_a_row = blocks.windows(2).filter(|pair| address(&pair[0]) + BLOCK == address(&pair[1])).count();
+    assert!(in_a_row > BLOCKS * 9 / 10, "{in_a_row} of {BLOCKS} follow their neighbour");
+    drop(blocks);
+    let left = resident().saturating_sub(before);
+    assert!(left < 11 << 20, "{left} bytes are left");
+}
