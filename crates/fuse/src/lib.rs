@@ -8,6 +8,7 @@ mod answer;
 pub mod descriptor;
 mod file_system;
 mod host_door;
+mod message;
 mod mount;
 mod privilege;
 mod request;

@@ -1,13 +1,17 @@
 //! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `Malformed`, never a panic.
 
 use crate::abi::*;
+use crate::message::Bytes;
+use std::ops::Range;
 use zerocopy::FromBytes;
 
 /// A request as it arrived, with all its bytes.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub header: InHeader,
-    body: Vec<u8>,
+    bytes: Bytes,
+    /// Where in `bytes` the fixed structure, names and data stand.
+    body: Range<usize>,
     /// Where names and data begin, when the transport keeps them apart from the fixed structure (io_uring).
     payload_at: Option<usize>,
 }
@@ -115,13 +119,17 @@ pub enum Operation<'a> {
 impl Request {
     /// `message`: all that one read(2) of `/dev/fuse` gave.
     pub fn from_message(message: &[u8]) -> Result<Request, Malformed> {
-        let (header, body) = InHeader::read_from_prefix(message).map_err(|_| Malformed)?;
-        if header.len as usize != message.len() {
+        Request::from_bytes(message.to_vec().into())
+    }
+    pub(crate) fn from_bytes(bytes: Bytes) -> Result<Request, Malformed> {
+        let (header, body) = InHeader::read_from_prefix(&bytes).map_err(|_| Malformed)?;
+        if header.len as usize != bytes.len() {
             return Err(Malformed);
         }
         let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
-        let body = body.len().checked_sub(extensions).map(|end| &body[..end]).ok_or(Malformed)?;
-        Ok(Request { header, body: body.to_vec(), payload_at: None })
+        let length = body.len().checked_sub(extensions).ok_or(Malformed)?;
+        let begin = size_of::<InHeader>();
+        Ok(Request { header, bytes, body: begin..begin + length, payload_at: None })
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
@@ -131,12 +139,13 @@ impl Request {
         let mut body = Vec::with_capacity(fixed.len() + payload.len());
         body.extend_from_slice(fixed);
         body.extend_from_slice(payload);
-        Ok(Request { header, body, payload_at: Some(fixed.len()) })
+        let all = 0..body.len();
+        Ok(Request { header, bytes: body.into(), body: all, payload_at: Some(fixed.len()) })
     }
 
-    /// Bytes that it holds.
-    pub(crate) fn length(&self) -> usize {
-        self.body.len()
+    /// Of memory, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.held()
     }
 
     /// Whether the kernel waits for an answer.
@@ -224,9 +233,10 @@ struct Body<'a> {
 
 impl<'a> Body<'a> {
     fn of(request: &'a Request) -> Body<'a> {
+        let body = &request.bytes[request.body.clone()];
         match request.payload_at {
-            None => Body { bytes: &request.body, payload: None },
-            Some(at) => Body { bytes: &request.body[..at], payload: Some(&request.body[at..]) },
+            None => Body { bytes: body, payload: None },
+            Some(at) => Body { bytes: &body[..at], payload: Some(&body[at..]) },
         }
     }
     /// For operations without a fixed structure.

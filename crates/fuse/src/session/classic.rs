@@ -2,13 +2,15 @@
 //! plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring, many at a time.
 
 use super::MAX_WRITE;
-use crate::Answer;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
+use crate::message::Spares;
+use crate::{Answer, Malformed, Request};
 use runtime::{File, PollStream, Ring};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::rc::Rc;
 use zerocopy::IntoBytes;
 
 /// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
@@ -29,13 +31,15 @@ pub(super) struct Classic {
     ring: Ring,
     fuse: File,
     buffer: RefCell<Vec<u8>>,
+    spares: Rc<Spares>,
     /// Length of the request in the buffer.
     length: Cell<usize>,
 }
 
 impl Classic {
     pub fn new(ring: Ring, fuse: File) -> Classic {
-        Classic { ring, fuse, buffer: RefCell::new(vec![0; MESSAGE_MAX]), length: Cell::new(0) }
+        let spares = Spares::new(MESSAGE_MAX);
+        Classic { ring, fuse, buffer: RefCell::new(spares.take()), spares, length: Cell::new(0) }
     }
 
     pub fn file(&self) -> &File {
@@ -66,8 +70,9 @@ impl Classic {
         }
     }
 
-    pub fn with_message<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        look(&self.buffer.borrow()[..self.length.get()])
+    /// The request that was received.
+    pub fn message(&self) -> Result<Request, Malformed> {
+        Request::from_bytes(self.spares.message(&mut self.buffer.borrow_mut(), self.length.get()))
     }
 
     /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.

@@ -44,7 +44,7 @@ const PAGE_SIZE: u32 = 4096;
 const PASSES_SYNCS: u32 = 45;
 
 /// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on this host.
-/// No WRITEBACK_CACHE: it hides byte ranges and the sync flag of writes. No ATOMIC_O_TRUNC:
+/// No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write changed a file. No ATOMIC_O_TRUNC:
 /// the file would be empty before the kernel finds that it must not be written (ETXTBSY).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT

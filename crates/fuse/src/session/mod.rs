@@ -22,7 +22,7 @@ mod uring;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{InitIn, opcode};
-use crate::{Answer, Connection, FileSystem, Operation, Request};
+use crate::{Answer, Connection, FileSystem, Malformed, Operation, Request};
 use classic::{Classic, Received};
 use counts::Counts;
 use device::World;
@@ -201,7 +201,7 @@ impl<F: FileSystem> Session<F> {
     fn drain(self: &Rc<Self>) -> Result<Drained, SessionError> {
         while self.room.is_left() {
             match self.classic.receive()? {
-                Received::Message => self.classic.with_message(|message| self.take(message))?,
+                Received::Message => self.take(self.classic.message())?,
                 Received::Nothing => return Ok(Drained::Empty),
                 Received::Gone => return Ok(Drained::Gone),
             }
@@ -209,8 +209,8 @@ impl<F: FileSystem> Session<F> {
         Ok(Drained::Full)
     }
 
-    fn take(self: &Rc<Self>, message: &[u8]) -> Result<(), SessionError> {
-        match Request::from_message(message) {
+    fn take(self: &Rc<Self>, request: Result<Request, Malformed>) -> Result<(), SessionError> {
+        match request {
             Ok(request) if request.header.opcode == opcode::INIT => self.begin(&request),
             Ok(request) => {
                 self.start(request);

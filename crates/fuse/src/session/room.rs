@@ -85,11 +85,11 @@ fn cost(request: &Request) -> usize {
         Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
         // A piece as it was read, and once more on its way to be written.
         Ok(Operation::CopyFileRange(arguments)) => {
-            return OVERHEAD + request.length() + 2 * arguments.length.min(u64::from(MAX_WRITE)) as usize;
+            return OVERHEAD + request.held() + 2 * arguments.length.min(u64::from(MAX_WRITE)) as usize;
         }
         _ => 0,
     };
-    OVERHEAD + request.length() + answer.min(MAX_WRITE) as usize
+    OVERHEAD + request.held() + answer.min(MAX_WRITE) as usize
 }
 
 #[cfg(test)]
