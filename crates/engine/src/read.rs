@@ -36,6 +36,12 @@ impl Engine {
         Ok(blocks.iter().map(|block| block.bytes()).collect())
     }
 
+    /// The content of a block, if memory holds all of it.
+    pub fn cached_data(&self, at: HomeBlock) -> Option<Rc<Buffer>> {
+        let cache = self.cache.borrow();
+        cache.peek(at).filter(|block| block.is_whole()).map(|block| block.bytes())
+    }
+
     pub(crate) fn check_range(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
         if self.home.contains(at, count) {
             return Ok(());

@@ -260,11 +260,18 @@ impl Volume {
     ) -> Result<usize> {
         let start = self.place_of(at) as usize;
         let length = bytes.len().min(self.block_size().bytes() - start);
+        let changed = match base {
+            Base::Home if request.write_back => self.changed_part(home, start, &bytes[..length]),
+            _ => 0..length,
+        };
+        if changed.is_empty() {
+            return Ok(length);
+        }
         let update = FileUpdate {
             owner: request.inode.number.into(),
             home,
-            range: BlockRange::new(start as u32, (start + length) as u32),
-            bytes: &bytes[..length],
+            range: BlockRange::new((start + changed.start) as u32, (start + changed.end) as u32),
+            bytes: &bytes[changed],
             base,
             request: request.length,
             sequential,
@@ -274,6 +281,12 @@ impl Volume {
         let last = if needs_commit { &inode.last_data_change } else { &inode.last_home_data };
         last.set(handle.transaction());
         Ok(length)
+    }
+
+    /// What of `bytes`, at `start` in the block, it does not hold yet. A page comes back whole, whatever was changed in it.
+    fn changed_part(&self, home: HomeBlock, start: usize, bytes: &[u8]) -> Range<usize> {
+        let Some(block) = self.engine().cached_data(home) else { return 0..bytes.len() };
+        differing(&block[start..start + bytes.len()], bytes)
     }
 
     /// Blocks at the start of `planned` that may be written now: as they are, turned from unwritten, or allocated.
@@ -302,5 +315,34 @@ impl Volume {
             return Err(self.note_damage(Error::corrupt_inode(inode.number, why)));
         };
         Ok((home, run, Base::Zero))
+    }
+}
+
+/// Where `new` is not `old`, which is as long, from the first difference to the last; a little more.
+fn differing(old: &[u8], new: &[u8]) -> Range<usize> {
+    // Slices are compared faster than bytes.
+    const TOGETHER: usize = 64;
+    let mut pairs = old.chunks(TOGETHER).zip(new.chunks(TOGETHER));
+    let differs = |(old, new): (&[u8], &[u8])| old != new;
+    let Some(first) = pairs.clone().position(differs) else { return 0..0 };
+    let last = pairs.rposition(differs).unwrap_or(first);
+    first * TOGETHER..((last + 1) * TOGETHER).min(new.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_changed_byte_of_a_page_is_within_the_part_that_differs() {
+        let old = [0; 1000];
+        assert_eq!(differing(&old, &old), 0..0);
+        for (first, last) in [(0, 0), (0, 999), (63, 64), (500, 500), (960, 999), (999, 999)] {
+            let mut new = old;
+            (new[first], new[last]) = (1, 1);
+            let part = differing(&old, &new);
+            assert!(part.contains(&first) && part.contains(&last), "{first}, {last}: {part:?}");
+            assert!(part.len() <= last - first + 1 + 2 * 64 && part.end <= 1000, "{part:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Pages that the kernel writes back beside writes that went past its cache.
 
-use crate::image::{EXT4, TestImage, with_volume};
+use crate::image::{EXT4, TestImage, with_volume, with_volume_in};
+use engine::DataMode;
 use ext4::{Caller, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin, errno};
 use units::Timestamp;
 
@@ -31,6 +32,24 @@ fn an_older_page_written_back_takes_no_newer_bytes_away() {
         volume.write(file, root, 0, &[4; 4096], BACK).await.unwrap();
         wanted[..4096].fill(4);
         assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+    });
+}
+
+#[test]
+fn of_a_page_written_back_only_what_changed_is_logged() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume_in(DataMode::Wasteless, &image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        let mut pages = vec![1; 8192];
+        volume.write(file, root, 0, &pages, THROUGH).await.unwrap();
+        volume.sync_file(file, SyncWhat::All).await.unwrap();
+        let before = volume.engine().statistics().payload_bytes;
+        pages[5000..5010].fill(2);
+        let written = volume.write(file, root, 0, &pages, BACK).await.unwrap();
+        volume.sync_file(file, SyncWhat::All).await.unwrap();
+        let logged = volume.engine().statistics().payload_bytes - before;
+        assert!(written.count == 8192 && (10..=128).contains(&logged), "{logged} bytes");
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == pages);
     });
 }
 
