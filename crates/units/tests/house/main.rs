@@ -2,6 +2,7 @@
 
 mod choices;
 mod floors;
+mod recipes;
 mod sentences;
 mod sources;
 
