@@ -35,8 +35,8 @@ struct DiskWrite {
 }
 
 impl DiskWrite {
-    fn at_home(&self) -> Option<Range<HomeBlock>> {
-        self.home.map(|at| at..at.plus(self.parts.len() as u64))
+    fn at_home(&self, block_size: BlockSize) -> Option<Range<HomeBlock>> {
+        self.home.map(|at| at..at.plus((self.end - self.at) >> block_size.shift()))
     }
 }
 
@@ -215,8 +215,10 @@ impl Runner {
         let mut writes = [0; 2];
         phase.iter().for_each(|write| writes[write.place as usize] += 1);
         let end = self.durability.end_phase(writes, barrier);
-        let at_home = phase.iter().filter(|_| end.flush[Place::Home as usize]).filter_map(DiskWrite::at_home);
-        let at_home: Vec<_> = at_home.collect();
+        let at_home: Vec<_> = match end.flush[Place::Home as usize] {
+            true => phase.iter().filter_map(|write| write.at_home(self.block_size)).collect(),
+            false => Vec::new(),
+        };
         let mut pending = Vec::with_capacity(phase.len());
         for write in phase {
             let durability = match end.durable[write.place as usize] {

@@ -1,6 +1,5 @@
 use super::Whose;
 use crate::simulation::Disk;
-use device::Buffer;
 use journal::*;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -32,6 +31,9 @@ impl How {
     pub const ALL: [How; 4] = [How::Nothing, How::Flush, How::DurableWrites, How::Evictions];
 }
 
+/// Where its write begins, which block of that it is, and its bytes.
+type Block = (Address, usize, Rc<[u8]>);
+
 /// A disk, its cache, and how barriers are kept on it.
 #[derive(Clone)]
 pub struct Drive {
@@ -39,7 +41,7 @@ pub struct Drive {
     how: How,
     whose: Whose,
     /// Blocks that a power cut may take, oldest first.
-    cached: Vec<(Address, usize, Rc<Buffer>)>,
+    cached: Vec<Block>,
 }
 
 impl Drive {
@@ -69,8 +71,13 @@ impl Drive {
 
     /// Past every plan: write-back, which no barrier need follow.
     pub fn write(&mut self, write: &Write) {
-        let blocks = write.blocks.iter().enumerate();
-        self.cached.extend(blocks.map(|(index, (_, block))| (write.at, index, block.clone())));
+        // A buffer may hold several blocks.
+        let length = match write.at {
+            Address::Home(_) => self.durable.home[0].len(),
+            _ => self.durable.log[0].len(),
+        };
+        let blocks = write.blocks.iter().flat_map(|(_, buffer)| buffer.chunks(length)).enumerate();
+        self.cached.extend(blocks.map(|(index, block)| (write.at, index, block.into())));
         if self.how == How::Evictions {
             self.evict_to(CACHE_BLOCKS);
         }
@@ -150,7 +157,7 @@ impl Drive {
     }
 }
 
-fn put(disk: &mut Disk, blocks: Vec<(Address, usize, Rc<Buffer>)>) {
+fn put(disk: &mut Disk, blocks: Vec<Block>) {
     for (at, index, block) in blocks {
         disk.write(at, index, &block, 0..block.len() / Disk::SECTOR);
     }
