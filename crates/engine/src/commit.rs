@@ -180,7 +180,9 @@ impl Engine {
             }
         }
         if let Some(log) = &self.log {
-            log.borrow_mut().checkpoint.committed(&committed);
+            let mut log = log.borrow_mut();
+            log.checkpoint.committed(&committed);
+            log.live.revoked(committed.id, &committed.revoked);
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

@@ -149,7 +149,7 @@ impl Recovery<'_> {
         self.report.first_transaction = scanned.first.0;
         self.report.gave_up = scanned.gave_up;
 
-        let mut revoke = RevokePass::new(&scanned);
+        let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
 
         let mut replay = ReplayPass::new(&scanned, revoke.finish(), self.bounds());
