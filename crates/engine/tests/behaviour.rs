@@ -253,3 +253,34 @@ fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
         assert_eq!((&kept[100..106], &kept[200..206]), (&b"update"[..], &b"second"[..]), "{setup:?}");
     }
 }
+
+/// The end of a long request: a small part of a block.
+#[test]
+fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
+    for per_block in [false, true] {
+        let mut setup = Setup::new(DataMode::Selective, Layout::Separate, 4096);
+        setup.options.threshold_per_block = per_block;
+        setup.options.expire = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            let update = FileUpdate {
+                owner: Owner(1),
+                home: HomeBlock(70),
+                range: BlockRange::new(0, 100),
+                bytes: &[9; 100],
+                base: Base::Zero,
+                request: 8292,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+            engine.commit(handle.stop()).await.unwrap();
+        })
+        .unwrap();
+        let mut byte = [0];
+        rig.crash(1)[0].read(70 << 12, &mut byte);
+        assert_eq!(byte[0] != 9, per_block, "what is logged is not home yet");
+    }
+}
