@@ -1,5 +1,6 @@
 //! All figures, one file for each workload.
 
+mod arion;
 mod discreet;
 mod figure_1;
 mod figure_13;
@@ -41,7 +42,13 @@ pub fn all() -> Vec<Figure> {
         raid_0::figure(),
     ];
     let kernel = [kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A];
-    okeanos.into_iter().chain(kernel).chain(discreet::all()).chain([manylogs::figure_2a()]).collect()
+    okeanos
+        .into_iter()
+        .chain(kernel)
+        .chain(discreet::all())
+        .chain([manylogs::figure_2a()])
+        .chain(arion::all())
+        .collect()
 }
 
 pub fn find(name: &str) -> Option<Figure> {
