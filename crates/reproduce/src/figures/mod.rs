@@ -1,5 +1,6 @@
 //! All figures, one file for each workload.
 
+mod arion;
 mod discreet;
 mod figure_1;
 mod figure_13;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Figure> {
         .chain(kernel)
         .chain(discreet::all())
         .chain([manylogs::figure_2a(), sensitivity::figure()])
+        .chain(arion::all())
         .collect()
 }
 
