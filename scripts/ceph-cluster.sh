@@ -194,6 +194,8 @@ start() {
     [ ${#home} -le 70 ] || fail "$home: too long a path for the daemons' sockets (70 characters at the most)"
     mkdir "$home"/{daemons,log,run,crash,mon,mds}
     trap '[ $? = 0 ] || end_all' EXIT
+    # A signal is a way out, too: no daemon of a cluster that is half made stays.
+    trap 'exit 130' INT TERM HUP
 
     # Below the ports that the kernel gives out by itself.
     for ((id = 0; id < 50; id++)); do

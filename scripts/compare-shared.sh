@@ -41,14 +41,17 @@ fi
 # Sockets lie below: a short name.
 place=$(mktemp -d /tmp/okcXXXX)
 conf=$place/c/ceph.conf
-client=
+client= writing=
 finish() {
+    [ -z "$writing" ] || kill "$writing" 2>/dev/null || true
     leave "$place/mount" || true
     leave "$place/second" || true
+    [ -z "$client" ] || kill -KILL "$client" 2>/dev/null || true
     [ ! -d "$place/c" ] || "$scripts/ceph-cluster.sh" stop "$place/c" || true
     rm -rf "$place"
 }
 trap finish EXIT
+trap 'exit 130' INT TERM HUP
 mkdir "$place/mount" "$place/second"
 
 mounted() { grep -q " $1 " /proc/self/mounts; }
@@ -106,7 +109,7 @@ measure() { # DIR
 
 # Kills the client with writers under way, mounts anew, and asks what is there of all that was acknowledged.
 kill_and_look() { # CONTENDER DIR
-    local acknowledged=$place/acknowledged writing begin
+    local acknowledged=$place/acknowledged begin
     rm -f "$acknowledged"
     timeout 180 "$program" bench streams --writers "$writers" --size "$size" --prefix crash- --until-error \
         --acknowledged "$acknowledged" "$2" >"$place/until" 2>&1 &
@@ -116,7 +119,8 @@ kill_and_look() { # CONTENDER DIR
     wait "$client" 2>/dev/null || true
     # Whoever still waits for an answer of the dead client gets an error now.
     umount --lazy "$directory"
-    wait $writing || true
+    wait "$writing" || true
+    writing=
     begin=$EPOCHREALTIME
     enter "$1" "$place/second"
     timeout 180 "$program" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$work")" >"$place/verdict.json" 2>"$place/verdict.out" || true
@@ -125,6 +129,7 @@ kill_and_look() { # CONTENDER DIR
         verdict="not readable: $(tail -1 "$place/verdict.out")"
     leave "$place/second"
     wait "$client" 2>/dev/null || true
+    client=
 }
 
 "$scripts/ceph-cluster.sh" start "$place/c" "${cluster[@]}"
@@ -149,6 +154,7 @@ for contender in "${contenders[@]}"; do
         else
             leave "$directory"
             wait "$client" 2>/dev/null || true
+            client=
         fi
         rm -f "$place/journal"
     fi

@@ -16,13 +16,14 @@ finish() {
     cd / && rm -rf "$WORK"
 }
 trap finish EXIT
+trap 'exit 130' INT TERM HUP
 
 fail() {
     echo "test-host: $1" >&2
     exit 1
 }
 mount_host() {
-    timeout 60 "$OKEANOS" host mount --store "dir:$WORK/shared" --journal "journal-$1" -o destage=infinite "$1"
+    timeout 60 "$OKEANOS" host mount --store "dir:$WORK/shared" --journal "journal-$1" -o destage=infinite,allow_other "$1"
 }
 daemon_of() {
     "$OKEANOS" stats --json "$1" | sed -n 's/.*"process": \([0-9]*\).*/\1/p'
@@ -35,6 +36,10 @@ mkdir shared one two
 truncate -s 64M journal-one journal-two
 mount_host one
 mount_host two
+
+# The daemon of a later mount must not keep an earlier one alive.
+timeout 20 "$OKEANOS" umount one || fail "a mount does not end while a later one lives"
+mount_host one
 
 echo hello >one/greeting
 timeout 60 cat two/greeting | grep -qx hello || fail "the other host does not see what was written"
@@ -75,9 +80,30 @@ for round in 1 2 3; do
     [[ ! -e shared/okeanos-conflicts ]] || fail "something was set aside"
 done
 
+# Other users, too: the kernel asks for access lists, which this store does not have.
+chmod 777 one && mkdir one/others && chown nobody: one/others
+timeout 20 setpriv --reuid nobody --regid nogroup --clear-groups sh -c 'echo own >one/others/file && chmod 640 one/others/file' ||
+    fail "another user cannot use his own directory"
+! timeout 20 setpriv --reuid daemon --regid daemon --clear-groups cat one/others/file 2>denied.out || fail "everybody may read it"
+grep -q "Permission denied" denied.out || fail "it is refused for another reason: $(cat denied.out)"
+
 # A file without a name stays usable.
 exec 7<>one/nameless && rm one/nameless && echo kept >&7 || fail "a removed file cannot be written"
 exec 7>&-
+
+# More files open and dirty at once than a process may have by default.
+python3 - one/many <<'END' || fail "many open files"
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.mkdir(sys.argv[1])
+files = [os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_RDWR) for number in range(1500)]
+for number, file in enumerate(files):
+    os.write(file, b"%d" % number)
+for number, file in enumerate(files):
+    os.fsync(file)
+    assert os.pread(file, 9, 0) == b"%d" % number
+END
+[[ $(timeout 60 cat two/many/1499) == 1499 ]] || fail "the last of many files"
 
 echo mine >one/disputed
 sync one/disputed

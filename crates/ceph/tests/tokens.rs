@@ -4,10 +4,11 @@ mod common;
 
 use common::{CephFuse, Cluster, connect, give_way, is_disconnected, is_fenced, make, next_event, run};
 use device::World;
+use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Event, Identity, Store as _, StoreError, Token};
+use store::{Access, Event, Identity, RenameMode, Store as _, StoreError, Token};
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
@@ -231,6 +232,40 @@ fn a_fenced_client_is_told_and_nothing_of_it_appears() {
         store.reconnect().await.unwrap();
         let open = store.open(file, Access::Read).await.unwrap();
         assert_eq!(store.read(open, 0, 7).await.unwrap_or_default().len(), 7);
+    });
+}
+
+#[test]
+fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
+    let cluster = Cluster::small();
+    let here = cluster.options("here");
+    run(|world| async move {
+        let store = connect(&world, here).await;
+        let root = store.root();
+        for round in 0..3 {
+            let name = format!("file{round}");
+            let file = make(&store, &name).await;
+            let open = store.open(file, Access::ReadWrite).await.unwrap();
+            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            store.write(open, 0, b"buffered").await.unwrap();
+            // Between its return and the end of the call anybody may have had the file: who held it must learn of that.
+            match round {
+                0 => drop(store.link(file, root, b"another").await.unwrap()),
+                1 => store.rename(root, name.as_bytes(), root, b"moved", RenameMode::Replace).await.unwrap(),
+                _ => store.unlink(root, name.as_bytes()).await.unwrap(),
+            }
+            let patience = world.sleep_until(world.now().plus(Duration::from_secs(5)));
+            let Either::Left(event) = race(next_event(&store), patience).await else {
+                panic!("round {round}: nothing was told")
+            };
+            let Event::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
+                panic!("{event:?}")
+            };
+            assert_eq!(of, file);
+            assert_eq!(store.read(open, 0, 100).await.unwrap(), b"buffered");
+            store.return_token(file).await.unwrap();
+            store.close(open).await.unwrap();
+        }
     });
 }
 

@@ -172,6 +172,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
         let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes_of_all());
         let context = Context {
             seed: arguments.seed,
+            turn: 0,
             quick: arguments.quick,
             jobs,
             progress: Arc::new(move |done, all| {
@@ -180,6 +181,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             }),
             interrupted: &INTERRUPTED,
             trace,
+            varied: None,
         };
         let outcome = ::reproduce::run(figure, &options, &context);
         drop(context);

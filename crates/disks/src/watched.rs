@@ -1,4 +1,5 @@
-//! A disk whose requests somebody sees, and may hold up.
+//! A disk whose requests somebody sees, and may hold up or change. What stands in front of a disk and needs no more than that,
+//! tests' liars too, is a [`Watch`].
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::ops::Range;
@@ -8,10 +9,26 @@ pub trait Watch: 'static {
     /// Stands for `request`, which concerns these bytes and begins when it is polled.
     fn watch<T: 'static>(
         &self,
-        operation: Operation,
-        place: Range<u64>,
+        _operation: Operation,
+        _place: Range<u64>,
         request: LocalFuture<T>,
-    ) -> LocalFuture<T>;
+    ) -> LocalFuture<T> {
+        request
+    }
+    /// What the disk says of itself.
+    fn geometry(&self, disk: &dyn Disk) -> Geometry {
+        disk.geometry()
+    }
+    fn physical_sector(&self, disk: &dyn Disk) -> u32 {
+        disk.physical_sector()
+    }
+    /// What becomes of a write's promise.
+    fn durability(&self, asked: Durability) -> Durability {
+        asked
+    }
+    fn flush(&self, disk: &dyn Disk) -> LocalFuture<Result<(), DeviceError>> {
+        disk.flush()
+    }
 }
 
 pub struct Watched<W> {
@@ -24,10 +41,10 @@ impl<W: Watch> Disk for Watched<W> {
         self.disk.name()
     }
     fn geometry(&self) -> Geometry {
-        self.disk.geometry()
+        self.watch.geometry(&*self.disk)
     }
     fn physical_sector(&self) -> u32 {
-        self.disk.physical_sector()
+        self.watch.physical_sector(&*self.disk)
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         self.watch.watch(Operation::Read, at..at + length as u64, self.disk.read(at, length))
@@ -39,10 +56,11 @@ impl<W: Watch> Disk for Watched<W> {
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let durability = self.watch.durability(durability);
         self.watch.watch(Operation::Write, at..at + length, self.disk.write(at, parts, durability))
     }
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-        self.watch.watch(Operation::Flush, 0..0, self.disk.flush())
+        self.watch.watch(Operation::Flush, 0..0, self.watch.flush(&*self.disk))
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
         self.watch.watch(Operation::Discard, at..at + length, self.disk.discard(at, length))

@@ -5,12 +5,20 @@ use crate::error::EngineError;
 use crate::home::BATCH_BLOCKS_MAX;
 use crate::home_runs::Neighbours;
 use journal::plan_home_durable;
-use units::HomeBlock;
+use units::{HomeBlock, TransactionId};
 
 impl Engine {
-    /// When it returns, home holds durably what these blocks held at the call, or newer. `runs`: first block and count,
-    /// in order and apart.
+    /// When it returns, home holds durably what these blocks held at the call, or newer, and no replay writes to them
+    /// what the log holds of them. `runs`: first block and count, in order and apart; nobody changes them meanwhile.
     pub async fn bring_home(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        self.make_home_durable(runs).await?;
+        match self.revoke_records(runs).await? {
+            Some(transaction) => self.commit(transaction).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn make_home_durable(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         let waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
         if !waiting.is_empty() {
             self.sync().await?;
@@ -25,5 +33,26 @@ impl Engine {
             return Ok(());
         }
         self.runner.run(plan_home_durable()).await
+    }
+
+    /// Others may write to these blocks from now on, and a replay would put older bytes over theirs: what the log holds of
+    /// them is revoked. The transaction with which that is so, if there was anything.
+    async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
+        let recorded = |engine: &Engine| match &engine.log {
+            Some(log) => log.borrow().live.within(runs),
+            None => Vec::new(),
+        };
+        if recorded(self).is_empty() {
+            return Ok(None);
+        }
+        // No credits: the log keeps room for a revoke of each live record.
+        self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
+        let mut transaction = self.pipeline.transaction();
+        for block in recorded(self) {
+            transaction.revoke(block);
+        }
+        let id = transaction.id();
+        transaction.close_handle(0);
+        Ok(Some(id))
     }
 }

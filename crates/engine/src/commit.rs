@@ -132,8 +132,11 @@ impl Engine {
         let log = &mut *log.borrow_mut();
         let moment = Moment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
         locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
-        let planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
+        let mut planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
+        if self.options.separate_barriers {
+            planned.separate_barriers();
+        }
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
         log.live.add(id, records);
         Ok((planned, locked.start_commit()))
@@ -180,7 +183,9 @@ impl Engine {
             }
         }
         if let Some(log) = &self.log {
-            log.borrow_mut().checkpoint.committed(&committed);
+            let mut log = log.borrow_mut();
+            log.checkpoint.committed(&committed);
+            log.live.revoked(committed.id, &committed.revoked);
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

@@ -8,8 +8,14 @@
 //!    them ([`Durability::end_phase`]).
 
 use crate::error::EngineError;
+use crate::whose::Completed;
 use journal::Barrier;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use units::HomeBlock;
+
+/// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one of everything.
+const ADDRESSES_MAX: usize = 256;
 
 /// The first so many of the home writes of write-back, in the order in which they completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -53,6 +59,9 @@ pub(crate) struct Durability {
     unflushed: [Cell<bool>; 2],
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
+    /// Where those lie that no flush has covered, oldest first; where the first `unknown` lie nobody knows.
+    volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
+    unknown: Cell<HomeWrites>,
     /// Up to which one some held data that is in no transaction, or that must be durable before a commit.
     loose: Cell<HomeWrites>,
     early: Cell<HomeWrites>,
@@ -68,6 +77,8 @@ impl Durability {
             disks,
             written: Cell::default(),
             durable: Cell::default(),
+            volatile: RefCell::default(),
+            unknown: Cell::default(),
             loose: Cell::default(),
             early: Cell::default(),
             failure: RefCell::default(),
@@ -77,7 +88,8 @@ impl Durability {
     /// Of disks of which is not known what they were told before.
     pub fn after_unknown_writes(disks: Disks, ordered: bool) -> Durability {
         let durability = Durability::new(disks, ordered);
-        durability.home_write_completed();
+        durability.written.set(HomeWrites(1));
+        durability.unknown.set(HomeWrites(1));
         durability
     }
 
@@ -107,10 +119,17 @@ impl Durability {
         result
     }
 
-    /// Write-back has written home; this write is the last of those returned.
-    pub fn home_write_completed(&self) -> HomeWrites {
-        self.written.set(HomeWrites(self.written.get().0 + 1));
-        self.written.get()
+    /// Write-back has written these blocks home; this write is the last of those returned.
+    pub fn home_write_completed(&self, blocks: Range<HomeBlock>) -> HomeWrites {
+        let this = HomeWrites(self.written.get().0 + 1);
+        self.written.set(this);
+        let mut volatile = self.volatile.borrow_mut();
+        volatile.push((this, blocks));
+        if volatile.len() > ADDRESSES_MAX {
+            volatile.clear();
+            self.unknown.set(this);
+        }
+        this
     }
     /// All that have completed.
     pub fn home_written(&self) -> HomeWrites {
@@ -137,10 +156,21 @@ impl Durability {
     pub fn flush_begins(&self, place: Place) -> Flush {
         Flush { place, covers: self.written.get() }
     }
+    /// What a flush of home that begins now must cover, besides `blocks`, which a plan wrote.
+    pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
+        let is_unknown =
+            self.unflushed[Place::Home as usize].get() || self.unknown.get() > self.durable.get();
+        if is_unknown || !self.disks.separate {
+            return Completed::Everything;
+        }
+        blocks.extend(self.volatile.borrow().iter().map(|(_, blocks)| blocks.clone()));
+        Completed::Of(blocks)
+    }
     pub fn flush_completed(&self, flush: Flush) {
         self.unflushed[self.disk_of(flush.place)].set(false);
         if flush.place == Place::Home {
             self.durable.set(self.durable.get().max(flush.covers));
+            self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
         }
     }
 
@@ -189,6 +219,9 @@ mod tests {
     const TWO: Disks = Disks { separate: true, ..ONE };
     const NOTHING: Phase = Phase { flush: [false; 2], durable: [true; 2] };
 
+    fn block(at: u64) -> Range<HomeBlock> {
+        HomeBlock(at)..HomeBlock(at + 1)
+    }
     fn flush(durability: &Durability) {
         durability.flush_completed(durability.flush_begins(Place::Home));
     }
@@ -196,9 +229,9 @@ mod tests {
     #[test]
     fn a_flush_covers_only_writes_that_completed_before_it_began() {
         let durability = Durability::new(ONE, true);
-        let first = durability.home_write_completed();
+        let first = durability.home_write_completed(block(1));
         let flush = durability.flush_begins(Place::Home);
-        let second = durability.home_write_completed();
+        let second = durability.home_write_completed(block(1));
         assert!(!durability.is_durable(first));
         durability.flush_completed(flush);
         assert!(durability.is_durable(first) && !durability.is_durable(second));
@@ -207,7 +240,8 @@ mod tests {
     #[test]
     fn an_older_flush_that_completes_late_takes_nothing_back() {
         let durability = Durability::new(ONE, true);
-        let (early, written) = (durability.flush_begins(Place::Home), durability.home_write_completed());
+        let (early, written) =
+            (durability.flush_begins(Place::Home), durability.home_write_completed(block(1)));
         flush(&durability);
         durability.flush_completed(early);
         assert!(durability.is_durable(written));
@@ -216,9 +250,43 @@ mod tests {
     #[test]
     fn a_flush_of_the_log_says_nothing_of_home() {
         let durability = Durability::new(TWO, true);
-        let written = durability.home_write_completed();
+        let written = durability.home_write_completed(block(1));
         durability.flush_completed(durability.flush_begins(Place::Log));
         assert!(!durability.is_durable(written));
+    }
+
+    #[test]
+    fn a_flush_names_the_blocks_that_no_earlier_one_covered() {
+        let durability = Durability::new(TWO, true);
+        durability.home_write_completed(block(1));
+        let first = durability.flush_begins(Place::Home);
+        durability.home_write_completed(block(2));
+        // The first may fail yet.
+        assert_eq!(
+            durability.volatile_home(vec![block(9)]),
+            Completed::Of(vec![block(9), block(1), block(2)])
+        );
+        durability.flush_completed(first);
+        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![block(2)]));
+        flush(&durability);
+        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
+    }
+
+    #[test]
+    fn a_flush_is_one_of_everything_where_addresses_are_not_known() {
+        let durability = Durability::new(TWO, true);
+        for at in 0..=ADDRESSES_MAX as u64 {
+            durability.home_write_completed(block(at));
+        }
+        durability.home_write_completed(block(7));
+        assert_eq!(durability.volatile_home(vec![]), Completed::Everything);
+        flush(&durability);
+        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
+        let lax = Durability::new(TWO, false);
+        lax.keep_barriers(true);
+        for everything in [lax, Durability::after_unknown_writes(TWO, true), Durability::new(ONE, true)] {
+            assert_eq!(everything.volatile_home(vec![]), Completed::Everything);
+        }
     }
 
     #[test]
@@ -272,7 +340,7 @@ mod tests {
     #[test]
     fn a_barrier_flushes_what_write_back_sent_if_it_concerns_that() {
         let durability = Durability::new(TWO, true);
-        let written = durability.home_write_completed();
+        let written = durability.home_write_completed(block(1));
         let flushes = |barrier| durability.end_phase([0, 1], Some(barrier)).flush[0];
         assert!(flushes(Barrier::HomeBeforeLogTail) && flushes(Barrier::HomeBeforeReply));
         assert!(!flushes(Barrier::CommitBeforeReply) && !flushes(Barrier::DataBeforeCommit));
@@ -285,7 +353,7 @@ mod tests {
     #[test]
     fn loose_data_asks_for_a_flush_until_one_has_covered_it() {
         let durability = Durability::new(ONE, true);
-        durability.home_write_completed();
+        durability.home_write_completed(block(1));
         assert!(!durability.wants_flush_of_loose());
         durability.note_loose(durability.home_written());
         assert!(durability.wants_flush_of_loose());

@@ -73,6 +73,7 @@ impl Engine {
         self.check_range(home, 1)?;
         let block = self.look_up(home, Temperature::Warm);
         let sequence = self.sequence(&block);
+        let request = self.size_judged(range, request);
         let update = Update { range, block_size: self.block_size, request, sequential: false, sequence };
         if self.policy.decide(&update) != Decision::LogBytes {
             self.load(&block, CachedBlock::is_whole).await?;
@@ -92,6 +93,14 @@ impl Engine {
         self.sequences.of(block.number, !block.is_dirty(), log.borrow().tail.on_disk())
     }
 
+    /// What a threshold is held against.
+    fn size_judged(&self, range: BlockRange, request: u64) -> u64 {
+        match self.options.threshold_per_block {
+            true => range.as_usize().len() as u64,
+            false => request,
+        }
+    }
+
     fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
@@ -100,7 +109,7 @@ impl Engine {
         let decision = self.policy.decide(&Update {
             range: update.range,
             block_size: self.block_size,
-            request: update.request,
+            request: self.size_judged(update.range, update.request),
             sequential: update.sequential,
             sequence,
         });

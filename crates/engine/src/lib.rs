@@ -56,4 +56,4 @@ pub use pace::{CommitPace, NoPace};
 pub use recovery::{PassReport, RecoveryReport, recover};
 pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, Written};
 pub use update::{Base, Contents, Credits, FileUpdate};
-pub use whose::{DiskHome, Home};
+pub use whose::{Completed, DiskHome, Home};

@@ -157,6 +157,29 @@ impl LiveRecords {
     pub fn contains(&self, block: HomeBlock) -> bool {
         self.latest.contains_key(&block)
     }
+    /// The blocks with records within `runs` (first block and count, in order and apart), sorted.
+    pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
+        let count: u64 = runs.iter().map(|(_, count)| count).sum();
+        if count < self.latest.len() as u64 {
+            let blocks = runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
+            return blocks.filter(|block| self.contains(*block)).collect();
+        }
+        let is_within = |at: &HomeBlock| {
+            let before = runs.partition_point(|(start, _)| start <= at);
+            before > 0 && at.get() - runs[before - 1].0.get() < runs[before - 1].1
+        };
+        let mut found: Vec<_> = self.latest.keys().copied().filter(is_within).collect();
+        found.sort_unstable();
+        found
+    }
+    /// `by` is committed, and revokes these: no replay carries out what older transactions hold of them.
+    pub fn revoked(&mut self, by: TransactionId, blocks: &[HomeBlock]) {
+        for block in blocks {
+            if self.latest.get(block).is_some_and(|transaction| by.is_after(*transaction)) {
+                self.latest.remove(block);
+            }
+        }
+    }
     /// `transaction` is about to be written to the log.
     pub fn add(&mut self, transaction: TransactionId, blocks: Vec<HomeBlock>) {
         for block in &blocks {

@@ -26,12 +26,17 @@ impl TailMove {
 }
 
 impl Engine {
+    /// Whether the flush of a commit serves a checkpoint, too.
+    fn commits_cover_home(&self) -> bool {
+        !self.options.separate_barriers && self.runner.durability.commits_cover_home()
+    }
+
     /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of the home writer.
     pub(crate) async fn advance_tail(&self, occasion: Occasion) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
         let (moved, plan) = {
             let mut log = log.borrow_mut();
-            let covered = self.runner.durability.commits_cover_home();
+            let covered = self.commits_cover_home();
             let tail = log.checkpoint.tail();
             let possible = log.started.then_some(tail);
             if log.tail.ask(occasion, covered, possible) != Decision::Move {
@@ -49,7 +54,7 @@ impl Engine {
     /// A commit begins, which will flush: what is home now is durable afterwards.
     pub(crate) fn note_tail(&self) {
         let durability = &self.runner.durability;
-        let Some(log) = self.log.as_ref().filter(|_| durability.commits_cover_home()) else { return };
+        let Some(log) = self.log.as_ref().filter(|_| self.commits_cover_home()) else { return };
         let mut log = log.borrow_mut();
         log.tail.promote(|writes| durability.is_durable(writes));
         let tail = log.checkpoint.tail();
@@ -66,21 +71,24 @@ impl Engine {
         Some(moved)
     }
 
-    /// The log chooses where a transaction will lie, and recovery learns of that place if it would not look there. The
-    /// superblock must not be on its way already: whichever of two came last would be believed.
+    /// The log chooses where a transaction will lie, and recovery learns of that place if it would not look there, and of a
+    /// transaction that is longer than those before. The superblock must not be on its way already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
         let Some(log) = self.log.as_ref().filter(|_| planned.log_blocks > 0) else { return Ok(()) };
         loop {
             let (announcement, arrived) = {
                 let mut log = log.borrow_mut();
                 log.space.choose(planned.transaction, self.home.head());
-                if !log.started || log.superblock.scattered.is_none() {
+                if !log.started {
                     return Ok(());
                 }
-                // One on its way with a new tail may leave out what was announced before.
                 let is_free = !log.tail.is_moving();
+                // One on its way with a new tail may leave out which scattered logs were announced before; it never leaves
+                // out a length.
+                let may_shrink = log.superblock.scattered.is_some();
                 let mut superblock = log.superblock.clone();
-                if is_free && !log.space.announce(&mut superblock, None) {
+                let is_more = log.space.announce(&mut superblock, None);
+                if !is_more && (is_free || !may_shrink) {
                     return Ok(());
                 }
                 if is_free {

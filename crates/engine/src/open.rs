@@ -60,6 +60,10 @@ impl Engine {
                 return Ok(());
             }
             log.start(next);
+            if log.superblock.scattered.is_none() {
+                let log = &mut *log;
+                log.space.announce(&mut log.superblock, None);
+            }
             begin_log(&mut plan, log.image_of(&log.superblock));
         }
         self.runner.run(plan).await

@@ -161,6 +161,12 @@ pub struct EngineOptions {
     pub data: DataMode,
     /// Selective mode: requests shorter than this many bytes are logged.
     pub threshold: WriteThreshold,
+    /// The threshold is held against what a request changes of one block, as the prototype of selective journaling did, and not
+    /// against the request.
+    pub threshold_per_block: bool,
+    /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
+    /// what a checkpoint sends home. Slower, and no safer: for experiments.
+    pub separate_barriers: bool,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
@@ -193,6 +199,8 @@ impl Default for EngineOptions {
         EngineOptions {
             data: DataMode::default(),
             threshold: WriteThreshold(4096),
+            threshold_per_block: false,
+            separate_barriers: false,
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
             writeback: Duration::from_secs(5),

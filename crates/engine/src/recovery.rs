@@ -6,16 +6,17 @@ use crate::error::EngineError;
 use crate::log::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
 use crate::run_plan::Runner;
+use crate::whose::Home;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records;
 use journal::{
-    BlockKind, FindRuns, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages, ReplayPass,
-    RevokePass, Ring, ScanPass, SuperblockImage, plan_empty_log,
+    BlockKind, Bounds, FindRuns, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages,
+    ReplayPass, RevokePass, Ring, ScanPass, SuperblockImage, plan_empty_log,
 };
 use serde::Serialize;
 use std::rc::Rc;
-use units::{LogBlock, TransactionId};
+use units::{HomeBlock, LogBlock, TransactionId};
 
 /// The log and home are read and written in pieces of up to this many bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -148,7 +149,7 @@ impl Recovery<'_> {
         self.report.first_transaction = scanned.first.0;
         self.report.gave_up = scanned.gave_up;
 
-        let mut revoke = RevokePass::new(&scanned);
+        let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
 
         let mut replay = ReplayPass::new(&scanned, revoke.finish(), self.bounds());
@@ -207,13 +208,13 @@ impl Recovery<'_> {
         Ok(PassReport::new(pass.counts(), self.parts.world.now().since(begun).as_nanos() as u64))
     }
 
-    /// No record may overwrite the journal itself, where it lies on the home disk.
-    fn bounds(&self) -> HomeBounds {
+    fn bounds(&self) -> InHome {
         let extents = self.area.extents.iter().filter(|_| !self.area.is_separate());
         let mut forbidden: Vec<_> =
             extents.map(|extent| extent.disk_block..extent.disk_block + u64::from(extent.count)).collect();
         forbidden.sort_by_key(|range| range.start);
-        HomeBounds { blocks: self.parts.home.end(), forbidden }
+        let home = self.parts.home.clone();
+        InHome { bounds: HomeBounds { blocks: home.end(), forbidden }, home }
     }
 
     /// Writes images (sorted by address) home, neighbours together, after reading what no record gave.
@@ -259,6 +260,19 @@ impl Recovery<'_> {
         records::clear(superblock, self.parts.options.journal_checksum);
         let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
+    }
+}
+
+/// No record may name what home does not have, nor overwrite the journal itself, where it lies inside home.
+struct InHome {
+    bounds: HomeBounds,
+    home: Rc<dyn Home>,
+}
+
+impl Bounds for InHome {
+    fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
+        let is_there = || self.home.contains(home, 1);
+        self.bounds.refuses(home).or_else(|| (!is_there()).then_some("which is no block of home"))
     }
 }
 

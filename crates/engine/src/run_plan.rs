@@ -13,6 +13,7 @@ use device::{Buffer, DeviceError, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -31,6 +32,12 @@ struct DiskWrite {
     /// For home writes: the home block at `at`.
     home: Option<HomeBlock>,
     parts: Vec<Rc<Buffer>>,
+}
+
+impl DiskWrite {
+    fn at_home(&self, block_size: BlockSize) -> Option<Range<HomeBlock>> {
+        self.home.map(|at| at..at.plus((self.end - self.at) >> block_size.shift()))
+    }
 }
 
 pub(crate) struct Runner {
@@ -95,29 +102,30 @@ impl Runner {
         parts: Vec<Rc<Buffer>>,
     ) -> Result<HomeWrites, EngineError> {
         self.check_home(at, parts.len() as u64)?;
-        let bytes = self.block_size.bytes() as u64;
+        let (bytes, end) = (self.block_size.bytes() as u64, at.plus(parts.len() as u64));
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
         self.durability.check()?;
         let written = self.home.write(at, parts, device::Durability::Cached).await;
         self.durability.note(written.map_err(EngineError::from))?;
-        Ok(self.durability.home_write_completed())
+        Ok(self.durability.home_write_completed(at..end))
     }
 
     /// Makes all data durable that write-back sent home and no log holds.
     pub async fn flush_loose(&self) -> Result<(), EngineError> {
         if self.durability.wants_flush_of_loose() {
-            self.flush(Place::Home).await?;
+            self.flush(Place::Home, vec![]).await?;
         }
         Ok(())
     }
 
-    async fn flush(&self, place: Place) -> Result<(), EngineError> {
+    /// `blocks`: of home, which a plan wrote.
+    async fn flush(&self, place: Place, blocks: Vec<Range<HomeBlock>>) -> Result<(), EngineError> {
         self.durability.check()?;
         let begun = self.durability.flush_begins(place);
         self.counters.borrow_mut().flushes += 1;
         let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
             (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
-            _ => self.home.make_durable(),
+            _ => self.home.make_durable(self.durability.volatile_home(blocks)),
         };
         self.durability.note(flush.await.map_err(EngineError::from))?;
         // Another one may have failed meanwhile, and lost what this one did not find any more.
@@ -207,6 +215,10 @@ impl Runner {
         let mut writes = [0; 2];
         phase.iter().for_each(|write| writes[write.place as usize] += 1);
         let end = self.durability.end_phase(writes, barrier);
+        let at_home: Vec<_> = match end.flush[Place::Home as usize] {
+            true => phase.iter().filter_map(|write| write.at_home(self.block_size)).collect(),
+            false => Vec::new(),
+        };
         let mut pending = Vec::with_capacity(phase.len());
         for write in phase {
             let durability = match end.durable[write.place as usize] {
@@ -218,11 +230,13 @@ impl Runner {
         self.durability.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await)?;
         match end.flush {
             [false, false] => Ok(()),
-            [true, false] => self.flush(Place::Home).await,
-            [false, true] => self.flush(Place::Log).await,
+            [true, false] => self.flush(Place::Home, at_home).await,
+            [false, true] => self.flush(Place::Log, vec![]).await,
             [true, true] => {
-                let both: Vec<Pin<Box<dyn Future<Output = _> + '_>>> =
-                    vec![Box::pin(self.flush(Place::Home)), Box::pin(self.flush(Place::Log))];
+                let both: Vec<Pin<Box<dyn Future<Output = _> + '_>>> = vec![
+                    Box::pin(self.flush(Place::Home, at_home)),
+                    Box::pin(self.flush(Place::Log, vec![])),
+                ];
                 join_all(both).await.into_iter().collect()
             }
         }

@@ -18,6 +18,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits until `transaction` is durable if it is on its way to the disk; asks for nothing. For experiments.
+    pub async fn wait_if_committing(&self, transaction: TransactionId) -> Result<(), EngineError> {
+        if self.pipeline.running_id().is_after(transaction)
+            && let Some(completion) = self.pipeline.completion_of(transaction)
+        {
+            completion.wait().await?;
+        }
+        Ok(())
+    }
+
     /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. Modes that log
     /// data, or send it home before each commit, need no more than the commit; `writeback` sends it home now.
     pub async fn sync_owner(&self, owner: Owner, transaction: TransactionId) -> Result<(), EngineError> {

@@ -3,13 +3,14 @@
 
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock};
 
 /// Where the blocks of the journaled floor live.
 ///
 /// Invariants: the addresses of one write or read are consecutive; a write that has completed is read by all later reads;
-/// [`Home::make_durable`] covers the writes that had completed when it was called, and no others.
+/// [`Home::make_durable`] covers writes that had completed when it was called, and no others.
 pub trait Home {
     /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or written.
     fn contains(&self, at: HomeBlock, count: u64) -> bool;
@@ -36,13 +37,22 @@ pub trait Home {
     fn logical_sector(&self) -> u32 {
         self.physical_sector()
     }
-    fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>>;
+    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>>;
     /// Behind the last read or write of home that is no log's: where the disk's arm is, or will be.
     fn head(&self) -> HomeBlock {
         HomeBlock(0)
     }
     /// A durable write costs less than a write and [`Home::make_durable`].
     fn has_durable_writes(&self) -> bool;
+}
+
+/// Which of the completed writes shall be durable. A home may make more durable than that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Completed {
+    /// All: those of a log inside this home, and those of earlier runs, too.
+    Everything,
+    /// Those of these blocks of home: for a store, the files that hold them.
+    Of(Vec<Range<HomeBlock>>),
 }
 
 /// The blocks of a local volume: one disk.
@@ -100,7 +110,8 @@ impl Home for DiskHome {
     fn logical_sector(&self) -> u32 {
         self.disk.geometry().logical_sector
     }
-    fn make_durable(&self) -> LocalFuture<Result<(), DeviceError>> {
+    /// A flush has no smaller measure than the disk.
+    fn make_durable(&self, _what: Completed) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()
     }
     fn head(&self) -> HomeBlock {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use device::{Buffer, Disk, Durability};
 use common::{Layout, Rig, STALE, Setup};
 use engine::{Base, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
@@ -216,5 +217,70 @@ fn blocks_brought_home_are_there_and_durable() {
         if mode == DataMode::Wasteless {
             assert_eq!(rig.home_block(12)[100], STALE, "nobody asked for this one");
         }
+    }
+}
+
+#[test]
+fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
+    const FOREIGN: u8 = 0x77;
+    for mut setup in Setup::all() {
+        // Write-back must not move the log's tail past what replay could do.
+        (setup.options.writeback, setup.options.expire) = (Duration::from_secs(60), Duration::from_secs(60));
+        let rig = Rig::new(&setup, 1, setup.images());
+        let (parts, size) = (rig.parts.clone(), setup.block_size.bytes());
+        let disk = rig.disks[0].clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            // Of the first transaction, and not asked for: the log begins with it.
+            for block in [12, 10, 11] {
+                write(&engine, block, 100, b"update", Base::Home).await;
+            }
+            engine.sync().await.unwrap();
+            engine.bring_home(&[(HomeBlock(10), 2)]).await.unwrap();
+            let foreign = Buffer::copy_of(&vec![FOREIGN; 2 * size]);
+            disk.write(10 * size as u64, vec![Rc::new(foreign)], Durability::Durable).await.unwrap();
+            write(&engine, 12, 200, b"second", Base::Home).await;
+            engine.sync().await.unwrap();
+        })
+        .expect("power");
+        let after = Rig::new(&setup, 2, rig.crash(0));
+        let parts = after.parts.clone();
+        after.run(async move { recover(&parts, false).await }).expect("power").unwrap();
+        for block in [10, 11] {
+            assert!(after.home_block(block).iter().all(|byte| *byte == FOREIGN), "{setup:?}");
+        }
+        let kept = after.home_block(12);
+        assert_eq!((&kept[100..106], &kept[200..206]), (&b"update"[..], &b"second"[..]), "{setup:?}");
+    }
+}
+
+/// The end of a long request: a small part of a block.
+#[test]
+fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
+    for per_block in [false, true] {
+        let mut setup = Setup::new(DataMode::Selective, Layout::Separate, 4096);
+        setup.options.threshold_per_block = per_block;
+        setup.options.expire = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            let update = FileUpdate {
+                owner: Owner(1),
+                home: HomeBlock(70),
+                range: BlockRange::new(0, 100),
+                bytes: &[9; 100],
+                base: Base::Zero,
+                request: 8292,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+            engine.commit(handle.stop()).await.unwrap();
+        })
+        .unwrap();
+        let mut byte = [0];
+        rig.crash(1)[0].read(70 << 12, &mut byte);
+        assert_eq!(byte[0] != 9, per_block, "what is logged is not home yet");
     }
 }

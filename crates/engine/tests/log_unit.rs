@@ -3,44 +3,24 @@
 mod common;
 
 use common::{Layout, Rig, Setup};
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture};
+use device::{Disk, Geometry};
+use disks::{Watch, Watched};
 use engine::{DiskHome, Engine, EngineParts, LogPlace};
 use journal::DataMode;
 use std::rc::Rc;
 
 /// A disk with longer sectors than the one behind it.
 struct Sectors {
-    disk: Rc<dyn Disk>,
     logical: u32,
     physical: u32,
 }
 
-impl Disk for Sectors {
-    fn name(&self) -> &str {
-        self.disk.name()
+impl Watch for Sectors {
+    fn geometry(&self, disk: &dyn Disk) -> Geometry {
+        Geometry { logical_sector: self.logical, ..disk.geometry() }
     }
-    fn geometry(&self) -> Geometry {
-        Geometry { logical_sector: self.logical, ..self.disk.geometry() }
-    }
-    fn physical_sector(&self) -> u32 {
+    fn physical_sector(&self, _disk: &dyn Disk) -> u32 {
         self.physical
-    }
-    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-        self.disk.read(at, length)
-    }
-    fn write(
-        &self,
-        at: u64,
-        parts: Vec<Rc<Buffer>>,
-        durability: Durability,
-    ) -> LocalFuture<Result<(), DeviceError>> {
-        self.disk.write(at, parts, durability)
-    }
-    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-        self.disk.flush()
-    }
-    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-        self.disk.discard(at, length)
     }
 }
 
@@ -50,10 +30,10 @@ fn rig(layout: Layout, log_unit: Option<u32>, logical: u32, physical: u32) -> Ri
     (setup.options.records, setup.options.log_unit) = (None, log_unit);
     let mut rig = Rig::new(&setup, 1, setup.images());
     let disk = Rc::new(rig.disks[rig.disks.len() - 1].clone());
-    let disk: Rc<dyn Disk> = Rc::new(Sectors { disk, logical, physical });
+    let disk: Rc<dyn Disk> = Rc::new(Watched { disk, watch: Sectors { logical, physical } });
     match layout {
         Layout::Internal => rig.parts.home = Rc::new(DiskHome::whole(disk, setup.block_size)),
-        Layout::Separate => rig.parts.log.as_mut().unwrap().place = LogPlace::Own(disk),
+        Layout::Separate | Layout::Files => rig.parts.log.as_mut().unwrap().place = LogPlace::Own(disk),
     }
     rig
 }

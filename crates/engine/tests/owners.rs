@@ -81,7 +81,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("pipeline", all(&["completion", "error", "gate", "limits", "writers"])),
         ("block", all(&["image", "promise", "state", "update", "Handle"])),
         ("cache", all(&["block"])),
-        ("durability", all(&["error"])),
+        ("durability", all(&["error", "whose"])),
         ("tail", all(&["durability"])),
         ("home_queue", all(&["block", "cache"])),
         ("home_runs", all(&["block", "cache"])),

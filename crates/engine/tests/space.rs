@@ -348,3 +348,35 @@ async fn use_free_and_use_again(parts: EngineParts) {
         engine.commit(handle.stop()).await.unwrap();
     }
 }
+
+/// Recovery looks no further ahead than the superblock says that transactions reach.
+#[test]
+fn no_transaction_is_written_before_the_superblock_tells_its_length() {
+    for layout in [Layout::Internal, Layout::Separate] {
+        let mut setup = Setup::new(DataMode::Journal, layout, 4096);
+        setup.options.commit = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        let said = move |parts: EngineParts| async move {
+            let area = parts.log.clone().unwrap();
+            let (at, _) = area.locate(area.superblock).unwrap();
+            let block = parts.read_log(&area, at, 1).await.unwrap();
+            let superblock =
+                format::jbd2::JournalSuperblock::parse(&block, parts.block_size, u64::MAX).unwrap();
+            superblock.transaction_bound.expect("a log that is live")
+        };
+        rig.run(async move {
+            let engine = Rig::open(parts.clone()).await;
+            for blocks in [1, 100, 200, 3, 250] {
+                let mut last = write_byte(&engine, 1, 1, 1).await;
+                for number in 1..blocks {
+                    last = write_byte(&engine, 1, number, 1).await;
+                }
+                engine.commit(last).await.unwrap();
+                let bound = u64::from(said(parts.clone()).await);
+                assert!(bound >= blocks && bound <= 2 * blocks.max(128), "{layout:?}: {bound} for {blocks}");
+            }
+        })
+        .unwrap();
+    }
+}

@@ -1,6 +1,7 @@
 //! Fingerprints of emulated drives.
 
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
+use device::{Disk, LocalFuture, Operation, World};
+use disks::{Watch, Watched};
 use emulated::{EmulatedDisk, Lies, Model, Options};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, fingerprint};
 use eviction::{EvictionWorkload, Pattern, Profile};
@@ -101,34 +102,20 @@ fn a_run_that_was_stopped_goes_on() {
     assert!(matches!(take("hitachi-7k80", other, u64::MAX).1, Err(FingerprintError::OtherGrid)));
 }
 
-/// A drive that nobody may write to outside a range.
-struct Fenced(EmulatedDisk, Range<u64>);
+/// Nobody may write outside this range.
+struct Fence(Range<u64>);
 
-impl Disk for Fenced {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-        self.0.read(at, length)
-    }
-    fn write(
+impl Watch for Fence {
+    fn watch<T: 'static>(
         &self,
-        at: u64,
-        parts: Vec<Rc<Buffer>>,
-        durability: Durability,
-    ) -> LocalFuture<Result<(), DeviceError>> {
-        let end = at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        assert!(self.1.start <= at && end <= self.1.end, "bytes {at} to {end}");
-        self.0.write(at, parts, durability)
-    }
-    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-        self.0.flush()
-    }
-    fn discard(&self, _: u64, _: u64) -> LocalFuture<Result<(), DeviceError>> {
-        panic!("nobody asked for that")
+        operation: Operation,
+        place: Range<u64>,
+        request: LocalFuture<T>,
+    ) -> LocalFuture<T> {
+        assert!(operation != Operation::Discard, "nobody asked for that");
+        let is_within = self.0.start <= place.start && place.end <= self.0.end;
+        assert!(operation != Operation::Write || is_within, "bytes {place:?}");
+        request
     }
 }
 
@@ -141,7 +128,7 @@ fn only_the_range_is_written() {
     let of_run = world.clone();
     world.run(async move {
         let world = Rc::new(of_run) as Rc<dyn World>;
-        let disk = Rc::new(Fenced(drive, range.clone())) as Rc<dyn Disk>;
+        let disk = Rc::new(Watched { disk: Rc::new(drive), watch: Fence(range.clone()) }) as Rc<dyn Disk>;
         let options = fingerprint::Options { range: range.clone(), ..options(0) };
         let mut watch = |_: &Fingerprint, _: fingerprint::Progress| ControlFlow::Continue(());
         fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch).await.unwrap();

@@ -1,6 +1,7 @@
 //! Honest drives, liars, and drives of which time tells nothing.
 
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
+use device::{DeviceError, Disk, Durability, LocalFuture, World};
+use disks::{Watch, Watched};
 use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options};
 use eviction::{Verdict, flush_test};
 use runtime::VirtualWorld;
@@ -31,7 +32,6 @@ fn verdict_on(world: VirtualWorld, disk: Rc<dyn Disk>) -> Verdict {
 
 /// An honest drive behind something that lies in one respect.
 struct Between {
-    drive: EmulatedDisk,
     world: VirtualWorld,
     /// Answers a flush after this time, and does nothing.
     flush: Option<Duration>,
@@ -39,40 +39,24 @@ struct Between {
     ignores_durable: bool,
 }
 
-impl Disk for Between {
-    fn name(&self) -> &str {
-        self.drive.name()
+impl Watch for Between {
+    fn durability(&self, asked: Durability) -> Durability {
+        if self.ignores_durable { Durability::Cached } else { asked }
     }
-    fn geometry(&self) -> Geometry {
-        self.drive.geometry()
-    }
-    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-        self.drive.read(at, length)
-    }
-    fn write(
-        &self,
-        at: u64,
-        parts: Vec<Rc<Buffer>>,
-        durability: Durability,
-    ) -> LocalFuture<Result<(), DeviceError>> {
-        self.drive.write(at, parts, if self.ignores_durable { Durability::Cached } else { durability })
-    }
-    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
-        let (Some(after), world) = (self.flush, self.world.clone()) else { return self.drive.flush() };
+    fn flush(&self, drive: &dyn Disk) -> LocalFuture<Result<(), DeviceError>> {
+        let (Some(after), world) = (self.flush, self.world.clone()) else { return drive.flush() };
         Box::pin(async move {
             world.sleep_until(world.now().plus(after)).await;
             Ok(())
         })
     }
-    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-        self.drive.discard(at, length)
-    }
 }
 
 fn verdict_between(flush: Option<Duration>, ignores_durable: bool) -> Verdict {
     let world = VirtualWorld::new(1);
-    let drive = drive(&world, "hitachi-7k80", CacheMode::On, Lies::default());
-    verdict_on(world.clone(), Rc::new(Between { drive, world, flush, ignores_durable }))
+    let disk = Rc::new(drive(&world, "hitachi-7k80", CacheMode::On, Lies::default()));
+    let watch = Between { world: world.clone(), flush, ignores_durable };
+    verdict_on(world, Rc::new(Watched { disk, watch }))
 }
 
 #[test]

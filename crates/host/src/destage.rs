@@ -24,14 +24,14 @@ impl Host {
         self.check_file(file)?;
         let Some(dirty) = file.dirty.get() else { return Ok(()) };
         // The store may give up any of these states from here on: a crash must find them in the journal.
-        self.log.commit(dirty.last).await?;
+        self.log().commit(dirty.last).await?;
         let open = file.open.get().expect("a dirty file is open at the store");
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
             // A second try that succeeds would prove nothing. The journal has it all.
             file.failure.borrow_mut().get_or_insert_with(|| error.to_string());
             return Err(error);
         }
-        self.log.free(dirty.slot);
+        self.log().free(dirty.slot);
         file.dirty.set(None);
         self.count(|counters| {
             counters.destaged_bytes += dirty.bytes;
@@ -44,7 +44,7 @@ impl Host {
     pub(crate) async fn settle_untold(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         if let Some(dirty) = file.dirty.get() {
-            self.log.commit(dirty.last).await?;
+            self.log().commit(dirty.last).await?;
         }
         let Some(open) = file.open.get() else { return Ok(()) };
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
@@ -53,7 +53,7 @@ impl Host {
         }
         file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
         if let Some(dirty) = file.dirty.take() {
-            self.log.free(dirty.slot);
+            self.log().free(dirty.slot);
         }
         Ok(())
     }
@@ -63,13 +63,14 @@ impl Host {
         self.bring_home(file).await?;
         drop(guard);
         // Without its token the file comes into states that no record knows: no replay may follow.
-        self.log.commit_all().await?;
+        self.log().commit_all().await?;
         self.let_go(file).await
     }
 
     // Recall
 
     pub(crate) async fn watch_store(self: Rc<Self>) {
+        let _busy = self.busy();
         loop {
             let ended = self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
             match race(self.store.next_event(), ended).await {
@@ -93,6 +94,7 @@ impl Host {
     }
 
     async fn give_back(self: Rc<Self>, file: Rc<File>) {
+        let _busy = self.busy();
         // What goes wrong here is noted with the file or the connection, and told by the next sync.
         let _ = self.try_give_back(&file).await;
         file.recalled.set(false);
@@ -104,7 +106,7 @@ impl Host {
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
         // Who has the token next may change the file: no recovery may find our records of it then.
-        self.log.commit_all().await?;
+        self.log().commit_all().await?;
         file.token.set(None);
         self.noted(self.store.return_token(file.id).await)
     }
@@ -112,9 +114,10 @@ impl Host {
     // Age and pressure
 
     pub(crate) async fn flush_journal(self: Rc<Self>) {
+        let _busy = self.busy();
         while self.pause(self.options.journal_flush).await {
             // A failure is told by the next sync.
-            let _ = self.log.commit_all().await;
+            let _ = self.log().commit_all().await;
         }
     }
 
@@ -128,8 +131,10 @@ impl Host {
     }
 
     pub(crate) async fn destage_task(self: Rc<Self>) {
+        let _busy = self.busy();
+        let log = self.log();
         loop {
-            match race(self.log.until_short(), self.pause(self.options.writeback)).await {
+            match race(log.until_short(), self.pause(self.options.writeback)).await {
                 Either::Left(()) => {
                     self.relieve().await;
                     if !self.pause(PAUSE).await {
@@ -168,7 +173,7 @@ impl Host {
         let count = dirty.len().div_ceil(4).max(FILES_AT_ONCE).min(dirty.len());
         self.destage_all(dirty.into_iter().take(count).collect()).await;
         // With the revokes the tail moves.
-        let _ = self.log.commit_all().await;
+        let _ = self.log().commit_all().await;
     }
 
     async fn destage_all(&self, files: Vec<Rc<File>>) {

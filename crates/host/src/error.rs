@@ -26,11 +26,19 @@ pub enum HostError {
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
     NotHome(String),
-    #[error("the connection to the store is lost: {0}; unmount, and mount again, to recover")]
+    #[error("the connection to the store is lost: {0}; the journal has what was answered")]
     Lost(String),
 }
 
 impl HostError {
+    /// Whether the connection to the store went.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            HostError::Lost(_) => true,
+            HostError::Store(error) => error.is_lost(),
+            _ => false,
+        }
+    }
     pub fn errno(&self) -> i32 {
         match self {
             HostError::Store(error) => error.errno(),

@@ -1,15 +1,16 @@
 //! What a door serves: reading, writing and syncing files of the store through the journal. Names: `names`; going to the
-//! store: `destage`.
+//! store: `destage`; a connection that is lost: `connection`.
 
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
+use crate::recover::RecoveryReport;
 use crate::stats::HostStatistics;
 use crate::superblock::Journal;
 use device::World;
-use runtime::sync::Event;
+use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use store::{Access, Attributes, FileId, Refusal, Store, StoreError, Token};
@@ -26,7 +27,9 @@ pub enum Durable {
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
     pub(crate) store: Rc<dyn Store>,
-    pub(crate) log: Rc<HostLog>,
+    pub(crate) journal: Journal,
+    /// Of this connection: the next one begins a new log.
+    pub(crate) log: RefCell<Rc<HostLog>>,
     pub(crate) options: HostOptions,
     pub(crate) files: Files,
     /// The connection is gone: why.
@@ -34,6 +37,13 @@ pub struct Host {
     pub(crate) closed: Cell<bool>,
     /// [`Host::closed`] was set, or the connection lost.
     pub(crate) ended: Event,
+    /// Operations and tasks under way with this connection.
+    pub(crate) busy: Cell<usize>,
+    pub(crate) idle: Event,
+    /// Held by whoever restores the connection, or closes.
+    pub(crate) restoring: Rc<RwLock>,
+    pub(crate) restored: Event,
+    pub(crate) told: RefCell<Option<Box<dyn Fn(&RecoveryReport)>>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
 
@@ -49,25 +59,37 @@ impl Host {
         let host = Rc::new(Host {
             world,
             store,
-            log,
+            journal: journal.clone(),
+            log: RefCell::new(log),
             options,
             files: Files::default(),
             lost: RefCell::default(),
             closed: Cell::default(),
             ended: Event::default(),
+            busy: Cell::default(),
+            idle: Event::default(),
+            restoring: Rc::default(),
+            restored: Event::default(),
+            told: RefCell::default(),
             counters: Cell::default(),
         });
-        host.world.spawn(Box::pin(host.clone().watch_store()));
-        host.world.spawn(Box::pin(host.clone().flush_journal()));
-        host.world.spawn(Box::pin(host.clone().destage_task()));
+        host.start_tasks();
+        if host.options.reconnect.is_some() {
+            host.world.spawn(Box::pin(host.clone().keep_connected()));
+        }
         Ok(host)
+    }
+
+    pub(crate) fn log(&self) -> Rc<HostLog> {
+        self.log.borrow().clone()
     }
 
     pub fn store(&self) -> &Rc<dyn Store> {
         &self.store
     }
     pub fn statistics(&self) -> HostStatistics {
-        self.counters.get().with_log(self.log.usage(), self.log.commits())
+        let log = self.log();
+        self.counters.get().with_log(log.usage(), log.commits())
     }
     pub(crate) fn count(&self, change: impl FnOnce(&mut HostStatistics)) {
         let mut counters = self.counters.get();
@@ -75,33 +97,11 @@ impl Host {
         self.counters.set(counters);
     }
 
-    pub(crate) fn check(&self) -> Result<(), HostError> {
-        self.lost.borrow().clone().map_or(Ok(()), |why| Err(HostError::Lost(why)))
-    }
-    /// Every error of the store goes through here: a lost connection ends everything but the journal.
-    pub(crate) fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, HostError> {
-        result.map_err(|error| {
-            if error.is_lost() {
-                self.lose(&error.to_string());
-            }
-            error.into()
-        })
-    }
-    pub(crate) fn lose(&self, why: &str) {
-        self.lost.borrow_mut().get_or_insert_with(|| why.into());
-        self.ended.notify();
-        // Nobody waits for a token that cannot come back.
-        for file in self.files.all() {
-            file.recalled.set(false);
-            file.returned.notify();
-        }
-    }
-
     // Descriptors
 
     /// An application opens a file that is there.
     pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         let file = self.files.get_or_new(id);
         file.opens.set(file.opens.get() + 1);
         Ok(())
@@ -109,10 +109,14 @@ impl Host {
     pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         file.opens.set(file.opens.get().saturating_sub(1));
+        if self.check().is_err() {
+            return Ok(());
+        }
+        let _busy = self.busy();
         self.let_go(&file).await?;
         // Each dirty file is an open one at the store.
         let dirty = self.files.dirty();
-        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > DIRTY_FILES_MAX) {
+        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > self.options.dirty_files_max) {
             // What goes wrong is the oldest file's, and told by its next sync.
             let _ = self.destage(oldest).await;
         }
@@ -182,6 +186,15 @@ impl Host {
     // Content
 
     pub async fn read(&self, id: FileId, at: u64, length: usize) -> Result<Vec<u8>, HostError> {
+        loop {
+            let _busy = self.enter().await?;
+            match self.try_read(id, at, length).await {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+    async fn try_read(&self, id: FileId, at: u64, length: usize) -> Result<Vec<u8>, HostError> {
         let file = self.files.get_or_new(id);
         loop {
             self.check()?;
@@ -209,12 +222,28 @@ impl Host {
         if end.is_none() {
             return Err(StoreError::from(Refusal::Other(EFBIG)).into());
         }
+        loop {
+            let _busy = self.enter().await?;
+            match self.try_write(id, at, bytes, durable).await {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_write(
+        self: &Rc<Self>,
+        id: FileId,
+        at: u64,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<Attributes, HostError> {
         let file = self.files.get_or_new(id);
         loop {
             self.check()?;
             self.check_file(&file)?;
             // Before the file: others may have to go to the store first, perhaps this one.
-            let room = self.log.room(bytes.len()).await?;
+            let room = self.log().room(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
                 true => None,
@@ -246,13 +275,13 @@ impl Host {
             if file.recalled.get() {
                 // Others may have had the file when the store took the bytes: no replay may follow from them.
                 self.settle_untold(&file).await?;
-                self.log.commit_all().await?;
+                self.log().commit_all().await?;
                 return Ok(attributes);
             }
             let last = self.note_change(&file, &room, &attributes, (at, bytes));
             drop((guard, room));
             if durable == Durable::Now {
-                self.log.commit(last).await?;
+                self.log().commit(last).await?;
             }
             return Ok(attributes);
         }
@@ -267,14 +296,14 @@ impl Host {
         (at, bytes): (u64, &[u8]),
     ) -> units::TransactionId {
         let fresh = || Dirty {
-            slot: self.log.new_slot(),
+            slot: self.log().new_slot(),
             base: file.told.get(),
             since: self.world.now(),
-            last: self.log.running_id(),
+            last: self.log().running_id(),
             bytes: 0,
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
-        dirty.last = self.log.append(room, dirty.slot, dirty.base, attributes, (at, bytes));
+        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
         dirty.bytes += bytes.len() as u64;
         file.dirty.set(Some(dirty));
         file.told.set(attributes.version);
@@ -287,10 +316,19 @@ impl Host {
 
     /// Everything of the file that was answered before survives a crash of this host when this returns.
     pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
+        loop {
+            let _busy = self.enter().await?;
+            match self.try_sync_file(id).await {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+    async fn try_sync_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
         self.check_file(&file)?;
         if let Some(dirty) = file.dirty.get() {
-            return self.log.commit(dirty.last).await;
+            return self.log().commit(dirty.last).await;
         }
         if file.token.get() == Some(Token::SharedWrite)
             && let Some(open) = file.open.get()
@@ -302,10 +340,11 @@ impl Host {
 
     /// The same for all files.
     pub async fn sync(&self) -> Result<(), HostError> {
+        let _busy = self.enter().await?;
         for file in self.files.all() {
-            self.sync_file(file.id).await?;
+            self.try_sync_file(file.id).await?;
         }
-        self.log.commit_all().await
+        self.log().commit_all().await
     }
 
     /// Brings everything to the store, returns all tokens, and marks the journal empty.
@@ -313,6 +352,7 @@ impl Host {
         if self.closed.get() {
             return Ok(());
         }
+        let _turn = self.restoring.write().await;
         let mut result = self.check();
         for file in self.files.all() {
             if result.is_ok() {
@@ -322,7 +362,9 @@ impl Host {
         }
         self.closed.set(true);
         self.ended.notify();
-        let log = self.log.close().await;
+        self.idle.notify();
+        self.restored.notify();
+        let log = self.log().close().await;
         if result.is_ok() {
             result = self.noted(self.store.disconnect().await);
         }
@@ -330,8 +372,6 @@ impl Host {
     }
 }
 
-/// A process may have a thousand files open, where nobody has allowed it more.
-const DIRTY_FILES_MAX: usize = 512;
 const EACCES: i32 = 13;
 const EFBIG: i32 = 27;
 const EROFS: i32 = 30;

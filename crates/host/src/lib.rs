@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod conflict;
+mod connection;
 mod destage;
 mod error;
 mod files;

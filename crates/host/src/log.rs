@@ -41,6 +41,10 @@ pub struct HostLog {
     wanted: Cell<TransactionId>,
     failure: RefCell<Option<String>>,
     closed: Cell<bool>,
+    /// The task has ended: nothing of this log is written any more.
+    ended: Cell<bool>,
+    /// Why nobody gets room any more.
+    held_up: RefCell<Option<String>>,
     /// Someone wants a commit.
     work: Event,
     /// A transaction is committed, room came back, or the log failed.
@@ -149,6 +153,8 @@ impl HostLog {
             wanted: Cell::new(next.previous()),
             failure: RefCell::default(),
             closed: Cell::default(),
+            ended: Cell::default(),
+            held_up: RefCell::default(),
             work: Event::default(),
             progress: Event::default(),
             waiting: Cell::default(),
@@ -157,7 +163,12 @@ impl HostLog {
             log_bytes: Cell::default(),
             world,
         });
-        log.world.spawn(Box::pin(log.clone().commit_task()));
+        let task = log.clone();
+        log.world.spawn(Box::pin(async move {
+            task.commit_task().await;
+            task.ended.set(true);
+            task.progress.notify();
+        }));
         Ok(log)
     }
 
@@ -180,6 +191,9 @@ impl HostLog {
         let result = self.progress.until(|| {
             if let Err(error) = self.check() {
                 return Some(Err(error));
+            }
+            if let Some(why) = &*self.held_up.borrow() {
+                return Some(Err(HostError::Lost(why.clone())));
             }
             let state = self.state.borrow();
             let taken =
@@ -347,7 +361,7 @@ impl HostLog {
         self.commit(self.running_id()).await
     }
 
-    async fn commit_task(self: Rc<Self>) {
+    async fn commit_task(&self) {
         loop {
             let is_due = || self.wanted.get().is_at_or_after(self.running_id());
             let wanted = || (self.closed.get() || is_due() || self.tail_wanted.get()).then_some(());
@@ -459,11 +473,24 @@ impl HostLog {
         Ok(())
     }
 
-    /// Commits, and says that the log is empty if no slot is left. Nothing is accepted any more.
-    pub async fn close(&self) -> Result<(), HostError> {
+    /// The store is out of reach, so that no room comes back: whoever waits for it learns why.
+    pub fn hold_up(&self, why: &str) {
+        self.held_up.borrow_mut().get_or_insert_with(|| why.into());
+        self.progress.notify();
+    }
+    /// Commits, and writes nothing any more: the log waits for its recovery.
+    pub async fn end(&self) -> Result<(), HostError> {
         self.commit_all().await?;
         self.closed.set(true);
         self.work.notify();
+        // The tail may be on its way, and must not come after what others write.
+        self.progress.until(|| self.ended.get().then_some(())).await;
+        self.check()
+    }
+
+    /// Commits, and says that the log is empty if no slot is left. Nothing is accepted any more.
+    pub async fn close(&self) -> Result<(), HostError> {
+        self.end().await?;
         let (superblock, unit) = {
             let state = self.state.borrow();
             if !state.slots.is_empty() || !state.started {

@@ -7,8 +7,8 @@ use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    Access, AttributeChange, Attributes, Caller, FileId, FileKind, Found, Listing, NewNode, RenameMode,
-    Space, Token, XattrMode,
+    Access, AttributeChange, Attributes, Caller, FileId, Found, Listing, NewNode, Refusal, RenameMode, Space,
+    StoreError, Token, XattrMode,
 };
 
 impl Host {
@@ -16,9 +16,21 @@ impl Host {
         self.store.root()
     }
     pub async fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, HostError> {
-        self.check()?;
-        self.noted(self.store.lookup(parent, name).await)
+        self.look(|| self.store.lookup(parent, name)).await
     }
+    /// What changes nothing may be asked again after the connection was lost.
+    async fn look<T>(&self, ask: impl Fn() -> store::Answer<T>) -> Result<T, HostError> {
+        loop {
+            let _busy = self.enter().await?;
+            match self.noted(ask().await) {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    // Changes of names are not repeated: nobody knows whether one was carried out when the connection went
+
     pub async fn make(
         &self,
         parent: FileId,
@@ -26,78 +38,89 @@ impl Host {
         node: NewNode,
         caller: Caller,
     ) -> Result<Found, HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         self.noted(self.store.make(parent, name, node, caller).await)
     }
     pub async fn link(&self, id: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         let file = self.files.get(id);
         let _settled = self.settled(file.as_deref()).await?;
-        let attributes = self.noted(self.store.link(id, parent, name).await)?;
-        self.learn(file.as_deref()).await?;
-        Ok(attributes)
+        self.noted(self.store.link(id, parent, name).await)
     }
 
     /// Before a change of a file's names, which changes its state as well, and no journal has that state: what was journaled
-    /// of the file goes home first. Else a recovery would take the new state for others' work. While the guard is there
-    /// nobody writes to the file.
+    /// of the file goes home first, or a recovery would take the new state for others' work. The token is returned, as others may
+    /// have the file before the store has done its part. While the guard is there nobody writes to the file.
     async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
         let Some(file) = file else { return Ok(None) };
         let guard = file.lock.write().await;
         self.bring_home(file).await?;
-        self.log.commit_all().await?;
+        self.log().commit_all().await?;
+        self.give_up_token(file).await?;
         Ok(Some(guard))
     }
-    /// The state that the store has of the file now is the base of what comes next.
-    async fn learn(&self, file: Option<&File>) -> Result<(), HostError> {
-        if let Some(file) = file.filter(|file| file.token.get().is_some()) {
-            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+    async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
+        match file.token.take() {
+            Some(_) => self.noted(self.store.return_token(file.id).await),
+            None => Ok(()),
         }
-        Ok(())
     }
-    /// A file whose last name goes is reached by what is open alone.
-    async fn kept_open(&self, file: Option<&File>) -> Result<(), HostError> {
-        let Some(file) = file.filter(|file| file.opens.get() > 0 && file.open.get().is_none()) else {
-            return Ok(());
-        };
-        let _guard = file.lock.write().await;
-        if file.open.get().is_none() {
-            // Who may not write to it will be told so when he does.
+    /// The same before a name goes, which may be the last one: then what is dirty is of no use to anybody.
+    async fn settled_unless_last(
+        &self,
+        file: Option<&Rc<File>>,
+        links: u32,
+    ) -> Result<Option<WriteGuard>, HostError> {
+        let Some(file) = file else { return Ok(None) };
+        if links > 1 {
+            return self.settled(Some(file)).await;
+        }
+        let guard = file.lock.write().await;
+        if file.opens.get() > 0 && file.open.get().is_none() {
+            // Without a name it is reached by what is open alone. Who may not write to it will be told so when he does.
             file.open.set(self.store.open(file.id, Access::ReadWrite).await.ok());
         }
-        Ok(())
+        Ok(Some(guard))
     }
-
-    /// Records of a file whose last name went are of no use to anybody.
-    pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        self.check()?;
-        let found = self.noted(self.store.lookup(parent, name).await)?;
-        let file = self.files.get(found.file);
-        self.kept_open(file.as_deref()).await?;
-        let others = file.as_deref().filter(|_| found.attributes.links > 1);
-        let settled = self.settled(others).await?;
-        self.noted(self.store.unlink(parent, name).await)?;
-        self.learn(others).await?;
-        drop(settled);
-        self.drop_nameless(found).await
-    }
-    async fn drop_nameless(&self, found: Found) -> Result<(), HostError> {
-        let is_last = found.attributes.links <= 1 && found.attributes.kind != FileKind::Directory;
-        let Some(file) = self.files.get(found.file).filter(|_| is_last) else { return Ok(()) };
-        let guard = file.lock.write().await;
-        if file.opens.get() == 0
-            && let Some(dirty) = file.dirty.get()
-        {
-            self.log.commit(dirty.last).await?;
-            self.log.free(dirty.slot);
-            file.dirty.set(None);
+    /// After a name went. How many are left only the store can tell: another client may have added one meanwhile.
+    async fn name_went(&self, file: Option<Rc<File>>, settled: Option<WriteGuard>) -> Result<(), HostError> {
+        let Some(file) = file else { return Ok(()) };
+        if let Some(dirty) = file.dirty.get() {
+            let links = match self.store.attributes(file.id).await {
+                Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => 0,
+                answer => self.noted(answer)?.links,
+            };
+            if links == 0 && file.opens.get() == 0 {
+                self.log().commit(dirty.last).await?;
+                self.log().free(dirty.slot);
+                file.dirty.set(None);
+                // First, so that the store need not keep what is buffered.
+                if let Some(open) = file.open.take() {
+                    self.noted(self.store.close(open).await)?;
+                }
+            } else if links > 0 {
+                self.bring_home(&file).await?;
+                self.log().commit_all().await?;
+            }
         }
-        drop(guard);
+        if file.dirty.get().is_none() {
+            self.give_up_token(&file).await?;
+        }
+        drop(settled);
         self.let_go(&file).await
     }
 
+    pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
+        let _busy = self.enter().await?;
+        let found = self.noted(self.store.lookup(parent, name).await)?;
+        let file = self.files.get(found.file);
+        let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
+        self.noted(self.store.unlink(parent, name).await)?;
+        self.name_went(file, settled).await
+    }
+
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         self.noted(self.store.remove_directory(parent, name).await)
     }
     pub async fn rename(
@@ -106,42 +129,43 @@ impl Host {
         (new_parent, new_name): (FileId, &[u8]),
         mode: RenameMode,
     ) -> Result<(), HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         let replaced = self.store.lookup(new_parent, new_name).await.ok();
         let moved = self.noted(self.store.lookup(parent, name).await)?;
-        if let Some(replaced) = &replaced {
-            self.kept_open(self.files.get(replaced.file).as_deref()).await?;
-        }
+        let replaced = replaced.filter(|replaced| replaced.file != moved.file);
+        let links = replaced.map_or(0, |replaced| replaced.attributes.links);
+        let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
         let file = self.files.get(moved.file);
-        let settled = self.settled(file.as_deref()).await?;
+        // Who holds two files took the smaller number first.
+        let (of_victim, of_file) = match &victim {
+            Some(one) if one.id < moved.file => {
+                let of_victim = self.settled_unless_last(victim.as_ref(), links).await?;
+                (of_victim, self.settled(file.as_deref()).await?)
+            }
+            _ => {
+                let of_file = self.settled(file.as_deref()).await?;
+                (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
+            }
+        };
         self.noted(self.store.rename(parent, name, new_parent, new_name, mode).await)?;
-        self.learn(file.as_deref()).await?;
-        drop(settled);
-        match replaced.filter(|replaced| replaced.file != moved.file) {
-            Some(replaced) => self.drop_nameless(replaced).await,
-            None => Ok(()),
-        }
+        drop(of_file);
+        self.name_went(victim, of_victim).await
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
-        self.check()?;
-        self.noted(self.store.read_link(file).await)
+        self.look(|| self.store.read_link(file)).await
     }
     pub async fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, HostError> {
-        self.check()?;
-        self.noted(self.store.list(directory, cursor).await)
+        self.look(|| self.store.list(directory, cursor)).await
     }
     pub async fn sync_directory(&self, directory: FileId) -> Result<(), HostError> {
-        self.check()?;
-        self.noted(self.store.sync_directory(directory).await)
+        self.look(|| self.store.sync_directory(directory)).await
     }
     pub async fn space(&self) -> Result<Space, HostError> {
-        self.check()?;
-        self.noted(self.store.space().await)
+        self.look(|| self.store.space()).await
     }
 
     pub async fn attributes(&self, file: FileId) -> Result<Attributes, HostError> {
-        self.check()?;
-        self.noted(self.store.attributes(file).await)
+        self.look(|| self.store.attributes(file)).await
     }
 
     /// A smaller size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
@@ -151,13 +175,25 @@ impl Host {
         id: FileId,
         change: AttributeChange,
     ) -> Result<Attributes, HostError> {
-        self.check()?;
+        loop {
+            let _busy = self.enter().await?;
+            match self.try_set_attributes(id, change).await {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+    async fn try_set_attributes(
+        self: &Rc<Self>,
+        id: FileId,
+        change: AttributeChange,
+    ) -> Result<Attributes, HostError> {
         let Some(file) = self.files.get(id) else {
             return self.noted(self.store.set_attributes(id, change).await);
         };
         loop {
             self.check_file(&file)?;
-            let room = self.log.room(0).await?;
+            let room = self.log().room(0).await?;
             let guard = file.lock.write().await;
             if file.recalled.get() {
                 drop((guard, room));
@@ -169,7 +205,7 @@ impl Host {
             if !is_held || change.size.is_some_and(|size| size < file.told.get().size) {
                 self.bring_home(&file).await?;
                 // A crash must not find records of a file that is about to be cut.
-                self.log.commit_all().await?;
+                self.log().commit_all().await?;
                 if file.recalled.get() {
                     continue;
                 }
@@ -181,7 +217,7 @@ impl Host {
             if file.recalled.get() {
                 // As with a write.
                 self.settle_untold(&file).await?;
-                self.log.commit_all().await?;
+                self.log().commit_all().await?;
             } else {
                 self.note_change(&file, &room, &attributes, (0, &[]));
             }
@@ -190,12 +226,10 @@ impl Host {
     }
 
     pub async fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, HostError> {
-        self.check()?;
-        self.noted(self.store.xattr(file, name).await)
+        self.look(|| self.store.xattr(file, name)).await
     }
     pub async fn xattr_names(&self, file: FileId) -> Result<Vec<u8>, HostError> {
-        self.check()?;
-        self.noted(self.store.xattr_names(file).await)
+        self.look(|| self.store.xattr_names(file)).await
     }
 
     /// The store may count it as a change of the file: what was journaled goes there first.
@@ -206,14 +240,13 @@ impl Host {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), HostError> {
-        self.check()?;
+        let _busy = self.enter().await?;
         let file = self.files.get(id);
         let _settled = self.settled(file.as_deref()).await?;
         let result = match value {
             Some(value) => self.store.set_xattr(id, name, value, mode).await,
             None => self.store.remove_xattr(id, name).await,
         };
-        self.noted(result)?;
-        self.learn(file.as_deref()).await
+        self.noted(result)
     }
 }

@@ -20,6 +20,10 @@ pub struct HostOptions {
     pub writeback: Duration,
     /// Bytes that the store may buffer for us: above it, the oldest files go to the store.
     pub dirty_bytes_max: u64,
+    /// Files that may be dirty and closed: each is an open one at the store.
+    pub dirty_files_max: usize,
+    /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays lost.
+    pub reconnect: Option<Duration>,
 }
 
 impl Default for HostOptions {
@@ -30,6 +34,8 @@ impl Default for HostOptions {
             destage: Destage::After(Duration::from_secs(60)),
             writeback: Duration::from_secs(5),
             dirty_bytes_max: 256 << 20,
+            dirty_files_max: 512,
+            reconnect: Some(Duration::from_secs(60)),
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct HostStatistics {
     pub destaged_bytes: u64,
     pub destaged_files: u64,
     pub recalls: u64,
+    /// Connections that were lost and came back.
+    pub reconnections: u64,
     /// Written past the journal, under a token for shared writing.
     pub shared_bytes: u64,
     pub commits: u64,

@@ -24,13 +24,17 @@ enum Step {
     PeerReads(usize),
     /// One byte at the beginning of the file.
     PeerWrites(usize),
+    /// Another name.
+    Link(usize),
+    /// The first name goes; nobody has the file open meanwhile.
+    Unlink(usize),
     /// Milliseconds.
     Wait(u64),
 }
 use Durable::{Now, Soon};
 use Step::*;
 
-const SCRIPTS: [&[Step]; 4] = [
+const SCRIPTS: [&[Step]; 5] = [
     &[Write(0, 0, 100, Now), Write(0, 50, 100, Soon), Write(0, 5000, 10, Now), Sync(0)],
     &[Write(0, 0, 9000, Soon), Sync(0), Cut(0, 10), Write(0, 20, 5, Now), Write(1, 0, 5, Now)],
     &[
@@ -49,6 +53,7 @@ const SCRIPTS: [&[Step]; 4] = [
         Wait(3000),
         PeerWrites(1),
     ],
+    &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
 ];
 
 /// What a file was after each change, and up to which one it was promised.
@@ -115,6 +120,14 @@ async fn play(
                 peer_writes(&*peer, files[file], 0, &[200 + number]).await;
                 let model = &mut models.borrow_mut()[file];
                 model.promised = model.states.len() - 1;
+            }
+            Link(file) => {
+                host.link(files[file], host.root(), b"another name").await.map(drop)?;
+            }
+            Unlink(file) => {
+                host.close_file(files[file]).await?;
+                host.unlink(host.root(), if file == 0 { b"a" } else { b"b" }).await?;
+                host.open_file(files[file]).await?;
             }
             Wait(time) => sleep(&*world, Duration::from_millis(time)).await,
         }
@@ -299,6 +312,7 @@ fn a_network_that_is_gone_for_longer_than_the_lease_loses_nothing_promised() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Network, message, moment };
                 let cut = run(script, 5, Some(CutAt::Message(cut)));
+                assert!(cut.finished, "script {number}, message {message}, {moment:?}: the host reconnects");
                 let what = format!("script {number}, network at {message}, {moment:?}");
                 cut.recover(CrashPolicy::LoseAll, None, false, &what);
             }

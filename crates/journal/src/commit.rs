@@ -5,7 +5,7 @@
 //! torn write commits nothing. Which of the two is the record format's choice.
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
-use crate::plan::{Address, Barrier, BlockKind, Plan};
+use crate::plan::{Address, Barrier, BlockKind, Plan, Step};
 use crate::records::{Images, Moment, Records, Written};
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
@@ -34,6 +34,19 @@ pub struct CommitPlan {
 }
 
 impl CommitPlan {
+    /// Data is durable before the log is written, where one barrier would do for both.
+    pub fn separate_barriers(&mut self) {
+        let is_data = |step: &Step| matches!(step, Step::Barrier(Barrier::DataBeforeCommit));
+        let in_log = |step: &Step| matches!(step, Step::Write(write) if matches!(write.at, Address::Slot(_)));
+        let places = (self.plan.steps.iter().position(in_log), self.plan.steps.iter().position(is_data));
+        if let (Some(log), Some(data)) = places
+            && log < data
+        {
+            let barrier = self.plan.steps.remove(data);
+            self.plan.steps.insert(log, barrier);
+        }
+    }
+
     /// The plan is about to be carried out: the log says where its blocks lie.
     pub fn issue(&mut self, log: &mut dyn LogSpace) -> LogRuns {
         if self.log_blocks == 0 {

@@ -25,8 +25,8 @@ pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence
 pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, LogStart, Pass, PassCounts, RecoverError, ReplayAction,
-    ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned,
+    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned,
 };
 pub use revoke::RevokeTable;
 pub use tail::{

@@ -254,6 +254,14 @@ impl RunningTransaction {
         }
     }
 
+    /// Home holds the block durably, and others may change it there: older records of it must not be replayed. What this
+    /// transaction itself logs of it stays.
+    pub fn revoke(&mut self, block: HomeBlock) {
+        if !self.logs(block) {
+            self.revoked.insert(block);
+        }
+    }
+
     /// What committing would write to the log, with all credits of open handles used: for
     /// [`Records::log_blocks_bound`].
     pub fn holdings(&self) -> Holdings {

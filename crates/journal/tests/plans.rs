@@ -85,6 +85,25 @@ fn a_commit_that_passes_the_end_of_the_log_is_two_writes() {
 }
 
 #[test]
+fn with_separate_barriers_data_is_durable_before_the_log_is_written() {
+    for extended in [false, true] {
+        let mut volume = Volume::new(Format { extended, ..FORMAT }, 64, TransactionId(1));
+        let mut running = volume.running();
+        let range = BlockRange::new(0, 8);
+        running.add_metadata(volume.change(9, range, 1), range);
+        running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
+        let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
+        let images = |home: HomeBlock| cache[&home].clone();
+        let mut planned = plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+        planned.separate_barriers();
+        let of_plain = ["slot 0+2", "LogBeforeCommit", "slot 2+1", "CommitBeforeReply"];
+        let of_extended = ["slot 0+3", "CommitBeforeReply"];
+        let rest: &[&str] = if extended { &of_extended } else { &of_plain };
+        assert_eq!(words(&planned.plan), [&["home 50+1", "DataBeforeCommit"], rest].concat());
+    }
+}
+
+#[test]
 fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
     let mut volume = Volume::new(FORMAT, 12, TransactionId(1));
     (0..3).for_each(|_| {

@@ -121,6 +121,31 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
 }
 
 #[test]
+fn recovery_looks_no_further_ahead_than_transactions_on_their_way_may_reach() {
+    for format in [PLAIN, EXTENDED] {
+        let bounded = || {
+            let mut volume = volume_with(format, 8);
+            volume.superblock.transaction_bound = Some(BLOCKS as u32);
+            volume.disk.log[0] = volume.superblock.serialize();
+            volume
+        };
+        let reach = u64::from(IN_FLIGHT_MAX + 1) * BLOCKS as u64;
+        let read = recover(&mut bounded().disk).unwrap().counts[0].log_blocks_read;
+        assert_eq!(read, 8 * BLOCKS as u64 + reach, "{format:?}");
+        assert!(recover(&mut volume_with(format, 8).disk).unwrap().counts[0].log_blocks_read > read);
+        // As many are missed as may have been on their way at once.
+        for lost in 1..=IN_FLIGHT_MAX as usize {
+            let mut volume = bounded();
+            let blocks = 1 + BLOCKS..1 + (1 + lost) * BLOCKS;
+            volume.disk.log[blocks].iter_mut().for_each(|block| block.fill(0));
+            let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
+            let expected = matches!(error, RecoverError::Damaged { transaction: TransactionId(101), .. });
+            assert!(expected, "{format:?}, {lost} lost: {error}");
+        }
+    }
+}
+
+#[test]
 fn the_loss_of_a_header_of_the_last_extended_transaction_ends_the_log() {
     for block in [0, BLOCKS - 1] {
         let mut volume = volume_with(EXTENDED, 3);

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 /// One run of one figure.
 pub struct Context {
     pub seed: u64,
+    /// Which of a figure's seeds this is, from 0: side pictures are played with the first alone.
+    pub turn: u64,
     /// Shorter runs and fewer points, for tests: the shapes need not come out.
     pub quick: bool,
     /// Cells played at once.
@@ -19,6 +21,32 @@ pub struct Context {
     pub interrupted: &'static AtomicBool,
     /// Directory for the requests of all disks, if they are to be kept.
     pub trace: Option<PathBuf>,
+    /// Something of the rig is other than the figure says, to see what depends on it. Long series are then cut to their ends.
+    pub varied: Option<Varied>,
+}
+
+/// A parameter that was chosen, and what it is instead.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Varied {
+    /// As it is.
+    Nothing,
+    /// A number of the drives' model.
+    Drive(stages::Scaled),
+    /// The ticks of the host's clock.
+    Tick(f64),
+}
+
+impl Varied {
+    pub(crate) fn apply(self, options: &mut stages::StageOptions) {
+        match self {
+            Varied::Nothing => {}
+            Varied::Tick(factor) => options.tick = options.tick.mul_f64(factor),
+            Varied::Drive(scaled) => {
+                options.home.scaled = Some(scaled);
+                options.journal.iter_mut().for_each(|journal| journal.scaled = Some(scaled));
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -32,10 +60,17 @@ impl Context {
         let progress = self.progress.clone();
         let of_all =
             move |done: usize, cells: usize| progress(turn as usize * cells + done, turns as usize * cells);
-        let (quick, jobs, interrupted) = (self.quick, self.jobs, self.interrupted);
+        let Context { quick, jobs, interrupted, varied, .. } = *self;
         // Requests of one seed are enough, and those of another would overwrite them.
         let trace = self.trace.clone().filter(|_| turn == 0);
-        Context { seed, quick, jobs, progress: Arc::new(of_all), interrupted, trace }
+        Context { seed, turn, quick, jobs, progress: Arc::new(of_all), interrupted, trace, varied }
+    }
+
+    /// The same with something varied, one seed, no traces and no progress.
+    pub(crate) fn with_varied(&self, varied: Varied) -> Context {
+        let Context { seed, turn, quick, jobs, interrupted, .. } = *self;
+        let progress = Arc::new(|_, _| ());
+        Context { seed, turn, quick, jobs, progress, interrupted, trace: None, varied: Some(varied) }
     }
 
     /// Where the traces of the cell's disks begin with, if there shall be any.

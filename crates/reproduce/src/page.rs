@@ -48,7 +48,8 @@ fn how_judged() -> String {
     format!(
         "A ratio agrees within a factor of two of the paper's number, both as it is and as a logarithm, or within the paper's own \
          spread. It agrees in direction only if the same one is larger by another factor. Words count as ratios: {}; or their \
-         inverse. A statement from which a parameter of a disk was derived is called fitted, and not counted; nor are our own.",
+         inverse. A statement from which a parameter of a disk was derived is called fitted, and not counted; nor are our own. Where something of \
+         the rig was chosen after a statement had failed, its row says what, and what the other choice gives.",
         words.join(", ")
     )
 }
@@ -60,15 +61,16 @@ pub fn markdown(figures: &[Finished]) -> String {
     for (paper, tally) in papers(figures) {
         text += &format!("- {paper}: {}.\n", tally.in_words());
     }
-    text += "\n| figure | statement | paper | ours | judged |\n|---|---|---|---|---|\n";
+    text += "\n| figure | statement | paper | ours | judged | chosen after a failure |\n|---|---|---|---|---|---|\n";
     for figure in figures {
         for claim in &figure.results.claims {
             let mut judged = claim.judged();
             if claim.verdict == Verdict::Differs && claim.origin == Origin::Paper {
                 judged = format!("**{judged}**");
             }
-            let [says, paper, ours] = [&claim.says, &claim.paper, &claim.ours].map(|part| cell(part));
-            text += &format!("| {} | {says} | {paper} | {ours} | {judged} |\n", figure.figure);
+            let [says, paper, ours, chosen] =
+                [&claim.says, &claim.paper, &claim.ours, &claim.chosen].map(|part| cell(part));
+            text += &format!("| {} | {says} | {paper} | {ours} | {judged} | {chosen} |\n", figure.figure);
         }
     }
     let mut notes = String::new();
@@ -124,15 +126,18 @@ fn claims(claims: &[Claim]) -> String {
             (Origin::Paper, Verdict::Differs) => "no",
             _ => "part",
         };
-        let [says, paper, ours] = [&claim.says, &claim.paper, &claim.ours].map(|text| escaped(text));
+        let [says, paper, ours, chosen] =
+            [&claim.says, &claim.paper, &claim.ours, &claim.chosen].map(|text| escaped(text));
         let judged = escaped(&claim.judged());
         format!(
-            "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td></tr>\n"
+            "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td>\
+             <td>{chosen}</td></tr>\n"
         )
     };
     let rows: String = claims.iter().map(row).collect();
     format!(
-        "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th></tr>\n{rows}</table>\n"
+        "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th>\
+         <th>chosen after a failure</th></tr>\n{rows}</table>\n"
     )
 }
 
@@ -200,10 +205,10 @@ mod tests {
     #[test]
     fn the_table_tells_how_each_statement_was_judged() {
         let expected = "- ours: 1 agree, 0 in direction only, 1 differ.\n\n\
-                        | figure | statement | paper | ours | judged |\n\
-                        |---|---|---|---|---|\n\
-                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |\n\
-                        | made-up | ordered is slower | 10x | 0.9x | **differs** |\n\n\
+                        | figure | statement | paper | ours | judged | chosen after a failure |\n\
+                        |---|---|---|---|---|---|\n\
+                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |\n\
+                        | made-up | ordered is slower | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |\n\n\
                         - made-up: Nothing here was measured.\n";
         assert_eq!(markdown(&figures()), expected);
     }

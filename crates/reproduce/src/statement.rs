@@ -17,6 +17,9 @@ pub struct Claim {
     pub ours: String,
     pub verdict: Verdict,
     pub origin: Origin,
+    /// What was chosen after this had failed, and what the other choice gives. Empty: nothing was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub chosen: String,
 }
 
 /// From the best to the worst.
@@ -56,6 +59,10 @@ impl Claim {
     /// Was derived from the same numbers as `parameter`.
     pub fn fitted(self, parameter: &str) -> Claim {
         Claim { origin: Origin::Fitted { parameter: parameter.into() }, ..self }
+    }
+    /// This was chosen after a failure; `other`: what the other choice gives.
+    pub fn chosen(self, what: &str, other: &str) -> Claim {
+        Claim { chosen: format!("{what}; otherwise {other}"), ..self }
     }
     pub fn of_ours(self) -> Claim {
         Claim { origin: Origin::Ours, ..self }
@@ -219,6 +226,7 @@ mod tests {
             ours: String::new(),
             verdict,
             origin: Origin::Paper,
+            chosen: String::new(),
         };
         let claims = [
             claim(Verdict::Agrees),

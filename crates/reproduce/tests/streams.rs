@@ -8,11 +8,13 @@ static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 fn play(name: &str, jobs: usize) -> Results {
     let context = Context {
         seed: 7,
+        turn: 0,
         quick: true,
         jobs,
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &NOT_INTERRUPTED,
         trace: None,
+        varied: None,
     };
     (find(name).expect("a figure").run)(&context).unwrap_or_else(|error| panic!("{name}: {error}"))
 }

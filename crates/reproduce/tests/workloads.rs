@@ -7,11 +7,13 @@ fn quick() -> Context {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
     Context {
         seed: 1,
+        turn: 0,
         quick: true,
         jobs: 2,
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
+        varied: None,
     }
 }
 
@@ -34,6 +36,14 @@ fn figure_10a_gives_the_same_twice() {
 #[test]
 fn table_1_gives_the_same_twice() {
     same_twice("table-1");
+}
+#[test]
+fn table_1_by_scale_gives_the_same_twice() {
+    same_twice("table-1-scale");
+}
+#[test]
+fn sensitivity_gives_the_same_twice() {
+    same_twice("sensitivity");
 }
 #[test]
 fn figure_10b_gives_the_same_twice() {

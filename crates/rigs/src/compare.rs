@@ -2,7 +2,7 @@
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::contender::Contender;
-use crate::rig::{self, Place, RigError};
+use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Comparison {
 /// Runs all turns. `progress` is told what is being run.
 pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<Comparison>, RigError> {
     rig::hide_mounts()?;
-    let place = Place::new(&options.directory)?;
+    let place = Workspace::new(&options.directory)?;
     progress("filling the images");
     for (index, _) in options.contenders.iter().enumerate() {
         rig::fill_image(&place.image(&index.to_string()), options.image_size)?;

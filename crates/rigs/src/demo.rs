@@ -2,7 +2,7 @@
 //! the same writers and a kill -9 of the daemon among them; recovery, e2fsck, and reading back everything that
 //! was acknowledged.
 
-use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
+use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -56,7 +56,7 @@ const JOURNAL_SIZE: u64 = 128 << 20;
 /// An error is what did not work; lost records are in the rows. `progress` is told what is being done.
 pub fn demo(options: &DemoOptions, progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
     rig::hide_mounts()?;
-    let place = Place::new(&options.directory)?;
+    let place = Workspace::new(&options.directory)?;
     progress("filling the images");
     rig::fill_image(&place.image("home"), HOME_SIZE)?;
     rig::fill_image(&place.image("journal"), JOURNAL_SIZE)?;
@@ -73,7 +73,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(options: &'a DemoOptions, place: &Place, mode: &'a str) -> Result<Stage<'a>, RigError> {
+    fn new(options: &'a DemoOptions, place: &Workspace, mode: &'a str) -> Result<Stage<'a>, RigError> {
         rig::wipe_image(&place.image("home"))?;
         rig::wipe_image(&place.image("journal"))?;
         let home = LoopDevice::attach(&place.image("home"))?;

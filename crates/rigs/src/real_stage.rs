@@ -4,7 +4,7 @@
 //! lie between, and the clock is the one on the wall. Needs root.
 
 use crate::contender::Contender;
-use crate::rig::{self, LoopDevice, Mounted, Place, RigError};
+use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
 use stages::Traffic;
 use std::cell::Cell;
 use std::os::unix::process::CommandExt;
@@ -31,7 +31,7 @@ pub struct RealStage {
     mounted: Mounted,
     home: Served,
     journal: Served,
-    place: Place,
+    place: Workspace,
     /// What was counted when counting began anew.
     before: Cell<(Traffic, Traffic)>,
 }
@@ -40,7 +40,7 @@ impl RealStage {
     /// From now on the mounts of this thread, and of those it starts, are seen by nobody else.
     pub fn build(options: &RealStageOptions) -> Result<RealStage, RigError> {
         rig::hide_mounts()?;
-        let place = Place::new(&options.directory)?;
+        let place = Workspace::new(&options.directory)?;
         let journal = Served::new(options, options.journal_size, &place.directory("journal")?)?;
         let home = Served::new(options, options.home_size, &place.directory("home")?)?;
         make(options, &home.device.path, &journal.device.path)?;

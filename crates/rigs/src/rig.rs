@@ -100,14 +100,14 @@ fn remove_orphans(parent: &Path) {
 }
 
 /// A directory for images and a mount point, removed at the end.
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Workspace(PathBuf);
 
-impl Place {
-    pub fn new(parent: &Path) -> Result<Place, RigError> {
+impl Workspace {
+    pub fn new(parent: &Path) -> Result<Workspace, RigError> {
         remove_orphans(parent);
         let path = parent.join(format!("{PLACES}{}", std::process::id()));
         std::fs::create_dir_all(path.join("mount")).map_err(RigError::at(path.display()))?;
-        Ok(Place(path.canonicalize().map_err(RigError::at(path.display()))?))
+        Ok(Workspace(path.canonicalize().map_err(RigError::at(path.display()))?))
     }
     pub fn image(&self, name: &str) -> PathBuf {
         self.0.join(format!("image-{name}"))
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workspace {
     fn drop(&mut self) {
         if let Err(error) = remove_place(&self.0) {
             eprintln!("{}: {error}", self.0.display());
@@ -348,7 +348,7 @@ mod tests {
         std::fs::create_dir_all(left.join("mount")).unwrap();
         let running = parent.path().join(format!("{PLACES}1"));
         std::fs::create_dir_all(running.join("mount")).unwrap();
-        let place = Place::new(parent.path()).unwrap();
+        let place = Workspace::new(parent.path()).unwrap();
         assert!(!left.exists() && running.exists() && place.mount_point().exists());
     }
 
@@ -374,14 +374,14 @@ mod tests {
     #[test]
     fn a_place_is_removed_but_never_what_is_mounted_there() {
         let parent = tempfile::tempdir().unwrap();
-        let place = Place::new(parent.path()).unwrap();
+        let place = Workspace::new(parent.path()).unwrap();
         let kept = place.directory("home").unwrap().join("disk");
         std::fs::write(&kept, "somebody's").unwrap();
         std::fs::write(place.image("1"), "").unwrap();
         drop(place);
         assert!(kept.exists());
         std::fs::remove_file(&kept).unwrap();
-        drop(Place::new(parent.path()).unwrap());
+        drop(Workspace::new(parent.path()).unwrap());
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 

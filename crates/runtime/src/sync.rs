@@ -25,7 +25,7 @@ impl Event {
     /// Waits until `ready` gives a value; it is asked at once, after every [`Event::notify`], and whenever
     /// the task wakes for another reason.
     pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
-        let mut place = Place { event: self, at: None };
+        let mut place = InRound { event: self, at: None };
         poll_fn(|context| match ready() {
             Some(value) => Poll::Ready(value),
             None => {
@@ -38,11 +38,11 @@ impl Event {
 }
 
 /// A waiter's place in the list of its round; freed when the waiting future is dropped.
-struct Place<'a> {
+struct InRound<'a> {
     event: &'a Event,
     at: Option<(u64, usize)>,
 }
-impl Place<'_> {
+impl InRound<'_> {
     fn wait(&mut self, waker: &Waker) {
         let round = self.event.round.get();
         let mut waiters = self.event.waiters.borrow_mut();
@@ -55,7 +55,7 @@ impl Place<'_> {
         }
     }
 }
-impl Drop for Place<'_> {
+impl Drop for InRound<'_> {
     fn drop(&mut self) {
         if let Some((round, index)) = self.at
             && round == self.event.round.get()

@@ -1,7 +1,7 @@
 //! All short scripts over a small alphabet, so that what a person would not think of is tried, too.
 
 use crate::model::History;
-use crate::script::{Action, Place, Script, ScriptStep, Sync};
+use crate::script::{Action, Offset, Script, ScriptStep, Sync};
 
 /// Before the script proper: file 0 has a block and a part of one, all of it durable.
 const FIRST: ScriptStep =
@@ -17,10 +17,10 @@ enum Letter {
 fn alphabet() -> Vec<Letter> {
     let actions = [
         Action::Create { file: 1 },
-        Action::Write { file: 0, place: Place::At(100), length: 37 },
-        Action::Write { file: 0, place: Place::At(0), length: 4096 },
-        Action::Write { file: 0, place: Place::End, length: 300 },
-        Action::Write { file: 1, place: Place::End, length: 300 },
+        Action::Write { file: 0, place: Offset::At(100), length: 37 },
+        Action::Write { file: 0, place: Offset::At(0), length: 4096 },
+        Action::Write { file: 0, place: Offset::End, length: 300 },
+        Action::Write { file: 1, place: Offset::End, length: 300 },
         Action::Truncate { file: 0, size: 50 },
         Action::Rename { from: 0, to: 1 },
         Action::Rename { from: 1, to: 0 },

@@ -1,7 +1,7 @@
 //! What a writer's directory looks like after each of its actions, and whether a recovered directory is one
 //! that its mode allows.
 
-use crate::script::{Action, Place, Script, Sync};
+use crate::script::{Action, Offset, Script, Sync};
 pub use crate::tree::{Entry, Tree, directory_name, file_name, inner_name, link_name};
 use crate::tree::{apply, content_of, identity_of, names_of};
 use std::collections::BTreeMap;
@@ -188,8 +188,8 @@ impl History {
         let tree = &self.states[state];
         let content = content_of(tree, identity_of(tree, file)?)?;
         let start = match place {
-            Place::End => content.len(),
-            Place::At(at) => at as usize,
+            Offset::End => content.len(),
+            Offset::At(at) => at as usize,
         };
         match self.outcomes.get(state) {
             Some(Outcome::Refused) => None,

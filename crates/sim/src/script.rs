@@ -13,7 +13,7 @@ pub enum Action {
     /// Writes bytes that no other action writes; nothing if there is no such file.
     Write {
         file: u8,
-        place: Place,
+        place: Offset,
         length: usize,
     },
     Truncate {
@@ -74,7 +74,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Offset {
     End,
     At(u64),
 }
@@ -218,7 +218,7 @@ fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep 
         0 => (0, block),
         _ => (below(block / 2), 1 + below(block / 2)),
     };
-    Action::Write { file, place: Place::At(start + skip), length: length as usize }.then(Sync::None)
+    Action::Write { file, place: Offset::At(start + skip), length: length as usize }.then(Sync::None)
 }
 
 /// An action, perhaps with a pause before it, or between it and its sync.
@@ -259,8 +259,8 @@ fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     let anywhere = || below(3 * LENGTH_MAX) / 4096 * 4096 + below(2) * below(4096);
     match below(100) {
         0..10 => Action::Create { file },
-        10..38 => Action::Write { file, place: Place::End, length: length(dice) },
-        38..55 => Action::Write { file, place: Place::At(anywhere()), length: length(dice) },
+        10..38 => Action::Write { file, place: Offset::End, length: length(dice) },
+        38..55 => Action::Write { file, place: Offset::At(anywhere()), length: length(dice) },
         55..62 => Action::Truncate { file, size: below(2 * LENGTH_MAX) },
         62..69 => Action::Rename { from: file, to: pick() },
         69..75 => Action::Unlink { file },
@@ -279,7 +279,7 @@ fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
 
 fn make_overwrite(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     let below = |limit: u64| dice.next() % limit;
-    let write = |at, length| Action::Write { file, place: Place::At(at), length };
+    let write = |at, length| Action::Write { file, place: Offset::At(at), length };
     match below(16) {
         0 => make_action(dice, size, file),
         1..3 => Action::Nameless { file, length: LENGTH_MAX as usize },
@@ -298,9 +298,11 @@ fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
         // Holes, and blocks that are not written yet: what comes to lie over them has a mapping of several pieces.
         3 => Action::Punch { file, at: odd(), length: 2 * block },
         4 if size.extents => Action::Allocate { file, at: odd(), length: 2 * block },
-        4..10 => Action::Write { file, place: Place::At(odd()), length: 1 + below(300) as usize },
-        10 => Action::Write { file, place: Place::End, length: (block + 1 + below(3 * block)) as usize },
-        _ => Action::Write { file, place: Place::At(odd()), length: (block + 1 + below(3 * block)) as usize },
+        4..10 => Action::Write { file, place: Offset::At(odd()), length: 1 + below(300) as usize },
+        10 => Action::Write { file, place: Offset::End, length: (block + 1 + below(3 * block)) as usize },
+        _ => {
+            Action::Write { file, place: Offset::At(odd()), length: (block + 1 + below(3 * block)) as usize }
+        }
     }
 }
 
@@ -313,8 +315,8 @@ fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
         7 => Action::Unlink { file },
         8 => Action::Truncate { file, size: below(LARGE_MAX) },
         9 if size.extents => Action::Allocate { file, at: below(LARGE_MAX), length: 1 + below(LARGE_MAX) },
-        9..12 => Action::Write { file, place: Place::At(below(LARGE_MAX)), length },
-        _ => Action::Write { file, place: Place::End, length },
+        9..12 => Action::Write { file, place: Offset::At(below(LARGE_MAX)), length },
+        _ => Action::Write { file, place: Offset::End, length },
     }
 }
 
@@ -376,7 +378,7 @@ mod tests {
         let size = ScriptSize { steps: 14, files: 3, mix: Mix::Scattered, extents: true, block: 1024 };
         let scripts = make_scripts(1, 3, size);
         let single = |step: &ScriptStep| match step.action {
-            Action::Write { place: Place::At(at), length, .. } => {
+            Action::Write { place: Offset::At(at), length, .. } => {
                 assert!(at / 1024 % 2 == 0 && at % 1024 + length as u64 <= 1024, "{at} + {length}");
                 true
             }

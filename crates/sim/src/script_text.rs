@@ -1,15 +1,15 @@
 //! Scripts as one writes them on a command line: `nameless:0+5000,fsync write:0@100+37 / create:1`. Steps are parted
 //! by spaces, writers by `/`; a step may end with `,fsync`, `,fdatasync` or `,sync`.
 
-use crate::script::{Action, Place, Script, ScriptStep, Sync};
+use crate::script::{Action, Offset, Script, ScriptStep, Sync};
 use std::fmt;
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Create { file } => write!(f, "create:{file}"),
-            Action::Write { file, place: Place::End, length } => write!(f, "append:{file}+{length}"),
-            Action::Write { file, place: Place::At(at), length } => write!(f, "write:{file}@{at}+{length}"),
+            Action::Write { file, place: Offset::End, length } => write!(f, "append:{file}+{length}"),
+            Action::Write { file, place: Offset::At(at), length } => write!(f, "write:{file}@{at}+{length}"),
             Action::Truncate { file, size } => write!(f, "truncate:{file}@{size}"),
             Action::Rename { from, to } => write!(f, "rename:{from}@{to}"),
             Action::Unlink { file } => write!(f, "unlink:{file}"),
@@ -75,8 +75,8 @@ fn parse_action(word: &str) -> Option<Action> {
     let to = || u8::try_from(at?).ok();
     Some(match (name, length.map(|length| length as usize)) {
         ("create", None) => Action::Create { file },
-        ("append", Some(length)) => Action::Write { file, place: Place::End, length },
-        ("write", Some(length)) => Action::Write { file, place: Place::At(at?), length },
+        ("append", Some(length)) => Action::Write { file, place: Offset::End, length },
+        ("write", Some(length)) => Action::Write { file, place: Offset::At(at?), length },
         ("truncate", None) => Action::Truncate { file, size: at? },
         ("rename", None) => Action::Rename { from: file, to: to()? },
         ("unlink", None) => Action::Unlink { file },

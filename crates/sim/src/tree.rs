@@ -1,6 +1,6 @@
 //! What a writer's directory holds, and what each action makes of it.
 
-use crate::script::{Action, Place, link_target, pattern};
+use crate::script::{Action, Offset, link_target, pattern};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -74,8 +74,8 @@ pub(crate) fn apply(
         }
         Action::Write { file, place, length } => change(tree, *file, |content, _| {
             let start = match place {
-                Place::End => content.len(),
-                Place::At(at) => *at as usize,
+                Offset::End => content.len(),
+                Offset::At(at) => *at as usize,
             };
             let end = start + most.min(*length);
             content.resize(content.len().max(end), 0);

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
-use crate::script::{Action, Place, Script, Sync, link_target, pattern};
+use crate::script::{Action, Offset, Script, Sync, link_target, pattern};
 use device::World;
 use engine::DataMode;
 use ext4::{
@@ -302,8 +302,8 @@ impl Writer {
         match *action {
             Action::Write { place, length, .. } => {
                 let (offset, append) = match place {
-                    Place::End => (0, true),
-                    Place::At(at) => (at, false),
+                    Offset::End => (0, true),
+                    Offset::At(at) => (at, false),
                 };
                 let flags = WriteFlags { append, ..WriteFlags::default() };
                 self.write(inode, offset, &pattern(self.number, index, length), flags).await

@@ -23,6 +23,37 @@ pub struct DiskChoice {
     pub elevator: Option<HostScheduler>,
     /// Where its requests are written to, if anywhere.
     pub trace: Option<PathBuf>,
+    /// A number of the model's file that is changed: to see what depends on it.
+    pub scaled: Option<Scaled>,
+}
+
+/// A number of a model's file, and what it is multiplied by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scaled {
+    pub key: &'static str,
+    pub factor: f64,
+}
+
+impl Scaled {
+    /// Every number of that name in the text.
+    fn applied(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        let assignment = format!("{} = ", self.key);
+        while let Some(at) = rest.find(&assignment) {
+            let is_word = !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+            let (before, number) = rest.split_at(at + assignment.len());
+            out += before;
+            let length =
+                number.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(number.len());
+            match number[..length].parse::<f64>() {
+                Ok(value) if is_word => out += &(value * self.factor).to_string(),
+                _ => out += &number[..length],
+            }
+            rest = &number[length..];
+        }
+        out + rest
+    }
 }
 
 /// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured otherwise. Its commits waited for it.
@@ -52,6 +83,9 @@ pub struct StageOptions {
     /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux 2.6.18 did (`ticks`). Zero: no
     /// ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
+    /// A writer whose file is in a transaction that is being committed waits until that is durable, as whoever wrote to a block
+    /// under commit waited for it in ext3. (All of the commit is waited for, and not one block alone.)
+    pub writers_wait: bool,
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
     pub eviction: Option<EvictionWorkload>,
@@ -94,6 +128,7 @@ impl StageOptions {
             options: emulated::Options::default(),
             elevator: None,
             trace: None,
+            scaled: None,
         };
         StageOptions {
             home: cheetah.clone(),
@@ -112,6 +147,7 @@ impl StageOptions {
                 ..EngineOptions::default()
             },
             tick: TICK,
+            writers_wait: false,
             eviction: None,
             logs: None,
             directory: false,
@@ -195,6 +231,7 @@ impl DiskChoice {
                 Err(error) => return Err(StageError::NoModel { name, error }),
             },
         };
+        let text = self.scaled.map_or(text.clone(), |scaled| scaled.applied(&text));
         Model::parse(&text).map_err(|error| StageError::Model { name, error })
     }
     /// Bytes of one drive.
@@ -207,5 +244,18 @@ impl DiskChoice {
             0 | 1 => self.drive_size(model),
             drives => self.drive_size(model) / self.chunk * self.chunk * u64::from(drives),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_changed_wherever_it_stands_and_no_other() {
+        let scaled = Scaled { key: "hit_ms", factor: 0.5 };
+        let text = "hit_ms = 0.1 # chosen\n{ a = 1, hit_ms = 3 }\nother_hit_ms = 7\nread_ms = 2";
+        let expected = "hit_ms = 0.05 # chosen\n{ a = 1, hit_ms = 1.5 }\nother_hit_ms = 7\nread_ms = 2";
+        assert_eq!(scaled.applied(text), expected);
     }
 }

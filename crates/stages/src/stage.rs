@@ -131,7 +131,8 @@ impl Stage {
         self.world.run(workload(self.files()))
     }
     pub fn files(&self) -> VirtualFiles {
-        VirtualFiles::new(self.world.clone(), self.volume().clone(), self.directory)
+        let (world, volume) = (self.world.clone(), self.volume().clone());
+        VirtualFiles::new(world, volume, self.directory, self.options.writers_wait)
     }
 
     /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:

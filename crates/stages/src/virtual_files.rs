@@ -3,10 +3,11 @@
 use device::World;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{InodeNumber, Instant};
+use units::{InodeNumber, Instant, TransactionId};
 use workloads::{Actor, Files, SyncKind};
 
 /// The files of a volume as a program sees them that calls the kernel, without the kernel: no time passes but the
@@ -17,12 +18,16 @@ pub struct VirtualFiles {
     world: VirtualWorld,
     volume: Rc<Volume>,
     directory: InodeNumber,
+    /// See [`crate::StageOptions::writers_wait`].
+    writers_wait: bool,
 }
 
 /// Dropped without [`Files::close`], it counts as open until the volume is closed.
 pub struct VirtualFile {
     inode: Rc<Inode>,
     sync: SyncKind,
+    /// The last transaction that has a write of this file.
+    written: Cell<Option<TransactionId>>,
 }
 
 /// How often actors are watched.
@@ -33,8 +38,13 @@ const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
     /// Paths begin at `directory`.
-    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>, directory: InodeNumber) -> VirtualFiles {
-        VirtualFiles { world, volume, directory }
+    pub(crate) fn new(
+        world: VirtualWorld,
+        volume: Rc<Volume>,
+        directory: InodeNumber,
+        writers_wait: bool,
+    ) -> VirtualFiles {
+        VirtualFiles { world, volume, directory, writers_wait }
     }
 
     /// Symbolic links are not followed.
@@ -88,13 +98,18 @@ impl VirtualFiles {
 
     fn opened(&self, inode: Rc<Inode>, sync: SyncKind) -> VirtualFile {
         self.volume.opened(&inode);
-        VirtualFile { inode, sync }
+        VirtualFile { inode, sync, written: Cell::default() }
     }
 
     async fn write(&self, file: &VirtualFile, offset: Option<u64>, bytes: &[u8]) -> io::Result<()> {
         let flags = WriteFlags { append: offset.is_none(), ..WriteFlags::default() };
         let (inode, offset) = (&file.inode, offset.unwrap_or(0));
+        if let Some(last) = file.written.get().filter(|_| self.writers_wait) {
+            let waited = self.volume.engine().wait_if_committing(last).await;
+            waited.map_err(|error| system(error.into()))?;
+        }
         let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await.map_err(system)?;
+        file.written.set(Some(written.transaction));
         if written.count != bytes.len() {
             let why = format!("{} of {} bytes", written.count, bytes.len());
             return Err(io::Error::new(io::ErrorKind::WriteZero, why));

@@ -22,5 +22,5 @@ pub use limits::{
 };
 pub use local::LocalStore;
 pub use names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
-pub use simulated::{Cluster, Cut, CutKind, Moment, Network, SimulatedStore, TrafficCount};
+pub use simulated::{Cluster, Cut, CutKind, Moment, Network, ServerDisks, SimulatedStore, TrafficCount};
 pub use store::{Access, Answer, OpenFile, Store};

@@ -34,7 +34,9 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
 /// 7. After [`Event::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
 ///    implementation answers everything else with that error and touches the lost connection no more.
-/// 8. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
+/// 8. A change of a file's names changes its state. The caller returns its token before, or the store takes it away and tells
+///    [`Event::Recall`] before it answers: who has the file in between is never passed over in silence.
+/// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
 pub trait Store {
     /// For errors and tables, such as `dir:/srv/shared`.
     fn name(&self) -> &str;

@@ -149,3 +149,83 @@ fn names_are_made_moved_listed_and_removed() {
         }
     });
 }
+
+#[test]
+fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
+    on_each(|(first, _, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"0123456789").await.unwrap();
+        first.unlink(first.root(), b"file").await.unwrap();
+        assert_eq!(first.attributes(file).await.unwrap().links, 0);
+        let cut = AttributeChange { size: Some(4), mode: Some(0o600), ..AttributeChange::default() };
+        let cut = first.set_attributes(file, cut).await.unwrap();
+        assert_eq!((cut.version.size, cut.mode, cut.links), (4, 0o600, 0));
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123");
+        // Without a token, too.
+        first.return_token(file).await.unwrap();
+        let cut = AttributeChange { size: Some(2), ..AttributeChange::default() };
+        assert_eq!(first.set_attributes(file, cut).await.unwrap().version.size, 2);
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"01");
+    });
+}
+
+#[test]
+fn links_are_counted_as_they_are_while_the_file_is_held() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"x").await.unwrap();
+        second.link(file, second.root(), b"another").await.unwrap();
+        assert_eq!(first.attributes(file).await.unwrap().links, 2);
+        first.unlink(first.root(), b"file").await.unwrap();
+        assert_eq!(first.attributes(file).await.unwrap().links, 1);
+    });
+}
+
+#[test]
+fn what_a_directory_keeps_for_tokens_goes_with_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let (path, own) = (directory.path().to_owned(), directory.path().join(".okeanos"));
+    world.run(async move {
+        let [first, second] = ["first", "second"].map(|name| -> Rc<dyn Store> {
+            Rc::new(LocalStore::open(shared.clone(), &path, Identity(name.into())).unwrap())
+        });
+        let left = |part: &str| std::fs::read_dir(own.join(part)).unwrap().count();
+        for token in [Token::ExclusiveWrite, Token::SharedRead, Token::SharedWrite] {
+            let file = make(&*first, &format!("{token:?}")).await;
+            let open = first.open(file, Access::ReadWrite).await.unwrap();
+            first.take_token(open, token).await.unwrap();
+            if token != Token::ExclusiveWrite {
+                let other = second.open(file, Access::ReadWrite).await.unwrap();
+                second.take_token(other, token).await.unwrap();
+                assert_eq!(left("tokens"), 1);
+                second.return_token(file).await.unwrap();
+                second.close(other).await.unwrap();
+                assert_eq!(left("tokens"), 1, "another holds it");
+            }
+            first.return_token(file).await.unwrap();
+            first.close(open).await.unwrap();
+            assert_eq!((left("tokens"), left("wishes")), (0, 0), "{token:?}");
+        }
+        // Many in turn, each while the other gives way: nobody ends up with a lock on a file that is gone.
+        let file = make(&*first, "contended").await;
+        for round in 0..30u8 {
+            let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
+            let open = one.open(file, Access::ReadWrite).await.unwrap();
+            one.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            one.write(open, round.into(), &[round]).await.unwrap();
+            one.return_token(file).await.unwrap();
+            let seen = other.open(file, Access::Read).await.unwrap();
+            assert_eq!(other.read(seen, 0, 99).await.unwrap().len(), usize::from(round) + 1);
+            one.close(open).await.unwrap();
+            other.close(seen).await.unwrap();
+        }
+        assert_eq!(left("tokens"), 0);
+    });
+    world.end();
+}

@@ -94,7 +94,7 @@ impl Files {
     }
 
     /// Carries out a call on names that recalls this client's own token of `file`, and would wait for its return. The token is
-    /// given back before and taken again after; where another was faster, the daemon reads of a recall.
+    /// given back before, and the daemon reads of a recall: others may have the file from then on.
     pub fn without_token<T>(
         &self,
         file: Option<Arc<File>>,
@@ -104,6 +104,9 @@ impl Files {
     ) -> Result<T, Errno> {
         let held = file.as_ref().and_then(|file| file.state().held.clone());
         let (Some(file), Some(held)) = (file, held) else { return call() };
+        if held.recalled.is_none() {
+            output.send(&Report::Recall { file: file.id, token: held.token });
+        }
         if is_going {
             // Nobody will read what the last name goes with.
             let _one_at_a_time = lock(&file.returning);
@@ -112,11 +115,6 @@ impl Files {
         } else {
             self.give_back(&file)?;
         }
-        let result = call();
-        let is_open = file.state().opens > 0;
-        if !is_open || held.recalled.is_some() || self.grant(&file, held.token).is_err() {
-            output.send(&Report::Recall { file: file.id, token: held.token });
-        }
-        result
+        call()
     }
 }

@@ -145,6 +145,23 @@ pub fn settle_in() {
     let _ = std::env::set_current_dir("/");
 }
 
+/// Raises the limit of open files as far as an ordinary user may; which it is then.
+pub fn allow_open_files() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls use the structure, which outlives them.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return 1024;
+        }
+        let before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
+            return before;
+        }
+    }
+    limit.rlim_cur
+}
+
 fn pipe() -> io::Result<(File, File)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors.

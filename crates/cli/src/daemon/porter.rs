@@ -100,8 +100,18 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
-    /// For a daemon that goes on using paths: its namespace stays a copy of the caller's, without the mount.
-    pub fn keep_paths(self) -> Porter {
+    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's, without the mount. Those of other
+    /// daemons go from the copy, but for what the paths lie on: an unmount of theirs is over when no namespace has them.
+    pub fn keep_paths(self, needed: &[&Path]) -> Porter {
+        if self.alone {
+            for mount in mount_table::mounts().unwrap_or_default().iter().rev() {
+                let is_needed = needed.iter().any(|path| path.starts_with(&mount.directory));
+                if mount.kind.starts_with("fuse") && !is_needed {
+                    // Best effort: an unmount there would wait for this daemon's end.
+                    let _ = own_namespace::detach(&mount.directory);
+                }
+            }
+        }
         Porter { alone: false, ..self }
     }
 

@@ -59,7 +59,7 @@ struct HostMountArguments {
     #[arg(long, short)]
     foreground: bool,
     /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s), writeback=TIME (5 s), dirty=SIZE (256M),
-    /// allow_other, transport=auto|uring|classic
+    /// reconnect=TIME|never (60 s: how long operations wait for a lost store), allow_other, transport=auto|uring|classic
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Where to mount

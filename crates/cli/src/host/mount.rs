@@ -44,7 +44,10 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
         .with_remedy("Mount on another directory."));
     }
     let foreground = arguments.foreground;
-    let plan = Plan { arguments, store, settings, directory };
+    let mut plan = Plan { arguments, store, settings, directory };
+    // Each dirty file of a directory is two open ones: itself and its token.
+    let most = daemon::allow_open_files() / 4;
+    plan.settings.host.dirty_files_max = plan.settings.host.dirty_files_max.min(most as usize).max(1);
     if foreground {
         return serve(plan, Herald::nobody());
     }
@@ -60,7 +63,7 @@ fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
         return herald.failed(CliError::system("signals", error));
     }
     let porter = match Porter::start(&plan.directory, &|text| reporter.tell(text)) {
-        Ok(porter) => porter.keep_paths(),
+        Ok(porter) => porter.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()]),
         Err(error) => return herald.failed(error),
     };
     let world = match RealWorld::new() {
@@ -72,6 +75,11 @@ fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
     result
 }
 
+/// A helper process is started from it, also when the connection was lost.
+fn own_program() -> PathBuf {
+    std::env::current_exe().unwrap_or_default()
+}
+
 async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result<Rc<Host>, CliError> {
     let Plan { arguments, store, settings, .. } = plan;
     let (journal, _disk) =
@@ -81,7 +89,14 @@ async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result
     if !report.clean {
         reporter.tell(super::recover::tell(&report).trim_end());
     }
-    Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await.map_err(failed)
+    let host = Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
+    let (host, reporter) = (host.map_err(failed)?, reporter.clone());
+    host.on_reconnection(Box::new(move |report| {
+        let recovered = super::recover::tell(report);
+        reporter
+            .tell(&format!("the connection to the store was lost, and is back: {}", recovered.trim_end()));
+    }));
+    Ok(host)
 }
 
 async fn run_daemon(

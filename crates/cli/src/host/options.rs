@@ -34,6 +34,8 @@ impl HostSettings {
             Some(("destage", "infinite")) => self.host.destage = Destage::UnderPressure,
             Some(("destage", value)) => self.host.destage = Destage::After(duration_of("destage", value)?),
             Some(("writeback", value)) => self.host.writeback = duration_of("writeback", value)?,
+            Some(("reconnect", "never")) => self.host.reconnect = None,
+            Some(("reconnect", value)) => self.host.reconnect = Some(duration_of("reconnect", value)?),
             Some(("dirty", value)) => self.host.dirty_bytes_max = size_of("dirty", value)?,
             Some(("transport", "auto")) => self.transport = Transport::Auto,
             Some(("transport", "uring")) => self.transport = Transport::Uring,
@@ -52,11 +54,12 @@ mod tests {
     #[test]
     fn words_are_taken_and_unknown_ones_refused() {
         let words =
-            ["journal-flush=2s", "destage=infinite", "allow_other", "records=blocks"].map(String::from);
+            ["journal-flush=2s", "destage=infinite", "allow_other", "records=blocks", "reconnect=never"]
+                .map(String::from);
         let settings = HostSettings::parse(&words).unwrap();
         assert_eq!(settings.host.journal_flush, Duration::from_secs(2));
         assert_eq!(settings.host.destage, Destage::UnderPressure);
-        assert!(settings.allow_other);
+        assert!(settings.allow_other && settings.host.reconnect.is_none());
         for wrong in ["destage", "destage=soon", "allow_other=1", "records=none", "transport=x"] {
             assert!(HostSettings::parse(&[wrong.into()]).is_err(), "{wrong}");
         }

@@ -50,11 +50,15 @@ impl StoreName {
             StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
         }
     }
+    /// What is used by its path as long as the host runs.
+    pub fn path(&self) -> &Path {
+        match self {
+            StoreName::Directory(path) | StoreName::Ceph { conf: path, .. } => path,
+        }
+    }
     /// Whether a mount on `directory` would cover the store.
     pub fn lies_below(&self, directory: &Path) -> bool {
-        match self {
-            StoreName::Directory(path) | StoreName::Ceph { conf: path, .. } => path.starts_with(directory),
-        }
+        self.path().starts_with(directory)
     }
     pub async fn connect(&self, world: &RealWorld, identity: Identity) -> Result<Rc<dyn Store>, CliError> {
         let shared: Rc<dyn World> = Rc::new(world.clone());

@@ -63,6 +63,8 @@ Mount options:
                          selective   the changed bytes of small requests; large ones as ordered
                          adaptive    the blocks of small or random requests; others as ordered
   threshold=SIZE       selective: a request is small below SIZE (default: a block)
+  threshold_per=request|block
+                       what is small: the request (default), or what it changes of each block
   barrier=flush|none|coerce
                        none only where a disk keeps its cache over a power cut; coerce for drives
                        that ignore flushes: needs a flush zone (okeanos mkfs --flush-zone)

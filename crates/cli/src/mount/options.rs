@@ -28,6 +28,8 @@ pub struct MountSettings {
     pub data: Option<DataMode>,
     /// Bytes.
     pub threshold: Option<u64>,
+    /// The threshold is held against what changes of each block.
+    pub threshold_per_block: bool,
     pub barrier: Barrier,
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
@@ -88,6 +90,7 @@ impl Default for MountSettings {
         MountSettings {
             data: None,
             threshold: None,
+            threshold_per_block: false,
             barrier: Barrier::Flush,
             commit: None,
             writeback: None,
@@ -220,6 +223,8 @@ impl MountSettings {
         EngineOptions {
             data: self.data.unwrap_or(own.data),
             threshold: self.threshold.map_or(own.threshold, WriteThreshold),
+            threshold_per_block: self.threshold_per_block,
+            separate_barriers: false,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
                 // A coerced disk's flush is an eviction.
@@ -281,6 +286,13 @@ impl MountSettings {
                     })?)
             }
             "threshold" => self.threshold = Some(parse_size(value)?),
+            "threshold_per" => {
+                self.threshold_per_block = match value {
+                    "request" => false,
+                    "block" => true,
+                    _ => return Err(known("request or block")),
+                }
+            }
             "barrier" => {
                 self.barrier = match value {
                     "none" | "0" => Barrier::None,

@@ -122,9 +122,10 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 23] = [
+    let stays: [(&str, bool); 24] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
+        ("threshold_per", before.threshold_per_block == after.threshold_per_block),
         ("barrier=coerce", coerces(before) == coerces(after)),
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),

@@ -10,13 +10,14 @@ const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
 const PATIENCE: &str = "300";
 
 /// Words for scripts. `settle FILE...`: the kernel detaches a loop device some time after its last user is gone.
-/// `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed. `kill_daemon` does that.
+/// `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed. `kill_daemon` does that, and waits
+/// until the kernel knows: it lets go of a dead process's ring a moment later.
 /// `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail (bash lets a `!` pass whatever
 /// comes of it).
 const WORDS: &str = r#"
 settle() { for file; do for i in $(seq 100); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
 serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
-kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; }
+kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 copy() { cp --sparse=always $1 $2; }
 refuses() { if "$@"; then echo "not refused: $*" >&2; exit 1; fi; }

@@ -2,9 +2,12 @@
 //! question asked after every crash.
 #![allow(dead_code)]
 
+mod files;
 mod rig;
 mod writer;
 
+#[allow(unused_imports)]
+pub use files::{FILE_BLOCKS, Files};
 #[allow(unused_imports)]
 pub use rig::{Layout, Rig, STALE, Setup};
 #[allow(unused_imports)]

@@ -1,6 +1,7 @@
+use super::files::{FILE_BLOCKS, Files};
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
-use engine::{BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
+use engine::{BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{DataMode, WriteThreshold};
@@ -8,7 +9,7 @@ use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, LogBlock, TransactionId};
+use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 
 /// What a home block holds before anyone writes it: must never show.
 pub const STALE: u8 = 0xee;
@@ -18,6 +19,8 @@ pub enum Layout {
     /// The log lies in two pieces on the home disk.
     Internal,
     Separate,
+    /// The log has a disk of its own, and home is a toy store: files of [`FILE_BLOCKS`] blocks.
+    Files,
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +84,15 @@ impl Setup {
     fn log_superblock_at(&self) -> u64 {
         match self.layout {
             Layout::Internal => self.home_blocks + 7,
-            Layout::Separate => 1,
+            Layout::Separate | Layout::Files => 1,
+        }
+    }
+
+    /// The address of a home block that scripts know by this number.
+    pub fn address(&self, number: u64) -> HomeBlock {
+        match self.layout {
+            Layout::Files => Files::address(number),
+            _ => HomeBlock(number),
         }
     }
 
@@ -99,10 +110,13 @@ impl Setup {
                 home.write(self.log_superblock_at() << shift, &superblock);
                 vec![home]
             }
-            Layout::Separate => {
+            Layout::Separate | Layout::Files => {
                 let mut log = Image::new((u64::from(self.log_blocks) + 1) << shift);
                 log.write(self.log_superblock_at() << shift, &superblock);
-                vec![home, log]
+                match self.layout {
+                    Layout::Files => Files::images(self).chain([log]).collect(),
+                    _ => vec![home, log],
+                }
             }
         }
     }
@@ -113,6 +127,7 @@ pub struct Rig {
     pub world: VirtualWorld,
     pub disks: Vec<MemoryDisk>,
     pub parts: EngineParts,
+    layout: Layout,
 }
 
 impl Rig {
@@ -129,7 +144,7 @@ impl Rig {
         let log_disk: Rc<dyn device::Disk> = Rc::new(disks[disks.len() - 1].clone());
         let place = match setup.layout {
             Layout::Internal => LogPlace::Inside,
-            Layout::Separate => LogPlace::Own(log_disk),
+            Layout::Separate | Layout::Files => LogPlace::Own(log_disk),
         };
         let at = setup.log_superblock_at();
         let half = setup.log_blocks / 2;
@@ -142,23 +157,25 @@ impl Rig {
                     disk_block: at + u64::from(half) + 5,
                 },
             ],
-            Layout::Separate => {
+            Layout::Separate | Layout::Files => {
                 vec![LogExtent { first: LogBlock(0), count: setup.log_blocks, disk_block: at }]
             }
         };
-        let home_blocks = match setup.layout {
-            Layout::Internal => disks[0].image().size() >> setup.block_size.shift(),
-            Layout::Separate => setup.home_blocks,
+        let first: Rc<dyn device::Disk> = Rc::new(disks[0].clone());
+        let home: Rc<dyn Home> = match setup.layout {
+            Layout::Internal => Rc::new(DiskHome::whole(first, setup.block_size)),
+            Layout::Separate => Rc::new(DiskHome::new(first, setup.block_size, setup.home_blocks)),
+            Layout::Files => Rc::new(Files::new(setup, &disks[..disks.len() - 1])),
         };
         let parts = EngineParts {
             world: shared,
-            home: Rc::new(DiskHome::new(Rc::new(disks[0].clone()), setup.block_size, home_blocks)),
+            home,
             block_size: setup.block_size,
             log: Some(LogArea { place, extents, superblock: LogBlock(0), logs: None }),
             options: setup.options.clone(),
             pace: Rc::new(engine::NoPace),
         };
-        Rig { world, disks, parts }
+        Rig { world, disks, parts, layout: setup.layout }
     }
 
     /// All disks lose power when the change number `count` of all of them together starts.
@@ -204,7 +221,11 @@ impl Rig {
     pub fn home_block(&self, at: u64) -> Buffer {
         let size = self.parts.block_size.bytes();
         let mut bytes = Buffer::zeroed(size);
-        self.disks[0].image().read(at << self.parts.block_size.shift(), &mut bytes);
+        let (disk, at) = match self.layout {
+            Layout::Files => (at / FILE_BLOCKS, at % FILE_BLOCKS),
+            _ => (0, at),
+        };
+        self.disks[disk as usize].image().read(at << self.parts.block_size.shift(), &mut bytes);
         bytes
     }
 

@@ -119,12 +119,12 @@ impl Writer {
             let slot = (self.dice.next() % SLOTS as u64) as usize;
             match &mut state[slot] {
                 Some(old) if self.chance(5) => {
-                    handle.forget(HomeBlock(old.home), 1, Contents::Data);
+                    handle.forget(self.setup.address(old.home), 1, Contents::Data);
                     self.freed.push((old.home, handle.transaction()));
                     state[slot] = None;
                 }
                 Some(old) if old.metadata => {
-                    let block = self.engine.metadata(HomeBlock(old.home)).await?;
+                    let block = self.engine.metadata(self.setup.address(old.home)).await?;
                     let at = (self.dice.next() % 1000) as u32;
                     handle.change(&block, BlockRange::new(at, at + 8), |bytes| {
                         bytes[at as usize..at as usize + 8].fill(version as u8)
@@ -181,7 +181,7 @@ impl Writer {
             let metadata = self.chance(3);
             *slot = Some(Slot { home, born: version, metadata, content: vec![0; size] });
             if metadata {
-                handle.create(HomeBlock(home));
+                handle.create(self.setup.address(home));
                 return Ok(());
             }
         }
@@ -197,7 +197,7 @@ impl Writer {
         handle
             .file_data(FileUpdate {
                 owner: Owner(self.number + 1),
-                home: HomeBlock(slot.home),
+                home: self.setup.address(slot.home),
                 range: BlockRange::new(start as u32, (start + length) as u32),
                 bytes: &bytes,
                 base: if fresh { Base::Zero } else { Base::Home },
@@ -217,8 +217,8 @@ impl Writer {
         let table = serialize(state, version);
         for at in table_blocks(self.number) {
             let block = match version {
-                1 => handle.create(HomeBlock(at)),
-                _ => self.engine.metadata(HomeBlock(at)).await?,
+                1 => handle.create(self.setup.address(at)),
+                _ => self.engine.metadata(self.setup.address(at)).await?,
             };
             let range = BlockRange::new(0, TABLE);
             handle.change(&block, range, |bytes| bytes[range.as_usize()].copy_from_slice(&table));

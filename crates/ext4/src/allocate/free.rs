@@ -23,6 +23,8 @@ impl Volume {
             let why = format!("a file gives back {count} blocks that no file can own");
             return Err(self.note_damage(Error::corrupt_block("a block map", start, why)));
         }
+        // Who only frees (`rm -r`) must not pile up what commits have set free long since.
+        self.release_committed();
         let mut at = start;
         let end = start.plus(count);
         while at < end {
@@ -34,6 +36,11 @@ impl Volume {
             at = at.plus(here);
         }
         Ok(())
+    }
+
+    /// Freed blocks that cannot be had, because their transaction was not committed when it was last looked.
+    pub fn blocks_withheld(&self) -> u64 {
+        self.withheld.borrow().freed_blocks()
     }
 
     /// Credits: bitmap + descriptor block.

@@ -2,7 +2,7 @@
 //!
 //! Entries keep their places when the directory gets its first block, so a listing goes on where it was.
 
-use super::{Directory, Found, Kind, Place};
+use super::{Directory, Found, Kind, NameHolder};
 use crate::{Allocate, Caller, Error, Result};
 use device::Buffer;
 use engine::Handle;
@@ -39,7 +39,7 @@ impl Directory<'_> {
     pub(super) fn find_inline(&self, name: &[u8]) -> Result<Option<Found>> {
         let (block, _) = self.inline_block()?;
         let found = self.format.find(&block, name).map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
-        Ok(found.and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: Place::Inline })))
+        Ok(found.and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: NameHolder::Inline })))
     }
 
     pub(super) fn remove_inline(&self, name: &[u8]) -> Result<()> {

@@ -49,10 +49,10 @@ struct Settings {
 /// A name that is there.
 pub(crate) struct Found {
     pub inode: InodeNumber,
-    place: Place,
+    place: NameHolder,
 }
 
-enum Place {
+enum NameHolder {
     Block(Block),
     /// In the directory's inode.
     Inline,
@@ -129,8 +129,9 @@ impl<'a> Directory<'a> {
     fn find_in(&self, block: &Block, name: &[u8]) -> Result<Option<Found>> {
         let bytes = block.bytes();
         let found = self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))?;
-        Ok(found
-            .and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: Place::Block(block.clone()) })))
+        Ok(found.and_then(|(entry, _)| {
+            Some(Found { inode: entry.inode?, place: NameHolder::Block(block.clone()) })
+        }))
     }
 
     /// Where `..` leads.
@@ -167,7 +168,7 @@ impl<'a> Directory<'a> {
 
     /// Takes the name out. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
-        let Place::Block(block) = &found.place else { return self.remove_inline(name) };
+        let NameHolder::Block(block) = &found.place else { return self.remove_inline(name) };
         let (at, length, previous) = self.locate(block, name)?;
         self.inode.listing.name_went();
         self.change(handle, block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
@@ -184,7 +185,7 @@ impl<'a> Directory<'a> {
         inode: InodeNumber,
         file_type: u8,
     ) -> Result<()> {
-        let Place::Block(block) = &found.place else {
+        let NameHolder::Block(block) = &found.place else {
             return self.replace_inline(name, inode, file_type);
         };
         let (at, ..) = self.locate(block, name)?;

@@ -130,6 +130,12 @@ impl Volume {
     /// Frees the inode if no link, descriptor or kernel reference is left. Whoever takes the last link away
     /// calls it when its handle is stopped and its locks are released. The inode is among the orphans.
     pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
+        self.free_without_values(inode).await?;
+        self.free_values().await
+    }
+
+    /// As above; the values that nobody refers to any more are left to [`Volume::free_values`], however long the chain.
+    pub(crate) async fn free_without_values(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         if !inode.is_to_be_freed() || self.is_read_only() {
             return Ok(());
         }
@@ -141,7 +147,8 @@ impl Volume {
         self.free_locked(inode).await
     }
 
-    /// Frees content, attributes and the inode itself, which is among the orphans.
+    /// Frees content, attributes and the inode itself, which is among the orphans. What its attributes alone referred to
+    /// is left to [`Volume::free_values`].
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.truncate_all_locked(inode).await?;
         self.drop_values(inode).await?;
@@ -154,7 +161,7 @@ impl Volume {
         self.orphan_remove(&mut handle, inode).await?;
         self.free_inode(&mut handle, inode).await?;
         handle.stop();
-        self.free_values().await
+        Ok(())
     }
 
     /// Whether it is still the one inode of its number.

@@ -22,7 +22,7 @@ use units::InodeNumber;
 const CHARACTER_DEVICE: u16 = 0x2000;
 
 /// One of the two places of a rename, its directory locked.
-struct Place<'a> {
+struct Side<'a> {
     parent: &'a Rc<Inode>,
     directory: Directory<'a>,
     name: &'a [u8],
@@ -30,8 +30,8 @@ struct Place<'a> {
 
 /// What a rename is about to do.
 struct Move<'a> {
-    from: Place<'a>,
-    to: Place<'a>,
+    from: Side<'a>,
+    to: Side<'a>,
     source: Rc<Inode>,
     target: Option<Rc<Inode>>,
     caller: &'a Caller,
@@ -60,7 +60,7 @@ impl Volume {
         };
         let directories = lock_directories(from.0, to.0, &above).await;
         let place = |(parent, name), intent| {
-            Ok::<_, Error>(Place { parent, name, directory: self.changeable(parent, intent)? })
+            Ok::<_, Error>(Side { parent, name, directory: self.changeable(parent, intent)? })
         };
         let from = place(from, Intent::Remove)?;
         let to = place(to, if mode == RenameMode::Exchange { Intent::Remove } else { Intent::Add })?;
@@ -166,7 +166,7 @@ impl Volume {
     /// EMLINK when a directory would get one subdirectory too many.
     fn check_subdirectories(&self, moving: &Move<'_>) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
-        let gains = |place: &Place<'_>, comes: &Inode, goes: Option<&Rc<Inode>>| {
+        let gains = |place: &Side<'_>, comes: &Inode, goes: Option<&Rc<Inode>>| {
             comes.is_directory()
                 && !goes.is_some_and(|inode| inode.is_directory())
                 && !self.takes_subdirectory(place.parent)

@@ -53,6 +53,11 @@ impl Volume {
         }
         for number in numbers {
             self.clean_up_orphan(number, &mut report, warnings).await?;
+            match self.free_values().await {
+                // It is noted, and stays an orphan.
+                Err(Error::Corrupt { .. } | Error::Refused(_)) => report.damaged += 1,
+                freed => freed?,
+            }
         }
         Ok(report)
     }

@@ -108,6 +108,8 @@ pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZon
 async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<FoundFlushZone>> {
     let volume = journal::readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
+    // Anybody may make a file that looks like one, but for the flag.
+    let mut not_it = None;
     for number in superblock.first_inode..superblock.first_inode + CANDIDATES {
         let number = InodeNumber(number);
         // Free ones and damaged ones are no zone.
@@ -125,7 +127,10 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
             parts.home.read(at.get() * block, block as usize).await.map_err(engine::EngineError::from)?;
         let zone = match FlushZoneSuperblock::parse(&bytes) {
             Err(FlushZoneError::NoZone) => continue,
-            Err(error) => return Err(Error::FlushZone(error.to_string())),
+            Err(error) => {
+                not_it = not_it.or(Some(Error::FlushZone(error.to_string())));
+                continue;
+            }
             Ok(zone) => zone,
         };
         // The uuid may be another since (`tune2fs -U`): the blocks are the file's all the same.
@@ -134,9 +139,10 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
             continue;
         }
         if inode.fields.borrow().flags & flags::IMMUTABLE == 0 {
-            return Err(Error::FlushZone(format!(
-                "the flush zone ({number}, /{FLUSH_ZONE_NAME}) is no longer immutable (chattr +i): its blocks may be given away"
-            )));
+            let why = "is no longer immutable (chattr +i): its blocks may be given away";
+            let error = Error::FlushZone(format!("the flush zone ({number}, /{FLUSH_ZONE_NAME}) {why}"));
+            not_it = not_it.or(Some(error));
+            continue;
         }
         let runs = runs(&volume, &inode, 1 + zone.length / block).await?;
         let bytes = |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
@@ -144,7 +150,7 @@ async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<
         extents[0].start += block;
         return Ok(Some(FoundFlushZone { superblock: zone, extents }));
     }
-    Ok(None)
+    not_it.map_or(Ok(None), Err)
 }
 
 /// The blocks of the zone's file, all of which must be there.

@@ -187,6 +187,10 @@ pub(super) async fn runs_of(
     what: &str,
 ) -> Result<Vec<(HomeBlock, u64)>> {
     let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
+    let twice = || corrupt(format!("{what} has one block in two places"));
+    if count > volume.superblock.borrow().blocks {
+        return Err(twice());
+    }
     let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
     let mut at = 0;
     while at < count {
@@ -203,7 +207,12 @@ pub(super) async fn runs_of(
         }
         at += u64::from(mapping.count);
     }
-    Ok(runs)
+    let mut sorted = runs.clone();
+    sorted.sort_unstable();
+    match sorted.windows(2).any(|pair| pair[0].0.plus(pair[0].1) > pair[1].0) {
+        true => Err(twice()),
+        false => Ok(runs),
+    }
 }
 
 fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {

@@ -155,6 +155,8 @@ pub(super) async fn find(
 ) -> Result<Option<LogPlaces>> {
     let volume = journal::readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
+    // Anybody may make a file that looks like one, but for the flag.
+    let mut not_it = None;
     for number in (superblock.first_inode..superblock.first_inode + CANDIDATES).map(InodeNumber) {
         // Free ones and damaged ones hold none.
         let Ok(inode) = volume.load_inode(number).await else { continue };
@@ -167,7 +169,10 @@ pub(super) async fn find(
         let bytes = parts.home.read(at.get() * block, block as usize).await;
         let logs = match LogsSuperblock::parse(&bytes.map_err(engine::EngineError::from)?) {
             Err(LogsError::NoLogs) => continue,
-            Err(error) => return Err(Error::Logs(error.to_string())),
+            Err(error) => {
+                not_it = not_it.or(Some(Error::Logs(error.to_string())));
+                continue;
+            }
             Ok(logs) => logs,
         };
         let blocks = 1 + u64::from(logs.logs) * u64::from(logs.log_blocks);
@@ -178,13 +183,14 @@ pub(super) async fn find(
             continue;
         }
         if inode.fields.borrow().flags & flags::IMMUTABLE == 0 {
-            return Err(Error::Logs(format!(
-                "the scattered logs ({number}, /{LOGS_NAME}) are no longer immutable (chattr +i): their blocks may be given away"
-            )));
+            let why = "are no longer immutable (chattr +i): their blocks may be given away";
+            let error = Error::Logs(format!("the scattered logs ({number}, /{LOGS_NAME}) {why}"));
+            not_it = not_it.or(Some(error));
+            continue;
         }
         return places(&volume, &inode, &logs, first).await.map(Some);
     }
-    Ok(None)
+    not_it.map_or(Ok(None), Err)
 }
 
 /// Each log lies in one piece.

@@ -134,7 +134,7 @@ impl Volume {
     /// Counts the references; whoever has none becomes an orphan. Credits: [`Volume::credits_reference`] for each.
     pub(super) async fn count_references(&self, handle: &mut Handle, references: References) -> Result<()> {
         for (holder, comes) in &references.changes {
-            let now = if *comes { count(holder) + 1 } else { count(holder).saturating_sub(1) };
+            let now = if *comes { count(holder).saturating_add(1) } else { count(holder).saturating_sub(1) };
             set_count(holder, now);
             if now == 0 && holder.fields.borrow().links != 0 {
                 holder.fields.borrow_mut().links = 0;
@@ -158,13 +158,13 @@ impl Volume {
         fields.sectors = (fields.sectors + sectors(after)).saturating_sub(sectors(before));
     }
 
-    /// Frees the values that nobody refers to any more. No handle is open.
+    /// Frees the values that nobody refers to any more. No handle is open. One by one: on a damaged volume a value may
+    /// have attributes with values of their own, and so on.
     pub(crate) async fn free_values(self: &Rc<Self>) -> Result<()> {
-        let unreferenced = self.unreferenced.take();
-        for holder in unreferenced {
-            Box::pin(self.free_if_unused(&holder)).await?;
+        loop {
+            let Some(holder) = self.unreferenced.borrow_mut().pop() else { return Ok(()) };
+            self.free_without_values(&holder).await?;
         }
-        Ok(())
     }
 
     /// Lets go of all values that an inode without links has outside, one after the other. The caller holds its lock.

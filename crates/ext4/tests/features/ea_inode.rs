@@ -311,3 +311,55 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
         });
     }
 }
+
+/// A volume on which values have attributes themselves, each with the next one's value.
+fn chain_of_values(links: u32) -> Rig {
+    let rig = Rig::new("-O ea_inode,^metadata_csum -b 1024 -I 256 -N 2040", "8M", ":");
+    let files = rig.with_volume(MODES[1], move |volume| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let mut files = Vec::new();
+        for index in 0..links {
+            let name = format!("f{index}");
+            files.push(make_file(&volume, &root, &name).await.number.0);
+            let value = index.to_le_bytes().repeat(300);
+            set(&volume, &name, "user.value", &value).await.unwrap();
+        }
+        files
+    });
+    let told = rig.debugfs("imap <1>");
+    let table: u64 = told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let mut image = rig.read();
+    // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of fields.
+    let place = |number: u32| table * 1024 + u64::from(number - 1) * 256 + 160;
+    let attributes = |image: &disks::Image, number| {
+        let mut bytes = [0; 96];
+        image.read(place(number), &mut bytes);
+        bytes
+    };
+    for pair in files.windows(2) {
+        let (owner, next) = (attributes(&image, pair[0]), attributes(&image, pair[1]));
+        assert_eq!((&owner[..4], &next[..4]), (&0xea02_0000u32.to_le_bytes()[..], &owner[..4]));
+        let value = u32::from_le_bytes(owner[8..12].try_into().unwrap());
+        image.write(place(value), &next);
+    }
+    image.write_file(&rig.image()).unwrap();
+    rig
+}
+
+#[test]
+fn values_that_have_values_are_freed_without_a_deep_stack() {
+    const LINKS: u32 = 700;
+    let rig = chain_of_values(LINKS);
+    let path = rig.image();
+    let freed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+        let (_, freed) = run_on(disks::Image::read_file(&path).unwrap(), MODES[1], |volume| async move {
+            let before = volume.statfs().await.unwrap().inodes_free;
+            volume.unlink(&volume.inode(ROOT).await.unwrap(), b"f0").await.unwrap();
+            volume.sync().await.unwrap();
+            volume.statfs().await.unwrap().inodes_free - before
+        });
+        freed
+    });
+    // The file, and each value, which has lost its only reference.
+    assert_eq!(freed.unwrap().join().unwrap(), u64::from(LINKS) + 1);
+}

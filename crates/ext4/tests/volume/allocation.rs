@@ -2,7 +2,7 @@
 
 use crate::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
 use engine::Contents;
-use ext4::{Error, Inode, NewInode, Purpose, Request, Run, Volume, errno};
+use ext4::{Caller, Error, Inode, NewInode, Purpose, Request, Run, Volume, WriteFlags, errno};
 use runtime::SplitMix;
 use runtime::sync::Event;
 use std::cell::Cell;
@@ -290,6 +290,29 @@ fn every_inode_of_the_volume_can_be_used() {
         assert_eq!(made.len() as u32, volume.superblock().inodes - 11);
         for inode in made {
             volume.free_if_unused(&inode).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_only_frees_keeps_no_list_of_what_is_committed() {
+    const FILES: u32 = 600;
+    const SYNCED: u32 = 50;
+    let image = TestImage::make(EXT4_1K);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        for index in 0..FILES {
+            let name = format!("file-{index}");
+            let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+            volume.write(&made.value, &Caller::ROOT, 0, b"a block", WriteFlags::default()).await.unwrap();
+        }
+        volume.sync().await.unwrap();
+        for index in 0..FILES {
+            volume.unlink(&root, format!("file-{index}").as_bytes()).await.unwrap();
+            assert!(volume.blocks_withheld() <= u64::from(2 * SYNCED), "{index}");
+            if index % SYNCED == 0 {
+                volume.sync().await.unwrap();
+            }
         }
     });
 }

@@ -1,11 +1,13 @@
 //! The journal from the volume's side: crashes, external journals, recovery.
 
 use crate::allocation::create;
-use crate::image::{ALL, EXT4_1K, Kind, MANY_GROUPS, TestImage, open, open_with, with_volume};
+use crate::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, MANY_GROUPS, TestImage, open, open_with, with_volume};
 use device::{Disk, World};
 use disks::{CrashPolicy, MemoryDisk};
-use engine::Contents;
-use ext4::{Access, OpenParts, Purpose, Request, Volume, VolumeOptions};
+use engine::{Contents, EngineOptions};
+use ext4::{Access, Caller, OpenParts, Purpose, Request, Volume, VolumeOptions, WriteFlags};
+use format::scattered::{LOGS_MAGIC, LogsSuperblock};
+use journal::LogKind;
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::Cell;
 use std::process::Command;
@@ -307,4 +309,50 @@ fn a_base_that_has_rotted_under_a_packed_record_is_found_by_whoever_reads_the_bl
             volume.close().await.unwrap();
         }
     });
+}
+
+#[test]
+fn a_journal_with_one_block_in_two_places_is_refused() {
+    let image = TestImage::make(EXT3);
+    let first = image.debugfs("bmap <8> 0");
+    let first = first.lines().next().unwrap().trim();
+    image.debugfs(&format!("sif <8> block[1] {first}"));
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let opened = virtual_world.run(async move { open(&world, &disk, Access::ReadWrite).await.map(drop) });
+    let error = opened.expect_err("a log that overwrites itself");
+    assert!(error.to_string().contains("two places"), "{error}");
+}
+
+/// A file that is no such thing, with the number that the right one might have, and made by anybody.
+#[test]
+fn a_file_that_looks_like_scattered_logs_does_not_keep_the_volume_from_being_opened() {
+    let parsed = LogsSuperblock { uuid: [7; 16], inode: 11, logs: 1, log_blocks: 64, group_blocks: 128 };
+    for (name, start) in
+        [("right but for the flag", parsed.serialize().to_vec()), ("magic alone", LOGS_MAGIC.to_vec())]
+    {
+        let image = TestImage::make(EXT4);
+        with_volume(&image, 1, |volume| async move {
+            volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            volume.rmdir(&root, b"lost+found").await.unwrap();
+            let anybody = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
+            let made = volume.mknod(&root, b"mine", &anybody, 0o100_644, 0).await.unwrap().value;
+            assert_eq!(made.number.0, 11);
+            let mut content = vec![0; 65 * 4096];
+            content[..start.len()].copy_from_slice(&start);
+            volume.write(&made, &anybody, 0, &content, WriteFlags::default()).await.unwrap();
+        });
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let engine = EngineOptions { log: LogKind::Scattered, ..EngineOptions::default() };
+            let options = VolumeOptions { engine, ..VolumeOptions::default() };
+            let parts = OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options };
+            let volume = Volume::open(parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            volume.close().await.unwrap();
+        });
+    }
 }

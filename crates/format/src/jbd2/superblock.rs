@@ -27,7 +27,9 @@ pub(super) mod at {
     pub const MAX_TRANSACTION_DATA: usize = 0x4c;
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
-    /// Ours, in the kernel's padding: of scattered logs.
+    /// Ours, in the kernel's padding: `s_sequence` inverted, where `s_max_transaction` is ours.
+    pub const MAX_TRANSACTION_SINCE: usize = 0x5c;
+    /// Ours, likewise: of scattered logs.
     pub const SCATTERED_NONCE: usize = 0x60;
     pub const SCATTERED_ACTIVE: usize = 0x68;
     /// Ours, likewise: of a log of packed transactions.
@@ -121,6 +123,9 @@ pub struct JournalSuperblock {
     pub dynamic_superblock: u32,
     pub max_transaction: u32,
     pub max_transaction_data: u32,
+    /// No transaction of the log takes more log blocks. On disk in the place of `max_transaction`, and only while the log
+    /// holds records.
+    pub transaction_bound: Option<u32>,
     /// `s_checksum_type`: 4 is CRC-32C, the only one under checksums v2 and v3.
     pub checksum_type: u8,
     /// `s_num_fc_blks`; 0 means 256.
@@ -154,6 +159,7 @@ impl JournalSuperblock {
             dynamic_superblock: 0,
             max_transaction: 0,
             max_transaction_data: 0,
+            transaction_bound: None,
             checksum_type: 0,
             fast_commit_blocks: 0,
             packed: None,
@@ -198,6 +204,11 @@ impl JournalSuperblock {
         self.dynamic_superblock = be32(bytes, at::DYNAMIC_SUPERBLOCK);
         self.max_transaction = be32(bytes, at::MAX_TRANSACTION);
         self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
+        // Others that replay the log, or write to it, move `s_sequence` on and leave the rest.
+        let is_ours = !self.is_clean() && be32(bytes, at::MAX_TRANSACTION_SINCE) == !self.sequence.0;
+        if is_ours && self.max_transaction > 0 {
+            self.transaction_bound = Some(std::mem::take(&mut self.max_transaction));
+        }
         self.checksum_type = bytes[at::CHECKSUM_TYPE];
         self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
         self.packed = self
@@ -316,6 +327,10 @@ impl JournalSuperblock {
         put32(bytes, at::DYNAMIC_SUPERBLOCK, self.dynamic_superblock);
         put32(bytes, at::MAX_TRANSACTION, self.max_transaction);
         put32(bytes, at::MAX_TRANSACTION_DATA, self.max_transaction_data);
+        if let Some(bound) = self.transaction_bound.filter(|_| !self.is_clean()) {
+            put32(bytes, at::MAX_TRANSACTION, bound);
+            put32(bytes, at::MAX_TRANSACTION_SINCE, !self.sequence.0);
+        }
         bytes[at::CHECKSUM_TYPE] = self.checksum_type;
         if let Some(packed) = self.packed {
             put64(bytes, at::PACKED_NONCE, packed.nonce);
@@ -445,7 +460,7 @@ impl JournalSuperblock {
         self.sequence = last;
         self.start = LogBlock(0);
         self.incompatible &= !Incompatible::OURS;
-        (self.packed, self.scattered) = (None, None);
+        (self.packed, self.scattered, self.transaction_bound) = (None, None, None);
     }
     /// The log begins with transaction `sequence` at `start`.
     pub fn set_tail(&mut self, sequence: TransactionId, start: LogBlock) {
@@ -553,6 +568,24 @@ mod tests {
             assert!(parse(&forgotten).unwrap().is_forgotten());
             live.set_clean(TransactionId(8));
             assert_eq!((live.scattered.clone(), parse(&live)), (None, Ok(live)));
+        }
+    }
+
+    #[test]
+    fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
+        for mut live in [superblock(), packed(512)] {
+            live.set_tail(TransactionId(u32::MAX), live.log_blocks().start);
+            live.transaction_bound = Some(128);
+            assert_eq!(parse(&live), Ok(live.clone()));
+            let mut block = live.serialize();
+            put32(&mut block, at::SEQUENCE, 5);
+            let sum = checksum(&block);
+            put32(&mut block, at::CHECKSUM, sum);
+            let moved = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+            assert_eq!(moved.transaction_bound, None);
+            live.set_clean(TransactionId(8));
+            let clean = live.serialize();
+            assert_eq!((be32(&clean, at::MAX_TRANSACTION), be32(&clean, at::MAX_TRANSACTION_SINCE)), (0, 0));
         }
     }
 

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use units::{LogBlock, TransactionId};
 
+/// Transactions up to this length are not told apart: to look so far ahead takes no time.
+const SHORT_BYTES: u32 = 512 << 10;
+
 /// Log blocks `first..end`; behind the last comes the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ring {
@@ -59,11 +62,17 @@ impl LogWalk for Ring {
 
 /// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so that head = tail
 /// means empty. Room comes back from the oldest transaction on: one released earlier waits for those before it.
+///
+/// How long its transactions are stands in the superblock before the first one that is longer is written: recovery, when the
+/// log seems to end, looks no further than the next transaction can begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
     ring: Ring,
     head: LogBlock,
     used: u32,
+    /// Log blocks of the longest transaction yet, and of what counts as short.
+    longest: u32,
+    short: u32,
     /// The transactions in the log, oldest first: consecutive ids, and the first is not released.
     held: VecDeque<Held>,
 }
@@ -85,13 +94,14 @@ impl CircularLog {
     /// The empty log of a journal.
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
         let ring = Ring::of(superblock);
-        CircularLog::beginning_at(ring, ring.first)
+        let unit = superblock.block_size.bytes() as u32 / superblock.log_blocks_per_block();
+        CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) }
     }
 
     /// An empty log whose next transaction starts at `head`.
     pub fn beginning_at(ring: Ring, head: LogBlock) -> CircularLog {
         assert!(ring.holds(head), "{head} is outside the log");
-        CircularLog { ring, head, used: 0, held: VecDeque::new() }
+        CircularLog { ring, head, used: 0, longest: 0, short: 1, held: VecDeque::new() }
     }
 
     pub fn ring(&self) -> Ring {
@@ -122,12 +132,22 @@ impl LogSpace for CircularLog {
         self.held.push_back(Held { transaction, start: self.head, count, released: false });
         self.head = self.ring.advance(self.head, count);
         self.used += count;
+        self.longest = self.longest.max(count);
         Ok(())
     }
     /// A ring has no choice: blocks follow in the order in which they were reserved.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
         let held = &self.held[self.position(transaction).expect("a transaction that has reserved room")];
         self.ring.runs(held.start, held.count)
+    }
+    /// In powers of two, so that a log whose transactions grow says so a few times only.
+    fn announce(&self, superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
+        let bound = self.longest.max(self.short).next_power_of_two();
+        let is_more = superblock.transaction_bound.is_none_or(|said| said < bound);
+        if is_more {
+            superblock.transaction_bound = Some(bound);
+        }
+        is_more
     }
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock> {
         match self.position(transaction) {
@@ -153,6 +173,7 @@ impl LogSpace for CircularLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::BlockSize;
 
     fn log() -> CircularLog {
         CircularLog::new(LogBlock(1), LogBlock(11))
@@ -173,6 +194,24 @@ mod tests {
         assert_eq!(runs.part(1, 2), [9 + 1, 1].map(|at| LogRun { start: LogBlock(at), count: 1 }));
         assert_eq!((log.start_of(id(1)), log.free()), (Some(LogBlock(9)), 4));
         assert_eq!((log.start_of(id(2)), log.start_of(id(3))), (Some(LogBlock(4)), None));
+    }
+
+    #[test]
+    fn a_transaction_longer_than_any_before_is_announced_once() {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 4096, [9; 16]);
+        let mut log = CircularLog::of(&superblock);
+        assert!(log.announce(&mut superblock, None) && !log.announce(&mut superblock, None));
+        assert_eq!(superblock.transaction_bound, Some(SHORT_BYTES / 4096));
+        for (number, count, announced, bound) in
+            [(0, 128, false, 128), (1, 129, true, 256), (2, 256, false, 256), (3, 5, false, 256)]
+        {
+            log.reserve(id(number), count).unwrap();
+            assert_eq!(log.announce(&mut superblock, None), announced, "{count} blocks");
+            assert_eq!(superblock.transaction_bound, Some(bound));
+        }
+        // Nothing on disk may say less than what was said before: that transaction is perhaps still there.
+        log.release_before(id(4));
+        assert!(!log.announce(&mut superblock, Some(id(4))));
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub trait LogSpace {
         None
     }
     /// Says in the superblock what recovery must know beside where the log begins: of all transactions from `tail` on, or,
-    /// without one, of the place that was chosen. Whether that is more than the superblock said before.
+    /// without one, of the place that was chosen; and how long transactions are. Whether that is more than the superblock
+    /// said before.
     fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
         false
     }

@@ -25,7 +25,7 @@ pub use find_runs::{FindRuns, FoundRuns};
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
 pub use revoke_pass::RevokePass;
-pub use scan::{LogStart, ScanPass, Scanned};
+pub use scan::{IN_FLIGHT_MAX, LogStart, ScanPass, Scanned};
 
 use format::jbd2::FormatError;
 use std::ops::Range;

@@ -1,5 +1,5 @@
 use super::again::SecondReading;
-use super::{Pass, PassCounts, RecoverError, Scanned};
+use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
 use crate::records::Decoded;
 use crate::revoke::RevokeTable;
 use units::LogBlock;
@@ -8,6 +8,7 @@ use units::LogBlock;
 pub struct RevokePass {
     reading: SecondReading,
     table: RevokeTable,
+    bounds: Option<Box<dyn Bounds>>,
     transactions: u64,
     revokes: u64,
 }
@@ -19,9 +20,15 @@ impl RevokePass {
         RevokePass {
             reading: SecondReading::new(scanned, spans),
             table: RevokeTable::new(),
+            bounds: None,
             transactions: scanned.transactions.len() as u64,
             revokes: 0,
         }
+    }
+    /// Keeps no revoke of what no record may name: it hides nothing, and a forged log may hold any number of them.
+    pub fn within(mut self, bounds: impl Bounds + 'static) -> RevokePass {
+        self.bounds = Some(Box::new(bounds));
+        self
     }
     pub fn finish(self) -> RevokeTable {
         assert!(self.reading.wants().is_none(), "the revoke pass is not over");
@@ -39,7 +46,9 @@ impl Pass for RevokePass {
         self.reading.give(block, &mut |decoded| {
             if let Decoded::Revoke(home) = decoded {
                 self.revokes += 1;
-                self.table.revoke(home, transaction);
+                if self.bounds.as_ref().is_none_or(|bounds| bounds.refuses(home).is_none()) {
+                    self.table.revoke(home, transaction);
+                }
             }
             Ok(())
         })

@@ -7,14 +7,17 @@ use units::{LogBlock, TransactionId};
 
 /// Ids left out after recovery: no later scan may take what lies behind the end of this log for its own.
 const IDS_SKIPPED: u32 = 16;
-/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes.
+/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes. Counts where the superblock does not
+/// say how long transactions are.
 const TRANSACTION_SHARE_MAX: u32 = 2;
+/// Most transactions on their way to the disk at once: so many may follow one of which they do not prove that it was durable.
+pub const IN_FLIGHT_MAX: u32 = 4;
 
 /// First pass: finds the last committed transaction.
 ///
-/// Where the log seems to end it looks ahead, as far as one transaction may reach: a commit begins when the one
-/// before it is durable, so whatever belongs to a later transaction proves that this one was committed, and that what
-/// ended the log is damage.
+/// Where the log seems to end it looks ahead: a commit begins when one of the few before it is durable, so whatever belongs
+/// to a later transaction proves that this one was committed, and that what ended the log is damage. It looks as far as
+/// these few may reach, by what the superblock says of their length.
 pub struct ScanPass {
     log: Rc<dyn LogWalk>,
     records: Rc<dyn Records>,
@@ -26,6 +29,8 @@ pub struct ScanPass {
     at: LogBlock,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
+    /// How far behind the log's end a transaction may reach that proves that this is no end.
+    reach: u32,
     /// The transaction whose end has not been found yet, and the latest one of which there is anything.
     open: TransactionId,
     latest: TransactionId,
@@ -83,7 +88,10 @@ impl ScanPass {
         }
         let (records, log) = (records::of(superblock), Rc::new(Ring::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
-        let scan = ScanPass::over(records, log, LogStart { transaction, at });
+        let mut scan = ScanPass::over(records, log, LogStart { transaction, at });
+        if let Some(bound) = superblock.transaction_bound {
+            scan.reach = bound.saturating_mul(IN_FLIGHT_MAX + 1);
+        }
         Ok(match superblock.is_clean() {
             true => scan.of_nothing(superblock.next_transaction()),
             false => scan,
@@ -113,6 +121,7 @@ impl ScanPass {
             proven: None,
             at: start.at,
             unread: log.blocks(),
+            reach: log.blocks() / TRANSACTION_SHARE_MAX,
             open: first,
             latest: first,
             fault: None,
@@ -224,7 +233,7 @@ impl ScanPass {
         let reach = match self.until_damage {
             // Not a reason to refuse, but no id may be used again.
             true => self.log.blocks(),
-            false if self.records.proves_commits() => self.log.blocks() / TRANSACTION_SHARE_MAX,
+            false if self.records.proves_commits() => self.reach,
             false => 0,
         };
         self.give_ahead(block, reach.min(self.unread))

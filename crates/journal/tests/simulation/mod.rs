@@ -22,6 +22,7 @@ pub struct Disk {
 }
 
 impl Disk {
+    pub const SECTOR: usize = SECTOR;
     pub fn write(&mut self, at: Address, index: usize, bytes: &[u8], sectors: std::ops::Range<usize>) {
         let block = match at {
             Address::Home(home) => &mut self.home[(self.index_of)(home) + index],

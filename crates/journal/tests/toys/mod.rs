@@ -2,9 +2,11 @@
 //! that are in use.
 
 mod capacitor_log;
+mod drive;
 mod stream;
 
 pub use capacitor_log::{CapacitorLog, Map};
+pub use drive::{Drive, How};
 pub use stream::Stream;
 
 use journal::*;
@@ -53,6 +55,13 @@ impl Whose {
                 let block = home.get() & ((1 << SLOT_SHIFT) - 1);
                 (((home.get() >> SLOT_SHIFT) - 7) * FILE_BLOCKS + block) as usize
             },
+        }
+    }
+    /// What becomes durable together.
+    pub fn file(self, home: HomeBlock) -> u64 {
+        match self {
+            Whose::Volume => 0,
+            Whose::Files => home.get() >> SLOT_SHIFT,
         }
     }
     pub fn contains(self, home: HomeBlock, blocks: u64) -> bool {

@@ -1,6 +1,8 @@
 //! Figures 8a and 8b: how long synchronous appends of streams take.
 
-use super::figure_7::{fast_counts, fast_streams, last, paper_line, slow_counts, slow_streams};
+use super::figure_7::{
+    fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts, slow_streams,
+};
 use super::shared::{FIVE_MODES, axis, name, ours, picture, ratio};
 use super::streams::{FAST, Played, Runs, SLOW};
 use crate::Context;
@@ -50,7 +52,8 @@ fn mean(played: &Played) -> f64 {
 }
 
 fn latencies(title: &str, runs: &Runs) -> Picture {
-    let series = FIVE_MODES.iter().map(|&data| ours(name(data), paper_line(runs, data, mean))).collect();
+    let series = FIVE_MODES.iter().map(|&data| ours(name(data), paper_line(runs, data, mean)));
+    let series = series.chain(per_block_line(runs, mean)).collect();
     let y = axis("mean latency of an append (ms)", Scale::Logarithmic);
     picture(title, axis("streams", Scale::Logarithmic), y, series)
 }
@@ -132,7 +135,7 @@ fn run_8b(context: &Context) -> Result<Results, FigureError> {
     ];
     let mut picture = latencies("1 Mbps", &runs);
     picture.series.push(ours("log-structured", log_structured));
-    let notes = vec![memory_note(), STAND_IN.into()];
+    let notes = vec![per_block_note(&runs, "the latency (ms)", mean), memory_note(), STAND_IN.into()];
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 

@@ -1,5 +1,6 @@
 //! All figures, one file for each workload.
 
+mod arion;
 mod discreet;
 mod figure_1;
 mod figure_13;
@@ -14,6 +15,7 @@ mod mpi_io;
 mod postmark;
 mod raid_0;
 mod read_back;
+mod sensitivity;
 mod shared;
 mod streams;
 
@@ -32,6 +34,7 @@ pub fn all() -> Vec<Figure> {
         figure_9::figure(),
         postmark::FIGURE_10A,
         filebench::TABLE_1,
+        filebench::TABLE_1_SCALE,
         log_replay::FIGURE_10B,
         log_replay::FIGURE_10C,
         mpi_io::FIGURE_11,
@@ -41,7 +44,13 @@ pub fn all() -> Vec<Figure> {
         raid_0::figure(),
     ];
     let kernel = [kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A];
-    okeanos.into_iter().chain(kernel).chain(discreet::all()).chain([manylogs::figure_2a()]).collect()
+    okeanos
+        .into_iter()
+        .chain(kernel)
+        .chain(discreet::all())
+        .chain([manylogs::figure_2a(), sensitivity::figure()])
+        .chain(arion::all())
+        .collect()
 }
 
 pub fn find(name: &str) -> Option<Figure> {

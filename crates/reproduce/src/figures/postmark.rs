@@ -1,6 +1,6 @@
 //! Postmark: figures 10a and 14.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, claim, name, of_paper, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, name, of_paper, ours, ratio, rig};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::CacheMode;
@@ -89,6 +89,7 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
     let requests_of = |size_max: u64| -> &[u64] {
         match (context.quick, size_max) {
             (true, _) => &[KIB, 128 * KIB],
+            (false, _) if context.varied.is_some() => &[KIB, 16 * KIB, 128 * KIB],
             // Five million synchronous writes at 128 bytes would take as long as all others together.
             (false, AS_PAPER) => &[KIB, 4 * KIB, 16 * KIB, 128 * KIB],
             (false, _) => &[128, KIB, 4 * KIB, 16 * KIB, 128 * KIB],
@@ -236,12 +237,15 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
         }
     }
     let costs = (0..requests.len()).map(|at| rate(2, 1, at) / rate(1, 1, at));
-    claims.push(ratio(
-        "wasteless without barriers over with them, at the size of requests where it is most",
-        "1.036 (3.5 %)",
-        Expected::Number(1.0 / (1.0 - 0.035)),
-        (costs.fold(f64::NEG_INFINITY, f64::max), 1.0),
-    ));
+    claims.push(
+        ratio(
+            "wasteless without barriers over with them, at the size of requests where it is most",
+            "1.036 (3.5 %)",
+            Expected::Number(1.0 / (1.0 - 0.035)),
+            (costs.fold(f64::NEG_INFINITY, f64::max), 1.0),
+        )
+        .chosen(WITH_TICKS, "when it was chosen 1.43"),
+    );
     claims.push(ratio(
         "ordered without barriers over with them, at 1 KiB",
         "1.18 (73 / 62)",

@@ -33,6 +33,9 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
         options.home.options.size = Some(2 << 30);
         options.journal_size = 16 << 20;
     }
+    if let Some(varied) = context.varied {
+        varied.apply(&mut options);
+    }
     if let Some(prefix) = context.trace_prefix(name(mode)) {
         options.trace_to(&prefix);
     }
@@ -54,7 +57,8 @@ pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
 /// A statement of the paper that is so or not.
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
     let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
-    Claim { says: says.to_string(), paper: paper.to_string(), ours, verdict, origin: Origin::Paper }
+    let (says, paper, chosen) = (says.to_string(), paper.to_string(), String::new());
+    Claim { says, paper, ours, verdict, origin: Origin::Paper, chosen }
 }
 /// `a` over `b`, as the paper has it: `paper` in its words, `expected` as a number.
 pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) -> Claim {
@@ -66,6 +70,9 @@ pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) ->
 pub fn at_least(says: &str, (a, b): (f64, f64), bound: f64) -> Claim {
     claim(says, "not asked", short(a / b), a / b >= bound).of_ours()
 }
+
+/// What the host's clock is, for statements that failed without its ticks.
+pub const WITH_TICKS: &str = "the paper's host commits at ticks of 4 ms";
 
 /// What no figure of ours has, and the paper's machines had.
 pub const NO_KERNEL: &str = "Virtual time passes on the disks alone: system calls, copies and the kernel's own waits cost \

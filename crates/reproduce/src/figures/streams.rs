@@ -2,7 +2,7 @@
 //! their own once a second. Here one run of them.
 
 use super::shared::rig;
-use crate::{Context, FigureError};
+use crate::{Context, FigureError, Varied};
 use engine::DataMode;
 use stages::{Layout, Stage, StageOptions, Traffic};
 use std::sync::Mutex;
@@ -33,16 +33,23 @@ pub(super) struct Cell {
     pub size: usize,
     pub sync: SyncKind,
     pub seconds: u64,
+    /// As in ext3: [`StageOptions::writers_wait`].
+    pub writers_wait: bool,
+    /// Selective's threshold is judged for each block.
+    pub per_block: bool,
 }
 
 impl Cell {
     /// Synchronous, on the paper's volume.
     pub fn new(data: DataMode, streams: u32, size: usize, seconds: u64) -> Cell {
         let (layout, rig, sync) = (Layout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
-        Cell { data, layout, rig, streams, size, sync, seconds }
+        let (writers_wait, per_block) = (false, false);
+        Cell { data, layout, rig, streams, size, sync, seconds, writers_wait, per_block }
     }
     fn options(&self, context: &Context) -> StageOptions {
-        let mut options = StageOptions { layout: self.layout, ..rig(context, self.data) };
+        let (layout, writers_wait) = (self.layout, self.writers_wait);
+        let mut options = StageOptions { layout, writers_wait, ..rig(context, self.data) };
+        options.engine.threshold_per_block = self.per_block;
         if self.rig == Rig::Raid0 {
             options.home.drives = 2;
             options.journal = None;
@@ -81,19 +88,20 @@ impl Played {
 pub(super) struct Runs(pub Vec<Played>);
 
 /// Several figures look at the same runs.
-static PLAYED: Mutex<Vec<(u64, Played)>> = Mutex::new(Vec::new());
+static PLAYED: Mutex<Vec<((u64, Option<Varied>), Played)>> = Mutex::new(Vec::new());
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
+    let key = (context.seed, context.varied);
     let known = |cell: &Cell| {
         let played = PLAYED.lock().expect("nobody panics while holding it");
-        let found = played.iter().find(|(seed, played)| *seed == context.seed && played.cell == *cell);
+        let found = played.iter().find(|(of, played)| *of == key && played.cell == *cell);
         found.filter(|_| !context.quick).map(|(_, played)| played.clone())
     };
     let one = |cell: &Cell| match known(cell) {
         Some(played) => Ok(played),
         None => {
             let played = play_one(cell, context)?;
-            PLAYED.lock().expect("nobody panics while holding it").push((context.seed, played.clone()));
+            PLAYED.lock().expect("nobody panics while holding it").push((key, played.clone()));
             Ok(played)
         }
     };

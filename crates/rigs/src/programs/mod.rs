@@ -9,7 +9,7 @@ mod maildir;
 mod servers;
 
 use crate::contender::Contender;
-use crate::rig::{self, Place, RigError};
+use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use kept::Kept;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
         .map(|name| Ok((name, run_of(name).ok_or_else(|| RigError::new(format!("{name:?} is no work")))?)))
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
-    let place = Place::new(&options.directory)?;
+    let place = Workspace::new(&options.directory)?;
     let image = place.image("programs");
     progress("making what the programs work on");
     let kept = Kept::new(Scale(options.scale))?;

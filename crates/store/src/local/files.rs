@@ -7,16 +7,19 @@ use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::overlay::Overlay;
-use crate::store::OpenFile;
+use crate::store::{Access, OpenFile};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::sync::mpsc::{TryRecvError, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
 
 /// How long to wait before looking whether a thread has ended: at first, and at most.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+/// For how long a note says that a file is on its way; and how much of that must be left before a change of the file.
+const WAY_NOTED: Duration = Duration::from_secs(2);
+const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// A file that this client holds exclusively.
 pub(super) struct Buffered {
@@ -30,6 +33,13 @@ pub(super) struct Buffered {
     pub handle: std::rc::Rc<File>,
 }
 
+impl Buffered {
+    /// Others may have added names, or removed them.
+    fn links(&self) -> u32 {
+        self.handle.metadata().map_or(self.attributes.links, |metadata| metadata.nlink() as u32)
+    }
+}
+
 /// Everything that bringing a file to a state needs, away from this thread.
 struct Flush {
     file: File,
@@ -41,18 +51,23 @@ struct Flush {
 impl Flush {
     fn run(self) -> io::Result<()> {
         let Attributes { file: id, version, modified, accessed, mode, uid, gid, .. } = self.attributes;
-        let note = |on_its_way| Note {
-            version,
-            modified: (modified.seconds, i64::from(modified.nanoseconds)),
-            on_its_way,
+        let mut noted_until = Instant::now();
+        let mut note_way = || -> io::Result<()> {
+            if noted_until.saturating_duration_since(Instant::now()) < WAY_NOTED_AGAIN {
+                noted_until = Instant::now() + WAY_NOTED;
+                self.notes.write(id, Note::on_its_way(version, WAY_NOTED))?;
+            }
+            Ok(())
         };
-        self.notes.write(id, note(true))?;
+        note_way()?;
         if self.overlay.base_end() < self.file.metadata()?.size() {
             self.file.set_len(self.overlay.base_end())?;
         }
         for (at, bytes) in self.overlay.pieces() {
+            note_way()?;
             self.file.write_all_at(bytes, at)?;
         }
+        note_way()?;
         self.file.set_len(version.size)?;
         let now = self.file.metadata()?;
         if (now.uid(), now.gid()) != (uid, gid) {
@@ -64,7 +79,8 @@ impl Flush {
         let times = FileTimes::new().set_modified(system_time(modified)).set_accessed(system_time(accessed));
         self.file.set_times(times)?;
         self.file.sync_all()?;
-        self.notes.write(id, note(false))
+        let modified = (modified.seconds, i64::from(modified.nanoseconds));
+        self.notes.write(id, Note { version, modified, on_its_way_until: None })
     }
 }
 
@@ -100,7 +116,7 @@ impl Local {
 
     pub fn attributes(&self, file: FileId) -> Result<Attributes, StoreError> {
         if let Some(buffered) = self.files.borrow().get(&file) {
-            return Ok(buffered.attributes);
+            return Ok(Attributes { links: buffered.links(), ..buffered.attributes });
         }
         let open =
             self.opens.borrow().values().find(|open| open.file == file).map(|open| open.handle.clone());
@@ -132,6 +148,7 @@ impl Local {
         let (number, size) = (buffered.attributes.version.number + 1, buffered.overlay.size());
         buffered.attributes.version = Version { number, ctime_ns, size };
         buffered.attributes.changed = now;
+        buffered.attributes.links = buffered.links();
         buffered.attributes.blocks = buffered.attributes.blocks.max(size.div_ceil(512));
         Some(Ok(buffered.attributes))
     }
@@ -183,6 +200,11 @@ impl Local {
         let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
             return Ok(());
         };
+        let is_open = self.opens.borrow().values().any(|open| open.file == file);
+        if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0) {
+            // Nobody will read it.
+            return Ok(());
+        }
         let _turn = turn.write().await;
         let flush = {
             let mut files = self.files.borrow_mut();
@@ -254,10 +276,19 @@ impl Local {
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
-        let path = self.places.path(file)?;
-        self.notes.remove(file);
-        self.apply_to_file(&path, &change, now).map_err(|error| self.failed("setting attributes", &error))?;
-        let metadata = fs::symlink_metadata(&path).map_err(|error| self.failed("attributes", &error))?;
+        let metadata = match self.writable(file) {
+            // Works also when the file has no name any more.
+            Some(handle) => {
+                self.notes.remove(file);
+                apply_to_handle(&handle, &change, now).and_then(|()| handle.metadata())
+            }
+            None => {
+                let path = self.places.path(file)?;
+                self.notes.remove(file);
+                apply_to_path(&path, &change, now).and_then(|()| fs::symlink_metadata(&path))
+            }
+        };
+        let metadata = metadata.map_err(|error| self.failed("setting attributes", &error))?;
         let attributes = self.attributes_of(&metadata);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
@@ -266,52 +297,70 @@ impl Local {
         Ok(attributes)
     }
 
-    fn apply_to_file(
-        &self,
-        path: &std::path::Path,
-        change: &AttributeChange,
-        now: Timestamp,
-    ) -> io::Result<()> {
-        let is_symlink = fs::symlink_metadata(path)?.is_symlink();
-        if change.uid.is_some() || change.gid.is_some() {
-            std::os::unix::fs::lchown(path, change.uid, change.gid)?;
-        }
-        if is_symlink {
-            // Its mode cannot be changed; its times only by other means.
-            return Ok(());
-        }
-        if let Some(size) = change.size {
-            File::options().write(true).open(path)?.set_len(size)?;
-        }
-        if let Some(mode) = change.mode {
-            fs::set_permissions(path, Permissions::from_mode(mode))?;
-        }
-        let time = |change: TimeChange| match change {
-            TimeChange::Now => system_time(now),
-            TimeChange::To(time) => system_time(time),
-        };
-        let mut times = FileTimes::new();
-        if let Some(accessed) = change.accessed {
-            times = times.set_accessed(time(accessed));
-        }
-        if let Some(modified) = change.modified {
-            times = times.set_modified(time(modified));
-        }
-        if change.accessed.is_some() || change.modified.is_some() {
-            // To open a pipe waits for its writer, and a device may do anything.
-            let kind = path.symlink_metadata()?.file_type();
-            if !kind.is_file() && !kind.is_dir() {
-                return Err(std::io::ErrorKind::Unsupported.into());
-            }
-            File::open(path)?.set_times(times)?;
-        }
-        Ok(())
+    fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
+        let opens = self.opens.borrow();
+        let open = opens.values().find(|open| open.file == file && open.access == Access::ReadWrite);
+        open.map(|open| open.handle.clone())
     }
 
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
         let path = self.places.path(directory)?;
         self.away("making names durable", move || sync_directory(&path)).await
     }
+}
+
+fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
+    if change.uid.is_some() || change.gid.is_some() {
+        fchown(file, change.uid, change.gid)?;
+    }
+    if let Some(size) = change.size {
+        file.set_len(size)?;
+    }
+    if let Some(mode) = change.mode {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    match times_of(change, now) {
+        Some(times) => file.set_times(times),
+        None => Ok(()),
+    }
+}
+
+fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
+    let kind = path.symlink_metadata()?.file_type();
+    if change.uid.is_some() || change.gid.is_some() {
+        std::os::unix::fs::lchown(path, change.uid, change.gid)?;
+    }
+    if kind.is_symlink() {
+        // Its mode cannot be changed; its times only by other means.
+        return Ok(());
+    }
+    if let Some(size) = change.size {
+        File::options().write(true).open(path)?.set_len(size)?;
+    }
+    if let Some(mode) = change.mode {
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    match times_of(change, now) {
+        // To open a pipe waits for its writer, and a device may do anything.
+        Some(_) if !kind.is_file() && !kind.is_dir() => Err(io::ErrorKind::Unsupported.into()),
+        Some(times) => File::open(path)?.set_times(times),
+        None => Ok(()),
+    }
+}
+
+fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
+    let time = |change: TimeChange| match change {
+        TimeChange::Now => system_time(now),
+        TimeChange::To(time) => system_time(time),
+    };
+    let mut times = FileTimes::new();
+    if let Some(accessed) = change.accessed {
+        times = times.set_accessed(time(accessed));
+    }
+    if let Some(modified) = change.modified {
+        times = times.set_modified(time(modified));
+    }
+    (change.accessed.is_some() || change.modified.is_some()).then_some(times)
 }
 
 fn apply(attributes: &mut Attributes, change: &AttributeChange, now: Timestamp) {

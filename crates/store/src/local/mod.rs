@@ -4,7 +4,8 @@
 //!    has not changed the file. (The page cache would tell others of states that were never told.)
 //! 2. A state told is written to a *note* beside the file (`.okeanos/notes`) and durable there, before the first byte of it is
 //!    written. While the note stands and the file is as the note says, or on its way there, the file has that version. Else
-//!    it has the version that the kernel's change time makes: a program that changes the directory itself is noticed.
+//!    it has the version that the kernel's change time makes: a program that changes the directory itself is noticed. The way
+//!    has an end in time, which is written before it begins: after a crash, later changes are others'.
 //! 3. A token is a lock on a file of its own (`.okeanos/tokens`), which the kernel drops when its holder dies. Who wants one leaves
 //!    a wish (`.okeanos/wishes`), and holders look for those. There is no server that could break a token: who is stopped
 //!    keeps it, and who waits is told so.
@@ -33,5 +34,32 @@ pub(crate) fn failed(store: &str, what: &str, error: &io::Error) -> StoreError {
     match error.raw_os_error() {
         Some(code) if code != EIO => Refusal::of_errno(code).into(),
         code => StoreError::Failed { store: store.into(), what: what.into(), code: code.unwrap_or(EIO) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::notes::{Note, Notes, sync_directory};
+    use crate::{FileId, Version};
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
+
+    #[test]
+    fn a_flush_that_died_half_way_hides_no_later_change_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        sync_directory(directory.path()).unwrap();
+        let notes = Notes(directory.path().to_owned());
+        let path = directory.path().join("file");
+        std::fs::write(&path, b"half of what").unwrap();
+        let told = Version { number: 7, ctime_ns: 8, size: 99 };
+        let file = FileId(std::fs::metadata(&path).unwrap().ino());
+        notes.write(file, Note::on_its_way(told, Duration::from_millis(100))).unwrap();
+        let seen = || notes.version(file, &std::fs::metadata(&path).unwrap());
+        std::fs::write(&path, b"half of what is new").unwrap();
+        assert_eq!(seen(), told, "its own writes, which a crash cut short");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(seen(), told, "time alone changes nothing");
+        std::fs::write(&path, b"theirs").unwrap();
+        assert_ne!(seen(), told);
     }
 }

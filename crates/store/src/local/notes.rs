@@ -5,6 +5,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One line; longer is no note.
 const NOTE_BYTES_MAX: u64 = 256;
@@ -14,30 +15,38 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// The file is being brought to this state, or was when its writer died.
-    pub on_its_way: bool,
+    /// The file is being brought to this state, or was when its writer died: what changed it up to then, in nanoseconds since
+    /// 1970, was that. Whoever changes it later is another.
+    pub on_its_way_until: Option<u64>,
 }
 
 impl Note {
+    /// A note that has to be written again before `time` is over.
+    pub fn on_its_way(version: Version, time: Duration) -> Note {
+        let until = (SystemTime::now() + time).duration_since(UNIX_EPOCH).unwrap_or_default();
+        Note { version, modified: (0, 0), on_its_way_until: Some(until.as_nanos() as u64) }
+    }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
         let (seconds, nanoseconds) = self.modified;
-        format!("1 {number} {ctime_ns} {size} {seconds} {nanoseconds} {}\n", u8::from(self.on_its_way))
+        let until = self.on_its_way_until.unwrap_or(0);
+        format!("2 {number} {ctime_ns} {size} {seconds} {nanoseconds} {until}\n")
     }
     fn of_line(line: &str) -> Option<Note> {
         let mut words = line.strip_suffix('\n')?.split(' ');
-        (words.next()? == "1").then_some(())?;
+        (words.next()? == "2").then_some(())?;
         let mut number = || words.next()?.parse::<u64>().ok();
         let version = Version { number: number()?, ctime_ns: number()?, size: number()? };
         let mut signed = || words.next()?.parse::<i64>().ok();
         let modified = (signed()?, signed()?);
-        let on_its_way = words.next()? == "1";
-        words.next().is_none().then_some(Note { version, modified, on_its_way })
+        let until = words.next()?.parse().ok()?;
+        let on_its_way_until = (until != 0).then_some(until);
+        words.next().is_none().then_some(Note { version, modified, on_its_way_until })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
         let is_there = metadata.size() == self.version.size
             && (metadata.mtime(), metadata.mtime_nsec()) == self.modified;
-        self.on_its_way || is_there
+        is_there || self.on_its_way_until.is_some_and(|until| changed_ns(metadata) <= until)
     }
 }
 
@@ -80,9 +89,13 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+fn changed_ns(metadata: &Metadata) -> u64 {
+    (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64
+}
+
 /// Of a file of which nothing is noted.
 pub(super) fn version_of(metadata: &Metadata) -> Version {
-    let ctime_ns = (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64;
+    let ctime_ns = changed_ns(metadata);
     Version { number: ctime_ns, ctime_ns, size: metadata.size() }
 }
 
@@ -93,10 +106,10 @@ mod tests {
     #[test]
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
-        let note = Note { version, modified: (-3, 4), on_its_way: true };
+        let note = Note { version, modified: (-3, 4), on_its_way_until: Some(5) };
         assert_eq!(Note::of_line(&note.to_line()), Some(note));
         for damaged in
-            ["", "1 7 8 9 3 4 1", "2 7 8 9 3 4 1\n", "1 7 8 9 3 4\n", "1 7 8 9 3 4 1 1\n", "1 x 8 9 3 4 1\n"]
+            ["", "2 7 8 9 3 4 1", "1 7 8 9 3 4 1\n", "2 7 8 9 3 4\n", "2 7 8 9 3 4 1 1\n", "2 x 8 9 3 4 1\n"]
         {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }

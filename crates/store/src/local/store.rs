@@ -47,6 +47,7 @@ pub(super) struct Local {
 
 pub(super) struct Open {
     pub file: FileId,
+    pub access: Access,
     pub handle: Rc<File>,
 }
 
@@ -122,7 +123,7 @@ impl Local {
             return Err(Refusal::Stale.into());
         }
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
-        self.opens.borrow_mut().insert(number, Open { file, handle: Rc::new(handle) });
+        self.opens.borrow_mut().insert(number, Open { file, access, handle: Rc::new(handle) });
         Ok(number)
     }
 

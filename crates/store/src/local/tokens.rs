@@ -7,16 +7,20 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A wish older than this is left over from someone who died.
 const WISH_AGE_MAX: Duration = Duration::from_secs(60);
 
+/// Of looks for a lock on a file that is still there.
+const TRIES_MAX: u32 = 100;
+
 struct Held {
     token: Token,
-    /// The lock lives with it.
-    _lock: File,
+    /// Locked as long as it is open.
+    lock: File,
     /// Others' wishes for it have been told.
     recalled: bool,
 }
@@ -45,20 +49,41 @@ impl Tokens {
     /// True if nobody holds what stands against it. Gives up what this client held of the file before.
     pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
         self.give_back(file);
-        let path = self.tokens.join(file.0.to_string());
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let path = self.path(file);
         let access = match token {
             Token::ExclusiveWrite => disks::Access::ReadWrite,
             Token::SharedRead | Token::SharedWrite => disks::Access::ReadOnly,
         };
-        if disks::lock_image(&path, &lock, access).is_err() {
-            return Ok(false);
+        for _ in 0..TRIES_MAX {
+            let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+            if disks::lock_image(&path, &lock, access).is_err() {
+                return Ok(false);
+            }
+            // Its last holder may have removed it since: a lock on a file without a name binds nobody.
+            if is_at(&path, &lock) {
+                self.held.borrow_mut().insert(file, Held { token, lock, recalled: false });
+                return Ok(true);
+            }
         }
-        self.held.borrow_mut().insert(file, Held { token, _lock: lock, recalled: false });
-        Ok(true)
+        Ok(false)
     }
+    /// The last holder removes the file; only who has it for himself does so.
     pub fn give_back(&self, file: FileId) {
-        self.held.borrow_mut().remove(&file);
+        let Some(held) = self.held.borrow_mut().remove(&file) else { return };
+        let path = self.path(file);
+        if held.token == Token::ExclusiveWrite {
+            let _ = fs::remove_file(path);
+            return;
+        }
+        drop(held.lock);
+        // Others that share it have it still; or another gives it back now, and sees to the same.
+        let Ok(lock) = OpenOptions::new().read(true).write(true).open(&path) else { return };
+        if disks::lock_image(&path, &lock, disks::Access::ReadWrite).is_ok() && is_at(&path, &lock) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    fn path(&self, file: FileId) -> PathBuf {
+        self.tokens.join(file.0.to_string())
     }
 
     fn wish_path(&self, file: FileId) -> PathBuf {
@@ -104,8 +129,15 @@ impl Tokens {
     }
 }
 
+fn is_at(path: &Path, file: &File) -> bool {
+    match (fs::metadata(path), file.metadata()) {
+        (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
+        _ => false,
+    }
+}
+
 /// The lock that says that the host with an identity lives.
-pub(super) fn lock_life(path: &std::path::Path) -> Result<File, StoreError> {
+pub(super) fn lock_life(path: &Path) -> Result<File, StoreError> {
     let cannot = |error: &io::Error| super::failed(&path.display().to_string(), "locking", error);
     let life = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let life = life.map_err(|error| cannot(&error))?;

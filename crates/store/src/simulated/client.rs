@@ -118,6 +118,7 @@ impl Client {
         buffered.attributes.version = self.state.next_version(buffered.attributes.version, size);
         buffered.attributes.blocks = size.div_ceil(512);
         buffered.attributes.changed = self.now();
+        buffered.attributes.links = self.state.links(file).unwrap_or(buffered.attributes.links);
         Some(buffered.attributes)
     }
 
@@ -170,6 +171,11 @@ impl Client {
 
     /// Data first, then the attributes that tell of it.
     async fn flush(&self, file: FileId) -> Result<(), StoreError> {
+        if self.state.links(file) == Some(0) && !self.opens.borrow().values().any(|open| *open == file) {
+            // Nobody will read it.
+            self.files.borrow_mut().remove(&file);
+            return Ok(());
+        }
         let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
             return Ok(());
         };
@@ -200,6 +206,7 @@ impl Client {
             Ok(())
         };
         self.ask(file, 0, set).await?;
+        self.state.journal_names().await;
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.flushing = None;
         }
@@ -468,7 +475,8 @@ impl Store for SimulatedStore {
     fn attributes(&self, file: FileId) -> Answer<Attributes> {
         self.start(move |client| async move {
             if let Some(buffered) = client.files.borrow().get(&file) {
-                return Ok(buffered.attributes);
+                let links = client.state.links(file).unwrap_or(buffered.attributes.links);
+                return Ok(Attributes { links, ..buffered.attributes });
             }
             client.ask(file, 0, |inode| Ok(inode.attributes)).await
         })

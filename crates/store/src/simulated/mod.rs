@@ -8,9 +8,11 @@
 //! 4. Buffered writes are the client's alone until it makes them durable: data first, then the attributes with the version.
 
 mod client;
+mod data_servers;
 mod names;
 mod servers;
 mod tokens;
 
 pub use client::SimulatedStore;
+pub use data_servers::ServerDisks;
 pub use servers::{Cluster, Cut, CutKind, Moment, Network, TrafficCount};

@@ -34,6 +34,16 @@ impl Client {
         let state = self.state.clone();
         Ok(self.exchange(0, || carry_out(&mut state.inodes.borrow_mut())).await??)
     }
+    /// The same for a change, which the metadata server's journal has soon after the answer.
+    async fn change_names<T>(
+        &self,
+        carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
+    ) -> Result<T, StoreError> {
+        let done = self.on_names(carry_out).await;
+        let state = self.state.clone();
+        self.state.world.spawn(Box::pin(async move { state.journal_names().await }));
+        done
+    }
 }
 
 pub(super) async fn lookup(client: &Client, parent: FileId, name: Name) -> Result<Found, StoreError> {
@@ -65,7 +75,7 @@ pub(super) async fn make(
     };
     let mut attributes = Attributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
-    let made = client.on_names(move |inodes| {
+    let made = client.change_names(move |inodes| {
         let entries = &mut directory(inodes, parent)?.entries;
         match entries.get(&name) {
             Some(found) if *found == file => {}
@@ -90,8 +100,9 @@ pub(super) async fn link(
 ) -> Result<Attributes, StoreError> {
     check(&name)?;
     let mut done = false;
-    let linked = client.on_names(|inodes| {
-        if !inodes.contains_key(&file) {
+    let linked = client.change_names(|inodes| {
+        // A file that lost its last name gets none any more.
+        if inodes.get(&file).is_none_or(|inode| !done && inode.attributes.links == 0) {
             return Err(Refusal::Stale);
         }
         let entries = &mut directory(inodes, parent)?.entries;
@@ -115,7 +126,7 @@ pub(super) async fn unlink(
     of_directory: bool,
 ) -> Result<(), StoreError> {
     let mut done = false;
-    let unlinked = client.on_names(|inodes| {
+    let unlinked = client.change_names(|inodes| {
         if done {
             return Ok(());
         }
@@ -155,7 +166,7 @@ pub(super) async fn rename(
 ) -> Result<(), StoreError> {
     check(&to.1)?;
     let mut done = false;
-    let renamed = client.on_names(|inodes| {
+    let renamed = client.change_names(|inodes| {
         if done {
             return Ok(());
         }

@@ -1,21 +1,23 @@
 //! The servers' state, and the network between them and the clients.
 
+use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
 use super::tokens::Tokens;
 use crate::attributes::{Attributes, FileId, FileKind, Version};
 use crate::error::StoreError;
 use crate::event::{Event, Identity};
-use device::{Buffer, Disk, Durability, World};
+use device::{Disk, World};
+use runtime::join_window;
 use runtime::sync::Event as Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 pub(super) const NAME: &str = "simulated cluster";
 pub(super) const ROOT: FileId = FileId(1);
-/// A file's content lies on the data servers in pieces of this size, as Ceph's objects do.
-const OBJECT_BYTES: u64 = 4 << 20;
-const SECTOR: u64 = 4096;
+/// What a change of names or attributes is in the metadata server's journal.
+const NAMES_JOURNAL_BYTES: u64 = 2048;
 /// Head of a message, in bytes on the network.
 const MESSAGE_BYTES: u64 = 200;
 /// How long a crashed server is away.
@@ -99,14 +101,6 @@ pub(super) struct Session {
     pub dead: Cell<bool>,
 }
 
-pub(super) struct DataServer {
-    disk: Rc<dyn Disk>,
-    /// Where its journal goes on.
-    at: Cell<u64>,
-    /// One write of its journal at a time.
-    turn: Rc<runtime::sync::RwLock>,
-}
-
 pub(super) struct State {
     pub world: Rc<dyn World>,
     pub network: Network,
@@ -133,7 +127,25 @@ impl Cluster {
     /// `replicas` of them.
     pub fn new(world: Rc<dyn World>, network: Network, disks: Vec<Rc<dyn Disk>>, replicas: usize) -> Cluster {
         assert!(replicas >= 1 && (disks.is_empty() || replicas <= disks.len()));
-        let server = |disk| DataServer { disk, at: Cell::new(0), turn: Rc::default() };
+        Cluster::of(world, network, disks.into_iter().map(DataServer::new).collect(), replicas)
+    }
+    /// The same with data servers that bring content to a place of its own.
+    pub fn with_homes(
+        world: Rc<dyn World>,
+        network: Network,
+        disks: &[ServerDisks],
+        replicas: usize,
+    ) -> Cluster {
+        assert!((1..=disks.len()).contains(&replicas));
+        let servers = disks.iter().map(DataServer::with_home).collect();
+        let cluster = Cluster::of(world.clone(), network, servers, replicas);
+        for (number, disks) in disks.iter().enumerate() {
+            let (state, clock, every) = (cluster.0.clone(), world.clone(), disks.home_every);
+            world.spawn(Box::pin(async move { state.data_servers[number].bring_home(clock, every).await }));
+        }
+        cluster
+    }
+    fn of(world: Rc<dyn World>, network: Network, data_servers: Vec<DataServer>, replicas: usize) -> Cluster {
         let root = Inode {
             attributes: fresh(ROOT, FileKind::Directory, 0o755),
             data: Vec::new(),
@@ -150,7 +162,7 @@ impl Cluster {
             sessions: RefCell::default(),
             next_session: Cell::new(1),
             freed: Signal::default(),
-            data_servers: disks.into_iter().map(server).collect(),
+            data_servers,
             replicas,
             traffic: Cell::default(),
             cut: Cell::default(),
@@ -190,10 +202,24 @@ impl Cluster {
             session.dead.set(true);
         }
     }
+    /// Nothing passes the link of this host, until it connects anew.
+    pub fn silence(&self, identity: &Identity) {
+        for session in self.0.sessions.borrow().iter().filter(|session| session.identity == *identity) {
+            session.silent.set(true);
+        }
+    }
     /// All links work again.
     pub fn heal(&self) {
         self.0.sessions.borrow().iter().for_each(|session| session.silent.set(false));
         self.0.freed.notify();
+    }
+    /// A block of a file is read that neither a client nor a server has in memory.
+    pub async fn read_cold(&self, file: FileId, at: u64) {
+        self.0.travel(MESSAGE_BYTES).await;
+        if !self.0.data_servers.is_empty() {
+            self.0.data_servers[self.0.first_of(file, at)].read(file, at).await;
+        }
+        self.0.travel(MESSAGE_BYTES + 4096).await;
     }
     /// A file's content and version as the servers have it: for whoever judges.
     pub fn content(&self, file: FileId) -> Option<(Vec<u8>, Version)> {
@@ -263,23 +289,42 @@ impl State {
         if self.data_servers.is_empty() {
             return;
         }
-        let first = (file.0 + at / OBJECT_BYTES) as usize;
-        for replica in 0..self.replicas {
-            let server = &self.data_servers[(first + replica) % self.data_servers.len()];
-            if replica > 0 {
-                self.travel(MESSAGE_BYTES + bytes).await;
-            }
-            let _turn = server.turn.write().await;
-            let length = (bytes + SECTOR).next_multiple_of(SECTOR).min(server.disk.geometry().size);
-            if server.at.get() + length > server.disk.geometry().size {
-                server.at.set(0);
-            }
-            self.count(|traffic| traffic.journal_writes += 1);
-            let parts = vec![Rc::new(Buffer::zeroed(length as usize))];
-            // A data server whose disk fails is not played.
-            let _ = server.disk.write(server.at.get(), parts, Durability::Durable).await;
-            server.at.set(server.at.get() + length);
+        self.journal_at(self.first_of(file, at), bytes).await;
+        for server in self.replicas_from(self.first_of(file, at)) {
+            server.note_dirty(file, at, bytes);
         }
+    }
+    /// What the metadata server's journal has of a change: it lies at the data servers, too.
+    pub async fn journal_names(&self) {
+        if self.data_servers.is_empty() {
+            return;
+        }
+        self.count(|traffic| traffic.data_bytes += NAMES_JOURNAL_BYTES * self.replicas as u64);
+        self.journal_at(0, NAMES_JOURNAL_BYTES).await;
+    }
+    fn first_of(&self, file: FileId, at: u64) -> usize {
+        (file.0 + at / OBJECT_BYTES) as usize % self.data_servers.len()
+    }
+    fn replicas_from(&self, first: usize) -> impl Iterator<Item = &DataServer> {
+        let count = self.data_servers.len();
+        (0..self.replicas).map(move |replica| &self.data_servers[(first + replica) % count])
+    }
+    /// The first server sends to the others while it writes its own journal.
+    async fn journal_at(&self, first: usize, bytes: u64) {
+        let writes = self.replicas_from(first).enumerate().map(
+            |(replica, server)| -> Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
+                Box::pin(async move {
+                    if replica > 0 {
+                        self.travel(MESSAGE_BYTES + bytes).await;
+                    }
+                    if server.journal(bytes).await {
+                        self.count(|traffic| traffic.journal_writes += 1);
+                    }
+                    Ok(())
+                })
+            },
+        );
+        let _ = join_window(writes.collect::<Vec<_>>(), self.replicas).await;
     }
 
     fn is_cut(&self, message: u64, moment: Moment) -> bool {
@@ -335,6 +380,11 @@ impl State {
             session.changed.notify();
         }
         self.freed.notify();
+    }
+
+    /// Clients know it of the files that they hold: a change is told to them at once.
+    pub fn links(&self, file: FileId) -> Option<u32> {
+        self.inodes.borrow().get(&file).map(|inode| inode.attributes.links)
     }
 
     /// The next state of a file: a number further on, at this time.

@@ -68,6 +68,23 @@ fn only_the_block_format_knows_how_blocks_of_the_log_look() {
     assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/blocks"]), [""; 0]);
 }
 
+/// Its superblock belongs to every format; its blocks do not.
+#[test]
+fn planner_and_recovery_know_of_jbd2_its_superblock_alone() {
+    let known = ["JournalSuperblock", "FormatError", "Seed"];
+    let is_more = |line: &str| {
+        let names = line.split_once("format::jbd2::").map(|(_, names)| names);
+        names.is_some_and(|names| {
+            let mut words = names.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+            !words.all(|word| known.contains(&word))
+        })
+    };
+    assert!(is_more("use format::jbd2::{JournalSuperblock, BlockTag};"));
+    let journal = |line: &String| line.starts_with("journal/");
+    let found = lines_with(is_more, &["journal/src/records"]);
+    assert_eq!(found.into_iter().filter(journal).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn only_the_packed_format_knows_how_packed_transactions_look() {
     let words = ["PackedHeader", "RecordReader", "RunWriter"];

@@ -1,7 +1,9 @@
 //! Figure 6: Postmark.
 
 use super::super::shared::{NO_KERNEL, axis, claim, ours, picture, ratio};
-use super::variants::{CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs};
+use super::variants::{
+    CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs, with_paper_plan,
+};
 use crate::statement::{Expected, SAME};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale, Verdict};
 use eviction::CoercionStatistics;
@@ -32,17 +34,17 @@ struct Cell {
 fn run(context: &Context) -> Result<Results, FigureError> {
     let counts: &[u64] = if context.quick { &[100] } else { &[1000, 2000, 4000, 8000] };
     let with_counts = |variant| counts.iter().map(move |&transactions| Cell { variant, transactions });
-    let cells: Vec<Cell> = all().into_iter().flat_map(with_counts).collect();
+    let costly = |variant: &Variant| variant.caching == CACHINGS[WITH_COSTLY];
+    let variants: Vec<Variant> =
+        all().into_iter().chain(with_paper_plan().into_iter().filter(costly)).collect();
+    let cells: Vec<Cell> = variants.iter().copied().flat_map(with_counts).collect();
     let played = context.play(&cells, |cell| play(context, cell))?;
     let seconds = |mode: usize, caching: usize, count: usize| {
         played[(mode * CACHINGS.len() + caching) * counts.len() + count].0
     };
     let mut series = Vec::new();
-    for (at, variant) in all().iter().enumerate() {
-        let line = counts
-            .iter()
-            .enumerate()
-            .map(|(count, &it)| (it as f64, seconds(at / CACHINGS.len(), at % CACHINGS.len(), count)));
+    for (variant, played) in variants.iter().zip(played.chunks(counts.len())) {
+        let line = counts.iter().zip(played).map(|(&it, (seconds, _))| (it as f64, *seconds));
         series.push(ours(&variant.name(), line.collect()));
     }
     // The least and the largest ratio over all numbers of transactions.

@@ -4,6 +4,7 @@ use super::super::shared::{NO_KERNEL, axis, claim, name, ours, picture, ratio};
 use super::figure_5::megabits;
 use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all, bars, costs,
+    paper_plan_bars, with_paper_plan,
 };
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results, Scale};
@@ -66,10 +67,15 @@ struct Played {
 static PLAYED: Mutex<Vec<(Cell, Played)>> = Mutex::new(Vec::new());
 
 /// By variant, then by size.
-fn play_all(context: &Context, sizes: &[u64], host: Host) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
+fn play_all(
+    context: &Context,
+    variants: Vec<Variant>,
+    sizes: &[u64],
+    host: Host,
+) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
     let (seed, quick) = (context.seed, context.quick);
     let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host, seed, quick });
-    let cells: Vec<Cell> = all().into_iter().flat_map(of).collect();
+    let cells: Vec<Cell> = variants.into_iter().flat_map(of).collect();
     let known = |cell: &Cell| {
         let played = PLAYED.lock().expect("nobody panics while holding it");
         played.iter().find(|(it, _)| it == cell && !quick).map(|(_, played)| played.clone())
@@ -111,16 +117,20 @@ fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
 
 fn figure_7(context: &Context) -> Result<Results, FigureError> {
     let sizes = [SMALL, if context.quick { LARGE / 8 } else { LARGE }];
-    let (cells, played) = play_all(context, &sizes, Host::OfThePaper)?;
+    let (cells, played) = play_all(context, all(), &sizes, Host::OfThePaper)?;
+    let (_, of_paper_plan) = play_all(context, with_paper_plan(), &sizes, Host::OfThePaper)?;
     let rate = |mode: usize, caching: usize, size: usize| {
         played[(mode * CACHINGS.len() + caching) * sizes.len() + size].megabits
     };
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (size, title) in ["16 KiB before each fsync", "8 MiB before each fsync"].iter().enumerate() {
         let rates: Vec<f64> = (0..all().len()).map(|at| played[at * sizes.len() + size].megabits).collect();
-        pictures.push(bars(title, "read and written (Mbit/s)", &rates, None));
+        let mut picture = bars(title, "read and written (Mbit/s)", &rates, None);
+        let others = of_paper_plan.chunks(sizes.len()).map(|played| played[size].megabits);
+        picture.series.extend(paper_plan_bars(&others.collect::<Vec<_>>()));
+        pictures.push(picture);
     }
-    let (_, queueing) = play_all(context, &sizes[1..], Host::Queueing)?;
+    let (_, queueing) = play_all(context, all(), &sizes[1..], Host::Queueing)?;
     let rates: Vec<f64> = queueing.iter().map(|played| played.megabits).collect();
     let title = "8 MiB before each fsync, 32 requests of up to 4 MiB at the drive (not the paper's host)";
     pictures.push(bars(title, "read and written (Mbit/s)", &rates, None));
@@ -140,6 +150,9 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
             "better throughput",
             format!("{faster:.2}"),
             faster > 1.0,
+        ).chosen(
+            "each append has 8 MiB, as the captions say",
+            "half of that on average, as Filebench has it, when it was chosen 0.94 in ordered and 0.99 in data",
         ));
     }
     claims.push(ratio(
@@ -164,7 +177,7 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
         true => &[SMALL, LARGE / 8],
         false => &[SMALL, 64 << 10, 256 << 10, 1 << 20, 4 << 20, LARGE],
     };
-    let (cells, played) = play_all(context, sizes, Host::OfThePaper)?;
+    let (cells, played) = play_all(context, all(), sizes, Host::OfThePaper)?;
     let time = |mode: usize, caching: usize, size: usize| {
         played[(mode * CACHINGS.len() + caching) * sizes.len() + size].sync_ms
     };

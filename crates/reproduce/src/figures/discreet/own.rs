@@ -29,10 +29,17 @@ and takes longer.";
 
 fn variants() -> Vec<Variant> {
     let discreet = |workload| {
-        [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless]
-            .map(|data| Variant { data, caching: Caching::Discreet(workload) })
+        [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless].map(|data| Variant {
+            data,
+            caching: Caching::Discreet(workload),
+            paper_plan: false,
+        })
     };
-    let off = [DataMode::Ordered, DataMode::Wasteless].map(|data| Variant { data, caching: Caching::Off });
+    let off = [DataMode::Ordered, DataMode::Wasteless].map(|data| Variant {
+        data,
+        caching: Caching::Off,
+        paper_plan: false,
+    });
     [discreet(EFFICIENT), discreet(COSTLY)].into_iter().flatten().chain(off).collect()
 }
 
@@ -47,7 +54,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let cells: Vec<Cell> = variants().into_iter().flat_map(with_counts).collect();
     let played = context.play(&cells, |cell| play(context, cell))?;
     let rate = |data: DataMode, caching: Caching, writers: u32| {
-        let is_it = |cell: &Cell| cell.variant == Variant { data, caching } && cell.writers == writers;
+        let is_it = |cell: &Cell| {
+            cell.variant == Variant { data, caching, paper_plan: false } && cell.writers == writers
+        };
         let at = cells.iter().position(is_it).expect("it is played");
         played[at].0
     };

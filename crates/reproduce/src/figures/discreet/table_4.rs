@@ -80,8 +80,15 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     let paper = format!("{} writes, {} MB, {} ms", drive.writes, drive.megabytes, drive.milliseconds);
     let found: Vec<String> = taken.iter().map(|taken| told(taken)).collect();
     let near = taken.iter().filter(|taken| is_near(taken)).count();
-    claim(&says, &paper, found.join("; "), 2 * near > taken.len())
-        .fitted("the caches were derived from Tables II and IV")
+    let claim = claim(&says, &paper, found.join("; "), 2 * near > taken.len())
+        .fitted("the caches were derived from Tables II and IV");
+    match taken.len() {
+        1 => claim,
+        _ => {
+            let judged = if is_near(taken[0]) { "near" } else { "not near" };
+            claim.chosen("five seeds", &format!("the first alone: {}, {judged}", found[0]))
+        }
+    }
 }
 
 fn told(taken: &Taken) -> String {

@@ -1,7 +1,7 @@
 //! The paper's eight variants: ordered and data journaling, each with the cache off, with two ways to evict, and unsafe.
 
 use super::super::shared::{axis, name, of_paper, ours, picture};
-use crate::{Context, FigureError, Picture, Scale};
+use crate::{Context, FigureError, Picture, Scale, Series};
 use engine::DataMode;
 use eviction::{CoercionStatistics, EvictionWorkload, Pattern};
 use stages::{Caching, Stage, StageOptions};
@@ -35,17 +35,36 @@ pub fn caching_name(caching: Caching) -> &'static str {
 pub struct Variant {
     pub data: DataMode,
     pub caching: Caching,
+    /// Each point of the paper's plan has an eviction of its own.
+    pub paper_plan: bool,
 }
 
 /// All of ordered journaling, then all of data journaling.
 pub fn all() -> Vec<Variant> {
-    let of = |data| CACHINGS.map(|caching| Variant { data, caching });
+    let of = |data| CACHINGS.map(|caching| Variant { data, caching, paper_plan: false });
     MODES.into_iter().flat_map(of).collect()
+}
+
+/// The discreet ones of [`all`], in its order, with the paper's plan.
+pub fn with_paper_plan() -> Vec<Variant> {
+    let discreet = all().into_iter().filter(|variant| matches!(variant.caching, Caching::Discreet(_)));
+    discreet.map(|variant| Variant { paper_plan: true, ..variant }).collect()
+}
+
+/// Bars of [`with_paper_plan`], beside those of [`bars`].
+pub fn paper_plan_bars(values: &[f64]) -> Vec<Series> {
+    let of = |(data, values): (DataMode, &[f64])| {
+        let points =
+            [WITH_COSTLY, WITH_EFFICIENT].into_iter().zip(values).map(|(at, value)| (at as f64, *value));
+        ours(&format!("{}, the paper's plan", name(data)), points.collect())
+    };
+    MODES.into_iter().zip(values.chunks(2)).map(of).collect()
 }
 
 impl Variant {
     pub fn name(&self) -> String {
-        format!("{}, {}", name(self.data), caching_name(self.caching))
+        let plan = if self.paper_plan { ", the paper's plan" } else { "" };
+        format!("{}, {}{plan}", name(self.data), caching_name(self.caching))
     }
 
     /// The paper's rig; in quick runs with the first GiB of the disk and a small journal.
@@ -60,6 +79,7 @@ impl Variant {
             options.home.options.size = Some(1 << 30);
             options.journal_size = 16 << 20;
         }
+        options.engine.separate_barriers = self.paper_plan;
         change(&mut options);
         Ok(Stage::build(&options)?)
     }
@@ -109,7 +129,7 @@ paper does not name.";
 /// The plans of ours and of the paper.
 pub const PLANS: &str = "The paper evicts four times for a transaction of ordered journaling and three times for one of data \
 journaling, one of which is for the checkpoint; its varmail has a transaction checksum that saves one. Ours evicts twice before \
-the reply in both: ordered mode sends data and log out together, so that they share an eviction, and the commit block has \
+the reply in both (the bars and lines called the paper's plan evict at each of the paper's points, and twice for a checkpoint): ordered mode sends data and log out together, so that they share an eviction, and the commit block has \
 its own. With a transaction checksum (varmail) ordered mode evicts for the data and for the log, data journaling once. Checkpoints ride with \
 commits.";
 /// Where the files are.

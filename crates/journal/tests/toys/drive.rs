@@ -1,0 +1,164 @@
+use super::Whose;
+use crate::simulation::Disk;
+use journal::*;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use units::{HomeBlock, SplitMix};
+
+/// Up to so many blocks in the cache each subset of them is tried.
+const EXHAUSTIVE_MAX: usize = 5;
+/// Else so many, by chance.
+const SAMPLES: usize = 8;
+/// Blocks that the cache of a drive which ignores flushes holds.
+const CACHE_BLOCKS: usize = 12;
+
+/// HOW: a kind of barrier, with the disk that it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Nothing is done: the cache survives a power cut.
+    Nothing,
+    /// Everything is flushed.
+    Flush,
+    /// What the barrier's reason names becomes durable by itself, file by file where home has files, and nothing else does.
+    DurableWrites,
+    /// Flushes are ignored. So much is written to a zone that all else leaves the cache, oldest first.
+    Evictions,
+    /// Nothing is done, though the cache is lost: this one must lose what was acknowledged.
+    Missing,
+}
+
+impl How {
+    pub const ALL: [How; 4] = [How::Nothing, How::Flush, How::DurableWrites, How::Evictions];
+}
+
+/// Where its write begins, which block of that it is, and its bytes.
+type Block = (Address, usize, Rc<[u8]>);
+
+/// A disk, its cache, and how barriers are kept on it.
+#[derive(Clone)]
+pub struct Drive {
+    pub durable: Disk,
+    how: How,
+    whose: Whose,
+    /// Blocks that a power cut may take, oldest first.
+    cached: Vec<Block>,
+}
+
+impl Drive {
+    pub fn new(durable: Disk, how: How, whose: Whose) -> Drive {
+        Drive { durable, how, whose, cached: Vec::new() }
+    }
+
+    /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is kept, and at the end, and
+    /// the barriers that have been passed.
+    pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
+        let mut passed = Vec::new();
+        for step in &plan.steps {
+            match step {
+                Step::Write(write) => self.write(write),
+                Step::Barrier(reason) => {
+                    self.cuts(dice, |disk| check(disk, &passed));
+                    self.keep(*reason, dice, |disk| check(disk, &passed));
+                    passed.push(*reason);
+                }
+            }
+        }
+        self.cuts(dice, |disk| check(disk, &passed));
+        if self.how == How::Nothing {
+            self.flush();
+        }
+    }
+
+    /// Past every plan: write-back, which no barrier need follow.
+    pub fn write(&mut self, write: &Write) {
+        // A buffer may hold several blocks.
+        let length = match write.at {
+            Address::Home(_) => self.durable.home[0].len(),
+            _ => self.durable.log[0].len(),
+        };
+        let blocks = write.blocks.iter().flat_map(|(_, buffer)| buffer.chunks(length)).enumerate();
+        self.cached.extend(blocks.map(|(index, block)| (write.at, index, block.into())));
+        if self.how == How::Evictions {
+            self.evict_to(CACHE_BLOCKS);
+        }
+    }
+
+    pub fn flush(&mut self) {
+        self.settle(|_| true);
+    }
+
+    /// Home has this, durably, whatever was on its way there.
+    pub fn overwrite(&mut self, home: HomeBlock, byte: u8) {
+        self.settle(|at| at == Address::Home(home));
+        self.durable.home[(self.durable.index_of)(home)].fill(byte);
+    }
+
+    fn keep(&mut self, reason: Barrier, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+        let of_home = match reason {
+            Barrier::DataBeforeCommit | Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply => true,
+            Barrier::LogBeforeCommit | Barrier::CommitBeforeReply | Barrier::TailBeforeReuse => false,
+        };
+        match self.how {
+            How::Nothing | How::Flush => self.flush(),
+            How::Missing => {}
+            How::Evictions => {
+                self.evict_to(CACHE_BLOCKS / 2);
+                self.cuts(dice, &mut check);
+                self.evict_to(0);
+            }
+            How::DurableWrites if of_home => {
+                let whose = self.whose;
+                let file = move |at: Address| match at {
+                    Address::Home(home) => Some(whose.file(home)),
+                    _ => None,
+                };
+                let files: BTreeSet<u64> = self.cached.iter().filter_map(|(at, ..)| file(*at)).collect();
+                for this in files {
+                    self.cuts(dice, &mut check);
+                    self.settle(|at| file(at) == Some(this));
+                }
+            }
+            How::DurableWrites => self.settle(|at| matches!(at, Address::Log(_))),
+        }
+    }
+
+    fn settle(&mut self, which: impl Fn(Address) -> bool) {
+        let (settled, cached) = self.cached.drain(..).partition(|(at, ..)| which(*at));
+        self.cached = cached;
+        put(&mut self.durable, settled);
+    }
+    fn evict_to(&mut self, count: usize) {
+        let leave = self.cached.len().saturating_sub(count);
+        let left = self.cached.drain(..leave).collect();
+        put(&mut self.durable, left);
+    }
+
+    /// What is cached is there, lost or torn.
+    fn cuts(&self, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+        let count = self.cached.len();
+        let is_exhaustive = count <= EXHAUSTIVE_MAX && self.how == How::Flush;
+        let subsets = if is_exhaustive { 1 << count } else { SAMPLES.min(1 << count.min(8)) };
+        for subset in 0..subsets {
+            let mut crashed = self.durable.clone();
+            for (number, (at, index, block)) in self.cached.iter().enumerate() {
+                let kept = match is_exhaustive {
+                    true => subset >> number & 1 == 1,
+                    false => subset == 1 || subset > 1 && dice.below(8) != 0,
+                };
+                let torn = dice.below(12) == 0 && subset > 1;
+                for sector in 0..block.len() / Disk::SECTOR {
+                    if kept != (torn && dice.below(2) == 0) {
+                        crashed.write(*at, *index, block, sector..sector + 1);
+                    }
+                }
+            }
+            check(crashed);
+        }
+    }
+}
+
+fn put(disk: &mut Disk, blocks: Vec<Block>) {
+    for (at, index, block) in blocks {
+        disk.write(at, index, &block, 0..block.len() / Disk::SECTOR);
+    }
+}

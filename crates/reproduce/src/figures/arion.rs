@@ -1,0 +1,360 @@
+//! Arion: a journal on the host in front of a shared file system, on a simulated cluster of three data servers that keep each byte.
+
+use super::shared::{axis, of_paper, ours, picture, ratio};
+use crate::statement::{Expected, SAME};
+use crate::{Context, Figure, FigureError, Results, Scale};
+use stages::{SharedClient, SharedFiles, SharedOptions, SharedStage};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use workloads::{Dice, FilebenchOptions, FilebenchReport, Files, Limit, Personality, filebench};
+
+const SOURCE: &str = "Arion (FAST 2015)";
+
+pub fn all() -> [Figure; 3] {
+    [
+        Figure {
+            name: "arion-1",
+            title: "Dirty data that only the client's memory has",
+            source: "Arion (FAST 2015), Figure 1",
+            about: "Filebench's fileserver for two minutes; each second, what a crash of the client would lose, with Ceph's own \
+                    client and with a journal on the host.",
+            minutes: 1,
+            by_chance: false,
+            real_time: false,
+            run: figure_1,
+        },
+        Figure {
+            name: "arion-4",
+            title: "Mail and new files",
+            source: "Arion (FAST 2015), Figure 4",
+            about: "Filebench's varmail for a minute, and createfiles: operations per second, and what a data server receives for each.",
+            minutes: 2,
+            by_chance: false,
+            real_time: false,
+            run: figure_4,
+        },
+        Figure {
+            name: "arion-5",
+            title: "Asynchronous writes by Zipf",
+            source: "Arion (FAST 2015), Figure 5",
+            about: "Writes of 2 to 16 KiB to the blocks of a file that is there, chosen by Zipf (1.0001), as many bytes as the file has: \
+                    latency, what a data server receives, and how busy the disk of its file system is.",
+            minutes: 2,
+            by_chance: false,
+            real_time: false,
+            run: figure_5,
+        },
+    ]
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The paper's names of its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Setting {
+    Ceph,
+    Ceph1,
+    CephSync,
+    Okeanos60,
+    OkeanosInfinite,
+}
+
+impl Setting {
+    fn name(self) -> &'static str {
+        match self {
+            Setting::Ceph => "Ceph",
+            Setting::Ceph1 => "Ceph, 1 s",
+            Setting::CephSync => "Ceph, sync",
+            Setting::Okeanos60 => "Okeanos, 60 s",
+            Setting::OkeanosInfinite => "Okeanos, infinite",
+        }
+    }
+    /// All times divided by `scale`.
+    fn client(self, scale: u32) -> SharedClient {
+        let (s, journaled) =
+            (SECOND / scale, |destage| SharedClient::Journaled { flush: SECOND / scale, destage });
+        match self {
+            Setting::Ceph => SharedClient::Cached { writeback: 5 * s, expire: 30 * s },
+            Setting::Ceph1 => SharedClient::Cached { writeback: s, expire: s },
+            Setting::CephSync => SharedClient::Synchronous,
+            Setting::Okeanos60 => journaled(Some(60 * s)),
+            Setting::OkeanosInfinite => journaled(None),
+        }
+    }
+}
+
+/// The paper's cluster: links of 1 Gbit/s, drives of 15,000 turns, a file system that syncs every 5 s.
+fn rig(context: &Context, setting: Setting, scale: u32, processor: Duration) -> SharedOptions {
+    SharedOptions {
+        client: setting.client(scale),
+        servers: 3,
+        latency: Duration::from_micros(100),
+        bytes_per_second: 125_000_000,
+        home_every: 5 * SECOND / scale,
+        processor,
+        seed: context.seed,
+    }
+}
+
+const SERVERS: &str = "The servers are simulated: a data server journals what waits in one write and brings each dirty block to its place every 5 s; \
+the metadata server's journal gets 2 KiB for each change, in three copies. Links, turns of the drives and sizes of the journals are the paper's.";
+const OURS: &str = "The paper's client logs and fetches whole pages. Ours keeps and logs the bytes that changed, so it fetches nothing.";
+
+// Figure 1
+
+/// Of the paper's workload we know the files and the time; the rate is set so that Ceph's client has about as much dirty data.
+const FILESERVER_LOOP: Duration = Duration::from_millis(150);
+
+fn figure_1(context: &Context) -> Result<Results, FigureError> {
+    let settings = [Setting::Ceph, Setting::Okeanos60];
+    let seconds = if context.quick { 4 } else { 120 };
+    let samples = context.play(&settings, |setting| {
+        let stage = SharedStage::build(&rig(context, *setting, 1, Duration::ZERO))?;
+        let own = FilebenchOptions::of(Personality::Fileserver);
+        let workload = FilebenchOptions {
+            files: if context.quick { 50 } else { 1000 },
+            processor: FILESERVER_LOOP,
+            limit: Limit::Time(seconds * SECOND),
+            seed: context.seed,
+            ..own
+        };
+        let samples: Rc<RefCell<Vec<f64>>> = Rc::default();
+        let taken = samples.clone();
+        stage.run(move |files| async move {
+            let watched = files.clone();
+            filebench(&files, &workload, move |_| taken.borrow_mut().push(watched.volatile_bytes() as f64))
+                .await
+        })?;
+        Ok(samples.take())
+    })?;
+    let mib = |samples: &[f64]| -> Vec<(f64, f64)> {
+        samples.iter().enumerate().map(|(at, bytes)| (at as f64 / 4.0, bytes / 1e6)).collect()
+    };
+    let series = settings.iter().zip(&samples).map(|(setting, samples)| ours(setting.name(), mib(samples)));
+    let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len().max(1) as f64 / 1e6;
+    let (ceph, okeanos) = (mean(&samples[0]), mean(&samples[1]));
+    let claims = vec![
+        ratio("Ceph's dirty data in memory alone, in MB", "24.3", Expected::Number(24.3), (ceph, 1.0))
+            .fitted("the time of a loop"),
+        ratio(
+            "Arion's dirty data in memory alone over Ceph's, on average",
+            "0.22 (5.4 / 24.3 MB)",
+            Expected::Number(5.4 / 24.3),
+            (okeanos, ceph),
+        ),
+    ];
+    let (x, y) = (axis("time (s)", Scale::Linear), axis("dirty data in memory alone (MB)", Scale::Linear));
+    let pictures = vec![picture("What a crash of the client would lose", x, y, series.collect())];
+    let notes = vec![
+        SERVERS.into(),
+        "A tenth of the paper's 10,000 files, and each loop takes 150 ms of the one processor.".into(),
+    ];
+    Ok(Results { pictures, claims, notes })
+}
+
+// Figure 4
+
+struct Loaded {
+    report: FilebenchReport,
+    received: f64,
+}
+
+fn load(context: &Context, setting: Setting, personality: Personality) -> Result<Loaded, FigureError> {
+    let stage = Rc::new(SharedStage::build(&rig(context, setting, 1, Duration::ZERO))?);
+    let own = FilebenchOptions::of(personality);
+    let (files, seconds) = if context.quick { (100, 2) } else { (5000, 60) };
+    let workload =
+        FilebenchOptions { files, limit: Limit::Time(seconds * SECOND), seed: context.seed, ..own };
+    let report = stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
+    Ok(Loaded { received: stage.received_bytes() as f64 / report.operations.max(1) as f64, report })
+}
+
+fn figure_4(context: &Context) -> Result<Results, FigureError> {
+    let settings =
+        [Setting::Ceph, Setting::Ceph1, Setting::CephSync, Setting::Okeanos60, Setting::OkeanosInfinite];
+    let workloads = [(Personality::Varmail, "varmail"), (Personality::Createfiles, "createfiles")];
+    let cells: Vec<_> =
+        workloads.iter().flat_map(|(workload, _)| settings.map(|setting| (*workload, setting))).collect();
+    let all = context.play(&cells, |(workload, setting)| load(context, *setting, *workload))?;
+    let names = Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec());
+    let (mut pictures, mut claims) = (Vec::new(), Vec::new());
+    for ((_, title), loaded) in workloads.iter().zip(all.chunks(settings.len())) {
+        let bars = |value: &dyn Fn(&Loaded) -> f64| -> Vec<(f64, f64)> {
+            loaded.iter().enumerate().map(|(at, loaded)| (at as f64, value(loaded))).collect()
+        };
+        let rate = |loaded: &Loaded| loaded.report.operations_per_second;
+        let mut series = vec![ours(title, bars(&rate))];
+        if *title == "varmail" {
+            series.push(of_paper(title, vec![(0.0, 531.3), (3.0, 837.8)]));
+        }
+        let x = || axis("setting", names.clone());
+        pictures.push(picture(
+            &format!("{title}: operations per second"),
+            x(),
+            axis("operations per second", Scale::Linear),
+            series,
+        ));
+        pictures.push(picture(
+            &format!("{title}: received by a data server"),
+            x(),
+            axis("KB for each operation", Scale::Linear),
+            vec![ours(title, bars(&|loaded| loaded.received / 1e3))],
+        ));
+        let [ceph, _, sync, okeanos, _] = loaded else { unreachable!("one for each setting") };
+        match *title {
+            "varmail" => claims.extend([
+                ratio(
+                    "varmail: Arion's operations per second over Ceph's",
+                    "1.58 (837.8 / 531.3)",
+                    Expected::Number(1.58),
+                    (rate(okeanos), rate(ceph)),
+                ),
+                ratio(
+                    "varmail: Arion's mean latency over Ceph's",
+                    "0.61",
+                    Expected::Number(0.61),
+                    (okeanos.report.latency_mean_ms, ceph.report.latency_mean_ms),
+                ),
+                ratio(
+                    "varmail: received by a data server for each operation, Arion over Ceph",
+                    "0.70",
+                    Expected::Number(0.70),
+                    (okeanos.received, ceph.received),
+                ),
+            ]),
+            _ => claims.extend([
+                ratio(
+                    "createfiles: Arion's operations per second over Ceph's",
+                    "comparable",
+                    Expected::Words(&SAME),
+                    (rate(okeanos), rate(ceph)),
+                ),
+                ratio(
+                    "createfiles: operations per second of Ceph mounted sync over Arion's",
+                    "1.10",
+                    Expected::Number(1.1),
+                    (rate(sync), rate(okeanos)),
+                ),
+            ]),
+        }
+    }
+    let notes = vec![
+        SERVERS.into(),
+        "A tenth of the paper's 50,000 files, and a minute instead of five.".into(),
+        "Why Ceph mounted sync does not lead in createfiles: there a write went to the metadata server directly; here each write waits for \
+         three data servers."
+            .into(),
+        "No time passes in the client but for its disks and the network, so varmail's syncs cost one write of the host's drive.".into(),
+    ];
+    Ok(Results { pictures, claims, notes })
+}
+
+// Figure 5
+
+/// The paper's 2 GiB and all its times by this.
+const ZIPF_SCALE: u32 = 8;
+/// What a write takes of the client, where it waits for nothing: the least latency that the paper has.
+const ZIPF_PROCESSOR: Duration = Duration::from_micros(600);
+const ZIPF_ALPHA: f64 = 1.0001;
+const BLOCK: u64 = 4096;
+
+struct Written {
+    mean_ms: f64,
+    seconds: f64,
+    received: f64,
+    home_use: f64,
+}
+
+fn write_by_zipf(context: &Context, setting: Setting) -> Result<Written, FigureError> {
+    let stage = Rc::new(SharedStage::build(&rig(context, setting, ZIPF_SCALE, ZIPF_PROCESSOR))?);
+    let size = if context.quick { 4 << 20 } else { (2 << 30) / u64::from(ZIPF_SCALE) };
+    let (seed, inner) = (context.seed, stage.clone());
+    let (count, seconds) = stage.run(move |files: SharedFiles| async move {
+        let mut file = files.create_cold("file", size).await?;
+        inner.restart_counting();
+        let (dice, blocks) = (Dice::new(seed, 1), size / BLOCK);
+        let mut sum = 0.0;
+        let until: Vec<f64> = (1..=blocks)
+            .map(|rank| {
+                sum += (rank as f64).powf(-ZIPF_ALPHA);
+                sum
+            })
+            .collect();
+        let content = vec![7; 16 << 10];
+        let (begun, mut written, mut count) = (files.now(), 0, 0u64);
+        while written < size {
+            let wanted = dice.fraction() * sum;
+            let rank = until.partition_point(|up_to| *up_to < wanted) as u64;
+            // Ranks lie anywhere in the file: an odd factor moves each to a place of its own.
+            let block = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks;
+            let length = (2 + dice.below(15)) << 10;
+            let at = (block * BLOCK).min(size - length);
+            files.write_at(&mut file, at, &content[..length as usize]).await?;
+            (written, count) = (written + length, count + 1);
+        }
+        Ok::<_, std::io::Error>((count, files.now().since(begun).as_secs_f64()))
+    })?;
+    Ok(Written {
+        mean_ms: seconds / count as f64 * 1e3,
+        seconds: seconds * f64::from(ZIPF_SCALE),
+        received: stage.received_bytes() as f64 * f64::from(ZIPF_SCALE) / 1e9,
+        home_use: stage.home_use() * 100.0,
+    })
+}
+
+fn figure_5(context: &Context) -> Result<Results, FigureError> {
+    let settings = [Setting::Ceph, Setting::Ceph1, Setting::Okeanos60];
+    let written = context.play(&settings, |setting| write_by_zipf(context, *setting))?;
+    let names = || axis("setting", Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec()));
+    let bars = |title: &str, unit: &str, value: &dyn Fn(&Written) -> f64, paper: Vec<(f64, f64)>| {
+        let own = written.iter().enumerate().map(|(at, written)| (at as f64, value(written))).collect();
+        picture(title, names(), axis(unit, Scale::Linear), vec![ours(title, own), of_paper(title, paper)])
+    };
+    let pictures = vec![
+        bars("mean latency of a write", "ms", &|one| one.mean_ms, vec![(0.0, 0.9), (1.0, 1.5), (2.0, 0.7)]),
+        bars("received by a data server", "GB", &|one| one.received, vec![(0.0, 2.1), (2.0, 1.2)]),
+        bars("use of a file system's disk", "%", &|one| one.home_use, vec![(1.0, 88.4), (2.0, 16.4)]),
+        bars("until the end", "s", &|one| one.seconds, vec![(0.0, 233.0), (2.0, 172.0)]),
+    ];
+    let [ceph, ceph_1, okeanos] = &written[..] else { unreachable!("one for each setting") };
+    let claims = vec![
+        ratio(
+            "Arion's latency over Ceph's",
+            "0.78 (0.7 / 0.9 ms)",
+            Expected::Number(0.78),
+            (okeanos.mean_ms, ceph.mean_ms),
+        ),
+        ratio(
+            "Arion's latency over Ceph's with 1 s",
+            "0.47 (0.7 / 1.5 ms)",
+            Expected::Number(0.47),
+            (okeanos.mean_ms, ceph_1.mean_ms),
+        ),
+        ratio(
+            "received by a data server, Arion over Ceph",
+            "0.58 (1.2 / 2.1 GB)",
+            Expected::Number(0.58),
+            (okeanos.received, ceph.received),
+        ),
+        ratio(
+            "use of a file system's disk, Arion over Ceph with 1 s",
+            "0.18 (16.4 / 88.4 %)",
+            Expected::Number(0.18),
+            (okeanos.home_use, ceph_1.home_use),
+        ),
+    ];
+    let notes = vec![
+        SERVERS.into(),
+        OURS.into(),
+        format!(
+            "An eighth of the paper's file, and all times by the same: what is written back waits a proportionate time. A write takes {} ms of the \
+             client's processor.",
+            ZIPF_PROCESSOR.as_secs_f64() * 1e3
+        ),
+        format!(
+            "{SOURCE} does not say where FIO's Zipf put the most frequent blocks; here they lie anywhere in the file."
+        ),
+    ];
+    Ok(Results { pictures, claims, notes })
+}

@@ -1,0 +1,119 @@
+//! How far each statement depends on what was chosen for want of a fact: figures once more, each choice half and double.
+
+use super::shared::{axis, ours};
+use crate::{Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict};
+use stages::Scaled;
+
+pub fn figure() -> Figure {
+    Figure {
+        name: "sensitivity",
+        title: "How far statements depend on what was chosen for the rig",
+        source: "ours",
+        about: "Figures of Okeanos once more, with each number of the Cheetah's model that is chosen, and the ticks of the host's \
+                clock, half and double, and without ticks. Of series the ends alone, streams of 1 Kbps for a minute, one seed.",
+        minutes: 40,
+        by_chance: false,
+        real_time: false,
+        run,
+    }
+}
+
+/// As `crates/emulated/models/cheetah-15k5-300.toml` has it: those that are chosen and are numbers other than 0.
+const CHOSEN: [&str; 5] = ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
+const FIGURES: [&str; 12] = ["7a", "7b", "7c", "8a", "8b", "9", "10a", "10b", "11", "12", "13", "14"];
+
+struct Choice {
+    name: String,
+    varied: Varied,
+}
+
+fn choices() -> Vec<Choice> {
+    let scaled = |name: &str, factor: f64, varied| Choice { name: format!("{name} x {factor}"), varied };
+    let mut all = vec![Choice { name: "as chosen".into(), varied: Varied::Nothing }];
+    for key in CHOSEN {
+        all.extend([0.5, 2.0].map(|factor| scaled(key, factor, Varied::Drive(Scaled { key, factor }))));
+    }
+    all.extend([0.0, 0.5, 2.0].map(|factor| scaled("tick", factor, Varied::Tick(factor))));
+    all
+}
+
+fn run(context: &Context) -> Result<Results, FigureError> {
+    let (choices, figures) = (choices(), FIGURES.map(|name| super::find(name).expect("it is in the list")));
+    let figures = if context.quick { &figures[1..2] } else { &figures[..] };
+    let turns = choices.len() * figures.len();
+    // By choice: the claims of all figures.
+    let mut all: Vec<Vec<(&str, Claim)>> = Vec::new();
+    for (turn, choice) in choices.iter().enumerate() {
+        let context_of_choice = context.with_varied(choice.varied);
+        let mut claims = Vec::new();
+        for (at, figure) in figures.iter().enumerate() {
+            let results = (figure.run)(&context_of_choice)?;
+            claims.extend(results.claims.into_iter().map(|claim| (figure.name, claim)));
+            (context.progress)(turn * figures.len() + at + 1, turns);
+        }
+        all.push(claims);
+    }
+    let rows: Vec<Row> = (0..all[0].len()).filter_map(|at| Row::of(&choices, &all, at)).collect();
+    let names = Scale::Names(choices.iter().map(|choice| choice.name.clone()).collect());
+    let count = |verdict: Verdict| {
+        let held = |claims: &Vec<(&str, Claim)>| {
+            let of_paper = claims.iter().filter(|(_, claim)| claim.origin == Origin::Paper);
+            of_paper.filter(|(_, claim)| claim.verdict == verdict).count() as f64
+        };
+        let points = all.iter().map(held).enumerate().map(|(at, count)| (at as f64, count));
+        ours(verdict.name(), points.collect())
+    };
+    let picture = Picture {
+        title: "Statements, by what is varied".into(),
+        x: axis("varied", names),
+        y: axis("statements of the paper", Scale::Linear),
+        series: [Verdict::Agrees, Verdict::DirectionOnly, Verdict::Differs].map(count).into(),
+    };
+    let changed = rows.iter().filter(|row| row.changes).count();
+    let notes = vec![
+        format!(
+            "Of {} statements {changed} are judged otherwise with some choice. Of the model's choices phase is 0 and zero_latency_writes \
+             off, which have no half and no double.",
+            rows.len()
+        ),
+        "So that it takes minutes and not hours, long series are cut to their ends here, so numbers are not those of the figures \
+         themselves; compare them with the first column."
+            .into(),
+    ];
+    Ok(Results { pictures: vec![picture], claims: rows.into_iter().map(|row| row.claim).collect(), notes })
+}
+
+/// A statement over all choices.
+struct Row {
+    claim: Claim,
+    changes: bool,
+}
+
+impl Row {
+    fn of(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Option<Row> {
+        let (figure, own) = all[0].get(at)?;
+        if own.origin != Origin::Paper {
+            return None;
+        }
+        let others = choices.iter().zip(all).skip(1).filter_map(|(choice, claims)| {
+            let (_, claim) = claims.get(at)?;
+            (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
+        });
+        let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
+            true => format!("{}: {}", choice.name, claim.ours),
+            false => format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase()),
+        };
+        let found: Vec<(&Choice, &Claim)> = others.collect();
+        let changes = found.iter().any(|(_, claim)| claim.verdict != own.verdict);
+        let told: Vec<String> = found.into_iter().map(told).collect();
+        let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };
+        let claim = Claim {
+            says: format!("judged alike whatever was chosen: {figure}: {}", own.says),
+            ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),
+            chosen: String::new(),
+            verdict: if changes { Verdict::Differs } else { Verdict::Agrees },
+            ..own.clone()
+        };
+        Some(Row { claim: claim.of_ours(), changes })
+    }
+}

@@ -1,0 +1,180 @@
+#!/bin/bash
+# Two hosts with a journal each, and ceph-fuse, in front of one real cluster: hand-over, kill -9 of the client at random moments
+# with recovery, a metadata server and an OSD that die, and a host that sleeps past the lease. Needs root, and what
+# `make deps-ceph` installs. About a minute.
+#
+#   scripts/test-host-ceph.sh OKEANOS        SEED, ROUNDS: of the moments of the kills
+set -euo pipefail
+
+if [ "${INSIDE:-}" != yes ]; then
+    INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
+fi
+readonly OKEANOS=$(realpath "$1")
+readonly CLUSTER=$(dirname "$(realpath "$0")")/ceph-cluster.sh
+readonly SEED=${SEED:-$(date +%s)} ROUNDS=${ROUNDS:-4}
+echo "test-host-ceph: SEED=$SEED"
+RANDOM=$((SEED % 32768))
+readonly WORK=$(mktemp -d /tmp/okhXXXX)
+cd "$WORK"
+
+background=()
+daemons=()
+# Bash asks for this on every way out; a signal is one.
+finish() {
+    local process directory
+    for process in "${background[@]}"; do kill "$process" 2>/dev/null || true; done
+    for process in "${daemons[@]}"; do kill -CONT "$process" 2>/dev/null || true; done
+    for directory in one two three fuse; do
+        ! grep -q " $WORK/$directory " /proc/self/mounts || umount --lazy "$directory" || true
+    done
+    for process in "${daemons[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
+    [ ! -d c ] || "$CLUSTER" stop "$WORK/c" || true
+    cd / && rm -rf "$WORK"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+fail() {
+    echo "test-host-ceph: $1 (SEED=$SEED)" >&2
+    tail -n 5 ./*.out >&2 2>/dev/null || true
+    exit 1
+}
+# In the foreground, so that its process is known, and its end too.
+mount_host() { # NAME
+    local round
+    "$OKEANOS" host mount --foreground --store "ceph:$WORK/c/ceph.conf" --journal "journal-$1" -o destage=infinite "$1" \
+        >>"$1.out" 2>&1 </dev/null &
+    daemon[$1]=$!
+    daemons+=($!)
+    for ((round = 0; round < 600; round++)); do
+        ! grep -q " $WORK/$1 " /proc/self/mounts || return 0
+        kill -0 "${daemon[$1]}" 2>/dev/null || break
+        sleep 0.05
+    done
+    fail "$1 does not mount"
+}
+declare -A daemon
+kill_host() { # NAME
+    kill -KILL "${daemon[$1]}"
+    wait "${daemon[$1]}" 2>/dev/null || true
+    umount --lazy "$1"
+}
+leave_host() { # NAME
+    timeout 120 "$OKEANOS" umount "$1" || fail "$1 does not unmount"
+    wait "${daemon[$1]}" || fail "$1: not everything came to the store"
+}
+# Of a running daemon: its helper.
+helper_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | while read -r child; do
+    if tr '\0' ' ' <"/proc/$child/cmdline" | grep -q 'ceph-helper'; then echo "$child"; fi
+done; }
+write_until_error() { # DIR
+    timeout 120 "$OKEANOS" bench streams --writers 8 --size 1024 --until-error --acknowledged "$WORK/acknowledged" "$1" \
+        >streams.out 2>&1
+}
+verify() { # DIR
+    timeout 60 "$OKEANOS" bench verify --acknowledged acknowledged "$1" >verify.out 2>&1
+}
+
+mkdir one two three fuse
+truncate -s 64M journal-one journal-two journal-three
+"$CLUSTER" start "$WORK/c" --store bluestore || fail "no cluster"
+# With the kernel's page cache it reads old pages for a moment: it is told of changes after the fact.
+ceph-fuse -f -n client.admin -c c/ceph.conf --fuse_disable_pagecache=true fuse >fuse.out 2>&1 </dev/null &
+daemons+=($!)
+mount_host one
+mount_host two
+mount_host three
+for ((round = 0; round < 600; round++)); do
+    ! grep -q " $WORK/fuse " /proc/self/mounts || break
+    sleep 0.05
+done
+
+# One host sleeps from here on, with its helper, and holds what another wants: that waits until the lease is over.
+echo mine >three/disputed
+sync three/disputed
+readonly SLEEPER=${daemon[three]}
+helper=$(helper_of "$SLEEPER")
+[[ $helper ]] || fail "the daemon has no helper process"
+kill -STOP "$SLEEPER" "$helper"
+daemons+=("$helper")
+(timeout 150 bash -c 'echo theirs >fuse/disputed') &
+readonly OTHER=$!
+background+=("$OTHER")
+
+# Hand-over between two of ours and one that is not, each way.
+echo hello >one/greeting
+timeout 60 grep -qx hello fuse/greeting || fail "ceph-fuse does not see what was written"
+# ceph-fuse does not append: two of it lose lines of one another.
+for number in $(seq 20); do
+    for host in one two; do echo "$host $number" >>$host/shared; done
+done
+for host in one two fuse; do
+    [[ $(timeout 60 sort -u $host/shared | wc -l) == 40 ]] || fail "$host: appended lines are missing: $(wc -l <$host/shared)"
+done
+for number in $(seq 10); do
+    for host in one fuse two; do
+        echo "$host $number" >$host/turns
+        for reader in one two fuse; do
+            [[ $(timeout 60 cat $reader/turns) == "$host $number" ]] || fail "$reader does not see what $host wrote"
+        done
+    done
+done
+mkdir one/tree
+for number in $(seq 12); do head -c $((number * 9973)) /dev/urandom >"one/tree/$number"; done
+cp -a one/tree kept
+timeout 60 diff -r kept two/tree && timeout 60 diff -r kept fuse/tree || fail "the tree differs"
+mv one/tree/1 one/tree/2
+[[ ! -e two/tree/1 && ! -e fuse/tree/1 ]] || fail "a renamed file is still there"
+
+for ((round = 1; round <= ROUNDS; round++)); do
+    mkdir "one/round-$round"
+    write_until_error "one/round-$round" &
+    writers=$!
+    background+=("$writers")
+    moment=$((200 + RANDOM % 1800))
+    sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
+    kill_host one
+    wait "$writers" || fail "round $round: the writers: $(tail -3 streams.out)"
+    begin=$EPOCHREALTIME
+    mount_host one
+    echo "round $round: killed after $moment ms, mounted again after $(python3 -c "print(f'{$EPOCHREALTIME - $begin:.2f}')") s"
+    verify "fuse/round-$round" || fail "round $round, as ceph-fuse sees it: $(cat verify.out)"
+    verify "two/round-$round" || fail "round $round, as the other host sees it: $(cat verify.out)"
+done
+
+# The servers die under load, and come back.
+mkdir one/servers
+timeout 120 "$OKEANOS" bench streams --writers 8 --size 1024 --seconds 6s --acknowledged "$WORK/acknowledged" one/servers \
+    >streams.out 2>&1 &
+writers=$!
+background+=("$writers")
+for victim in mds osd0; do
+    sleep 1
+    "$CLUSTER" kill "$WORK/c" $victim
+    "$CLUSTER" resume "$WORK/c" || fail "$victim does not come back"
+done
+wait "$writers" || fail "writers under servers that die: $(tail -3 streams.out)"
+verify fuse/servers || fail "what was written while servers died: $(cat verify.out)"
+
+# The sleeper returns. What it had synced must not go over what others wrote.
+wait "$OTHER" || fail "another client does not get the file of a host that sleeps"
+kill -CONT "$SLEEPER" "$helper"
+(timeout 20 bash -c 'echo late >>three/disputed; sync three/disputed') 2>/dev/null || true
+[[ $(timeout 60 head -1 fuse/disputed) == theirs ]] || fail "a fenced host has overwritten what others wrote"
+[[ ! $(timeout 60 cat fuse/disputed) =~ mine ]] || fail "a write of a fenced host appeared"
+timeout 60 "$OKEANOS" umount three 2>/dev/null || umount --lazy three
+for ((round = 0; round < 600; round++)); do
+    kill -0 "$SLEEPER" 2>/dev/null || break
+    sleep 0.05
+done
+kill -KILL "$SLEEPER" 2>/dev/null || true
+wait "$SLEEPER" 2>/dev/null || true
+mount_host three
+[[ $(timeout 60 head -1 three/disputed) == theirs ]] || fail "the recovery has overwritten what others wrote"
+timeout 60 grep -rq mine fuse/okeanos-conflicts || fail "what was synced was not set aside"
+
+for host in one two three; do leave_host $host; done
+timeout 60 "$OKEANOS" host recover --store "ceph:$WORK/c/ceph.conf" --journal journal-one | grep -q "is empty" ||
+    fail "the journal is not empty after unmount"
+timeout 60 umount fuse
+echo "test-host-ceph: well, after $SECONDS s"
