@@ -21,8 +21,8 @@ const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
 /// Of address space; 64 GiB of blocks. What does not fit is the C library's.
 const SLABS_MAX: usize = 32 << 10;
-/// What bursts leave empty and keep, 8 MiB.
-const SPARE_SLABS: usize = 4;
+/// What bursts leave empty and keep, 4 MiB.
+const SPARE_SLABS: usize = 2;
 
 /// The global allocator of a program with a block cache.
 pub struct Heap {
