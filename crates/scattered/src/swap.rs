@@ -5,6 +5,7 @@
 
 use crate::BLOCK;
 use crate::append::Piece;
+use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
 use crate::state::State;
 use crate::table::Mapped;
@@ -15,10 +16,8 @@ impl State {
     /// The hot log most recently used of those that are too full, if there is a cold one.
     pub fn log_to_swap(&self) -> Option<u32> {
         let inner = self.inner.borrow();
-        let limit = u64::from(self.settings.swap_above) * u64::from(self.layout.log_blocks()) / 100;
-        let full = |log: &crate::logs::Log| log.hot && !log.closing && u64::from(log.fill) > limit;
-        let (log, _) =
-            (0u32..).zip(&inner.logs).filter(|(_, log)| full(log)).max_by_key(|(_, log)| log.used)?;
+        let full = inner.crowded.iter().filter(|log| !inner.logs[**log as usize].closing);
+        let log = full.max_by_key(|log| inner.logs[**log as usize].used).copied()?;
         drop(inner);
         self.coldest().map(|_| log)
     }
@@ -40,18 +39,22 @@ impl State {
         let maintenance = self.maintenance.write().await;
         self.check_failed()?;
         let Some(cold) = self.coldest() else { return Ok(()) };
-        let (fill, mut entries) = self.entries_of(log);
+        let mut entries = self.entries_of(log);
         entries.sort_unstable_by_key(|(_, mapped)| mapped.place);
-        let begin = self.layout.log_begin(log);
-        let content = self.read_log(begin, fill as usize).await?;
         for some in entries.chunks(self.layout.record_entries_max()) {
+            // One record's blocks at a time, so that requests that come meanwhile need not wait for all.
+            let (Some((_, first)), Some((_, last))) = (some.first(), some.last()) else { continue };
+            let begin = first.place;
+            let content = self.read_log(begin, (last.place - begin + 1) as usize).await?;
             let mut claims = Vec::new();
             let mut blocks = Vec::new();
             let mut moved = Vec::new();
             for (home, mapped) in some {
                 let same = || self.inner.borrow().table.get(*home) == Some(*mapped);
                 // Whoever has it is about to change it.
-                let Some(claim) = self.claims.try_claim(*home..home + 1) else { continue };
+                let Some(claim) = self.claims.try_claim(Change::Alone, sectors_of(&(*home..home + 1))) else {
+                    continue;
+                };
                 if same() {
                     claims.push(claim);
                     blocks.push((*home, mapped.mask));
@@ -62,27 +65,28 @@ impl State {
             if blocks.is_empty() {
                 continue;
             }
-            let appending = self.appending.write().await;
+            let appending = self.appending.read().await;
             let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks());
             if (room as usize) < 1 + blocks.len() {
                 break;
             }
             self.inner.borrow_mut().statistics.swapped_blocks += blocks.len() as u64;
-            let piece = Piece { blocks, content: Rc::new(Buffer::copy_of(&moved)) };
-            self.append(&appending, cold, &[piece], &[], Durability::Cached).await?;
+            let piece = Piece { blocks, content: Rc::new(Buffer::copy_of(&moved)), ticket: 0 };
+            let begun = self.begin_record(appending, cold, vec![piece], &[], Durability::Cached);
+            self.write_record(begun).await?;
         }
         {
             let mut inner = self.inner.borrow_mut();
             inner.logs[log as usize].hot = false;
+            inner.crowded.remove(&log);
             inner.statistics.swaps += 1;
         }
         self.snapshot_with(&maintenance).await
     }
 
-    fn entries_of(&self, log: u32) -> (u32, Vec<(u64, Mapped)>) {
+    fn entries_of(&self, log: u32) -> Vec<(u64, Mapped)> {
         let inner = self.inner.borrow();
         let lies_here = |mapped: &Mapped| self.layout.log_of(mapped.place).is_some_and(|(of, _)| of == log);
-        let entries = inner.table.iter().filter(|(_, mapped)| !mapped.clean && lies_here(mapped)).collect();
-        (inner.logs[log as usize].fill, entries)
+        inner.table.iter().filter(|(_, mapped)| !mapped.clean && lies_here(mapped)).collect()
     }
 }
