@@ -6,7 +6,7 @@
 //! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so much longer.
 
 use device::{Disk, World};
-use disks::{Trace as Requests, Watched};
+use disks::{MemoryDisk, Trace as Requests, Watched};
 use emulated::replay::{self, Pace, Recorded, Trace};
 use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
 use runtime::VirtualWorld;
@@ -67,8 +67,9 @@ fn run(requests: &[Recorded], logged: Option<u64>, trace: Option<PathBuf>) {
         let settings =
             Settings { logged_write_size, checkpoint: CheckpointPolicy::Manual, ..Settings::default() };
         world.run(async move {
-            ScatteredDisk::format(&in_world, &drive, None, Sizes::default()).await.expect("logs");
-            ScatteredDisk::open(in_world, drive, None, settings).await.expect("an open disk").0
+            let table: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world.clone(), 1 << 30));
+            ScatteredDisk::format(&in_world, &drive, Some(&table), Sizes::default()).await.expect("logs");
+            ScatteredDisk::open(in_world, drive, Some(table), settings).await.expect("an open disk").0
         })
     });
     let disk = logs.clone().map_or(beneath, |logs| Rc::new(logs) as Rc<dyn Disk>);

@@ -55,10 +55,9 @@ impl ScatteredDisk {
     }
     /// Moves what a log holds to a cold one, as idle time would. False: no log is full enough, or none is cold.
     pub async fn swap(&self) -> DeviceResult<bool> {
-        match self.0.log_to_swap() {
-            Some(log) => self.0.swap(log).await.map(|()| true),
-            None => Ok(false),
-        }
+        let Some(log) = self.0.log_to_swap() else { return Ok(false) };
+        while !self.0.swap_step(log).await? {}
+        Ok(true)
     }
     pub fn layout(&self) -> Layout {
         self.0.layout

@@ -99,6 +99,7 @@ impl State {
             *log = crate::logs::Log { readers: log.readers, used: log.used, ..log.next_life() };
             inner.in_use -= 1;
             inner.crowded.remove(number);
+            inner.swapping = inner.swapping.filter(|(from, to)| from != number && to != number);
             inner.unflushed.remove(number);
         }
         inner.forget_partial(|place| {

@@ -57,6 +57,8 @@ pub struct Inner {
     pub in_use: usize,
     /// Hot logs that are too full.
     pub crowded: BTreeSet<u32>,
+    /// From which log to which.
+    pub swapping: Option<(u32, u32)>,
     pub clean: usize,
     partial: VecDeque<(u64, Rc<Buffer>)>,
     pub queue: VecDeque<Request>,
@@ -111,6 +113,7 @@ impl Inner {
             under_way: UnderWay::default(),
             pending: Pending::default(),
             crowded: BTreeSet::new(),
+            swapping: None,
             clean: 0,
             partial: VecDeque::new(),
             queue: VecDeque::new(),

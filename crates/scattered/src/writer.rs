@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Drops that are told by records; more are told by a snapshot.
 const DROPS_IN_RECORDS: usize = 2 * MAX_ENTRIES;
 /// With a disk's queue of 32 there is room for reads beside; what comes meanwhile shares records.
-const RECORDS_UNDER_WAY: usize = 16;
+const RECORDS_UNDER_WAY: usize = 8;
 
 pub struct Request {
     pub piece: Piece,
