@@ -13,6 +13,9 @@ pub(super) struct Extent {
     pub order: u64,
 }
 
+/// By first sector.
+pub(super) type Parts = Vec<(u64, Extent)>;
+
 #[derive(Default)]
 pub(super) struct Extents(BTreeMap<u64, Extent>);
 
@@ -24,7 +27,7 @@ impl Extents {
         self.0.iter().map(|(start, extent)| (*start, *extent))
     }
     /// Cut to the range, ascending.
-    pub fn within(&self, range: Range<u64>) -> Vec<(u64, Extent)> {
+    pub fn within(&self, range: Range<u64>) -> Parts {
         let before = self.0.range(..range.start).next_back().filter(|(_, extent)| extent.end > range.start);
         let rest = self.0.range(range.clone());
         let cut = |(start, extent): (&u64, &Extent)| {
@@ -35,7 +38,7 @@ impl Extents {
         before.into_iter().chain(rest).map(cut).collect()
     }
     /// Takes out what is there of the range with at most this order, and gives it.
-    pub fn remove(&mut self, range: Range<u64>, order: u64) -> Vec<(u64, Extent)> {
+    pub fn remove(&mut self, range: Range<u64>, order: u64) -> Parts {
         let old: Vec<(u64, Extent)> =
             self.within(range.clone()).into_iter().filter(|(_, extent)| extent.order <= order).collect();
         for (from, part) in &old {
@@ -53,7 +56,7 @@ impl Extents {
         old
     }
     /// Takes out what is still as it was.
-    pub fn remove_same(&mut self, start: u64, was: Extent) -> Vec<(u64, Extent)> {
+    pub fn remove_same(&mut self, start: u64, was: Extent) -> Parts {
         let same = self.within(start..was.end).into_iter();
         let same =
             same.filter(|(from, part)| part.order == was.order && part.place == was.place + (from - start));
@@ -61,12 +64,7 @@ impl Extents {
         same.into_iter().flat_map(|(from, part)| self.remove(from..part.end, part.order)).collect()
     }
     /// Where nothing newer is there. Gives the parts that came in, and those that went.
-    pub fn insert(
-        &mut self,
-        range: Range<u64>,
-        place: u64,
-        order: u64,
-    ) -> (Vec<(u64, Extent)>, Vec<(u64, Extent)>) {
+    pub fn insert(&mut self, range: Range<u64>, place: u64, order: u64) -> (Parts, Parts) {
         let gone = self.remove(range.clone(), order);
         let mut come = Vec::new();
         let mut from = range.start;
@@ -99,8 +97,8 @@ mod tests {
                 let from = dice.next() % 60;
                 let range = from..from + 1 + dice.next() % (60 - from);
                 // Sometimes an older one is complete after a newer one.
-                let order = if dice.next() % 4 == 0 { 1 + dice.next() % step } else { step * 2 };
-                if dice.next() % 5 == 0 {
+                let order = if dice.next().is_multiple_of(4) { 1 + dice.next() % step } else { step * 2 };
+                if dice.next().is_multiple_of(5) {
                     extents.remove(range.clone(), order);
                     for at in range {
                         plain[at as usize] = plain[at as usize].filter(|(_, of)| *of > order);
