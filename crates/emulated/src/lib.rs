@@ -10,12 +10,15 @@ mod mechanics;
 mod medium;
 mod model;
 pub mod replay;
+mod shingled;
 
 pub use drive::{CacheMode, CrashImage, EmulatedDisk, Lies, Options, Statistics};
 pub use mechanics::{Layout, Place, SeekCurve};
 pub use model::{
     CacheModel, Flash, Interface, Mechanics, Model, ModelError, Replacement, Schedule, Volume, Zone, shipped,
 };
+
+pub use shingled::{Cleaned, Logs, ShingledDisk, ShingledStatistics, Shingles};
 
 /// Bytes of a sector, the unit of every address inside this crate.
 pub const SECTOR: u64 = 512;

@@ -5,7 +5,7 @@ use crate::export::Export;
 use crate::listener::Listener;
 use crate::negotiate::{Agreed, negotiate};
 use crate::request::{Command, EIO, ENOSPC, ENOTSUP, HEADER, Request, data_chunk, error_chunk, simple_reply};
-use crate::window::{Room, Window};
+use crate::window::{Pool, Room, Window};
 use device::{Buffer, DeviceError, Durability, World};
 use runtime::{Either, File, RealWorld, race};
 use std::cell::Cell;
@@ -24,17 +24,17 @@ const ZEROES: usize = 1 << 20;
 pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> io::Result<()> {
     let watched = File::new(listener.copy()?);
     let mut ready = world.ring().poll(&watched, libc::POLLIN);
-    let clients = Rc::new(Cell::new(0));
+    let (clients, pool) = (Rc::new(Cell::new(0)), Rc::new(Pool::default()));
     loop {
         loop {
             match listener.accept() {
                 // Above the limit the socket is closed at once.
                 Ok(socket) if clients.get() < CLIENTS_MAX => {
                     let client = Count::new(&clients);
-                    let (own, export) = (world.clone(), export.clone());
+                    let (own, export, pool) = (world.clone(), export.clone(), pool.clone());
                     world.spawn(Box::pin(async move {
                         // Whatever goes wrong with a client is the client's problem.
-                        let _ = converse(own, socket, export).await;
+                        let _ = converse(own, socket, export, &pool).await;
                         drop(client);
                     }));
                 }
@@ -61,7 +61,7 @@ impl Drop for Count {
     }
 }
 
-async fn converse(world: RealWorld, socket: Socket, export: Rc<Export>) -> io::Result<()> {
+async fn converse(world: RealWorld, socket: Socket, export: Rc<Export>, pool: &Rc<Pool>) -> io::Result<()> {
     let connection = Rc::new(Connection::new(&world, socket)?);
     let late = world.sleep_until(world.now().plus(HANDSHAKE));
     let agreed = match race(negotiate(&connection, &export), late).await {
@@ -69,7 +69,7 @@ async fn converse(world: RealWorld, socket: Socket, export: Rc<Export>) -> io::R
         Either::Right(()) => return Err(io::ErrorKind::TimedOut.into()),
     };
     let Some(agreed) = agreed else { return Ok(()) };
-    let window = Rc::new(Window::default());
+    let window = Rc::new(Window::new(pool));
     let client = Client { world, connection, export, agreed, window: window.clone() };
     let result = client.read_requests().await;
     // What was asked for is carried out, also for a client that is gone.

@@ -1,7 +1,7 @@
-//! One record to one log: chosen, listed as open, written, and only then in the table.
+//! Records to logs: begun at once (place, sequence, header), then listed as open, written, and only then in the table.
 //!
-//! Invariants: the caller holds `appending`, so records are written one after the other. A durable record is promised only when the records
-//! before it in its log are durable too, for a restart that misses one sees none behind it.
+//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are under way, of one log too, but each is complete only
+//! when those before it in its log are, for a restart that misses one sees none behind it. A durable one is promised only when those before it are durable.
 
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::table::Mapped;
 use crate::{BLOCK, WHOLE};
 use device::{Buffer, DeviceError, Durability};
-use runtime::sync::WriteGuard;
+use runtime::sync::ReadGuard;
 use std::rc::Rc;
 
 /// Blocks on their way to a log: homes with the sectors that count, and their content one after the other.
@@ -19,110 +19,168 @@ use std::rc::Rc;
 pub struct Piece {
     pub blocks: Vec<(u64, u8)>,
     pub content: Rc<Buffer>,
+    /// Among those that are pending; 0: under a claim of its own.
+    pub ticket: u64,
+}
+
+/// A record that has its place, and must be written.
+pub struct Begun {
+    header: Header,
+    place: u64,
+    pieces: Vec<Piece>,
+    durability: Durability,
+    how: Durability,
+    _appending: ReadGuard,
 }
 
 impl State {
     /// The near-head log for a record of so many blocks, its header included.
     pub fn near_head(&self, blocks: u32) -> Option<u32> {
         let inner = self.inner.borrow();
+        let is_open =
+            |log: u32| [&inner.regions, &inner.opening].iter().any(|of| of.contains(&(log / REGION_LOGS)));
         let most = self.settings.scan_regions.clamp(1, REGIONS_MAX);
-        let full = inner.regions.len() >= most;
-        let may = |log: u32| !full || inner.regions.contains(&(log / REGION_LOGS));
-        near_head_log(&self.layout, &inner.logs, inner.head, blocks, may)
+        let full = inner.regions.len() + inner.opening.len() >= most;
+        near_head_log(&self.layout, &inner.logs, inner.head, blocks, |log| !full || is_open(log))
     }
 
-    /// The log has room for header and pieces.
-    pub async fn append(
+    /// The log has room for header and pieces, and may be opened.
+    pub fn begin_record(
         &self,
-        appending: &WriteGuard,
+        appending: ReadGuard,
         log: u32,
-        pieces: &[Piece],
+        pieces: Vec<Piece>,
         drops: &[Dropped],
         durability: Durability,
-    ) -> Result<(), DeviceError> {
-        self.open_region(appending, log / REGION_LOGS).await?;
+    ) -> Begun {
         let tag = self.world.random() | 1;
-        let (header, place) = {
-            let mut inner = self.inner.borrow_mut();
-            inner.assigned += 1;
-            let of = &inner.logs[log as usize];
-            let header = Header {
-                log,
-                epoch: of.epoch,
-                position: of.fill,
-                sequence: inner.assigned,
-                tag,
-                previous: of.tag,
-                entries: entries(pieces, drops, inner.assigned),
-            };
-            let place = self.layout.log_begin(log) + u64::from(of.fill);
-            (header, place)
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        inner.assigned += 1;
+        let of = &mut inner.logs[log as usize];
+        let header = Header {
+            log,
+            epoch: of.epoch,
+            position: of.fill,
+            sequence: inner.assigned,
+            tag,
+            previous: of.tag,
+            entries: entries(&pieces, drops, inner.assigned),
         };
-        let data_blocks = header.data_blocks();
-        assert!(
-            header.position as usize + 1 + data_blocks <= self.layout.log_blocks() as usize,
-            "the record does not fit its log"
-        );
+        let blocks = 1 + header.data_blocks() as u32;
+        let room = of.room(self.layout.log_blocks());
+        assert!(blocks <= room, "a record of {blocks} blocks for log {log} with room for {room}");
+        inner.in_use += usize::from(of.fill == 0);
+        of.fill += blocks;
+        of.tag = tag;
+        of.used = self.world.now().0;
+        let region = log / REGION_LOGS;
+        if !inner.regions.contains(&region) {
+            inner.opening.insert(region);
+        }
+        if let Some((since, _)) = &mut inner.since {
+            since.insert(region);
+        }
+        let is_chained = inner.unflushed.contains_key(&log) || inner.under_way.chains(log);
+        let how = if is_chained { Durability::Cached } else { durability };
+        inner.under_way.begin(log, header.position, how == Durability::Cached);
+        let place = self.layout.log_begin(log) + u64::from(header.position);
+        Begun { header, place, pieces, durability, how, _appending: appending }
+    }
+
+    pub async fn write_record(&self, begun: Begun) -> Result<(), DeviceError> {
+        let Begun { header, place, pieces, durability, how, _appending } = begun;
+        let result = self.write_begun(&header, place, &pieces, how).await;
+        // Behind a record that is lost no other is found.
+        let (log, position) = (header.log, header.position);
+        let is_first = || self.inner.borrow().under_way.is_first(log, position).then_some(());
+        self.advanced.until(is_first).await;
+        let result = result.and_then(|()| self.check_failed());
+        if result.is_ok() && how == Durability::Cached {
+            self.inner.borrow_mut().completed_unflushed(log);
+        }
+        let result = match result {
+            // Those behind it may go on: they need no more of it than that it is complete.
+            Ok(()) if how != durability => {
+                self.end_record(log, position);
+                self.flush_records().await
+            }
+            result => {
+                self.end_record(log, position);
+                result
+            }
+        };
+        if result.is_ok() {
+            self.install(&header, place, &pieces);
+        }
+        result
+    }
+    fn end_record(&self, log: u32, position: u32) {
+        self.inner.borrow_mut().under_way.end(log, position);
+        self.advanced.notify();
+    }
+
+    async fn write_begun(
+        &self,
+        header: &Header,
+        place: u64,
+        pieces: &[Piece],
+        how: Durability,
+    ) -> Result<(), DeviceError> {
+        self.check_failed()?;
+        self.open_region(header.log / REGION_LOGS).await?;
         let parts = std::iter::once(Rc::new(Buffer::copy_of(&header.serialize(self.layout.nonce()))));
         let parts = parts.chain(pieces.iter().map(|piece| piece.content.clone())).collect();
-        let chained = self.inner.borrow().unflushed.contains(&log);
-        let how = if chained { Durability::Cached } else { durability };
-        self.fail(self.main.write(place * BLOCK as u64, parts, how).await)?;
-        if how == Durability::Cached {
-            self.inner.borrow_mut().unflushed.insert(log);
-        }
-        if how != durability {
-            self.flush_records(appending).await?;
-        }
-        self.install(&header, place, pieces);
-        Ok(())
+        self.fail(self.main.write(place * BLOCK as u64, parts, how).await)
     }
 
-    /// All records written so far are durable, and everything else that the disk has completed.
-    pub async fn flush_records(&self, _appending: &WriteGuard) -> Result<(), DeviceError> {
+    /// All records that are complete now are durable, and everything else that the disk has completed.
+    pub async fn flush_records(&self) -> Result<(), DeviceError> {
+        let until = self.inner.borrow().completions;
         self.flush_main().await?;
-        self.inner.borrow_mut().unflushed.clear();
+        self.inner.borrow_mut().unflushed.retain(|_, completion| *completion > until);
         Ok(())
     }
 
-    async fn open_region(&self, _appending: &WriteGuard, region: u32) -> Result<(), DeviceError> {
+    /// Lists the region durably; with it all that wait for the same.
+    async fn open_region(&self, region: u32) -> Result<(), DeviceError> {
+        if self.inner.borrow().regions.contains(&region) {
+            return Ok(());
+        }
+        let _one = self.listing.write().await;
         let list = {
             let mut inner = self.inner.borrow_mut();
-            if let Some((since, _)) = &mut inner.since {
-                since.insert(region);
-            }
             if inner.regions.contains(&region) {
                 return Ok(());
             }
             inner.statistics.openings += 1;
             inner.list_counter += 1;
-            let mut regions = inner.regions.clone();
-            regions.insert(region);
+            let regions = inner.regions.union(&inner.opening).copied().collect();
             OpenList { snapshot: inner.snapshot, counter: inner.list_counter, regions }
         };
         let place = self.layout.list_place(list.counter);
         self.write_meta(place, &list.serialize(self.layout.nonce()), Durability::Durable).await?;
-        self.inner.borrow_mut().regions = list.regions;
+        let mut inner = self.inner.borrow_mut();
+        inner.opening.retain(|region| !list.regions.contains(region));
+        inner.regions = list.regions;
         Ok(())
     }
 
     fn install(&self, header: &Header, place: u64, pieces: &[Piece]) {
         let mut inner = self.inner.borrow_mut();
         let bytes = (1 + header.data_blocks() as u64) * BLOCK as u64;
-        inner.installed = header.sequence;
+        inner.installed = inner.installed.max(header.sequence);
         inner.unknown_bytes += bytes;
         if let Some((_, since)) = &mut inner.since {
             *since += bytes;
         }
-        let used = self.world.now().0;
-        let log = &mut inner.logs[header.log as usize];
-        log.fill = header.position + 1 + header.data_blocks() as u32;
-        log.tag = header.tag;
-        log.used = used;
         let mut at = place;
         for piece in pieces {
             for (number, (home, mask)) in piece.blocks.iter().enumerate() {
                 at += 1;
+                if piece.ticket != 0 && !inner.pending.installs(*home, piece.ticket) {
+                    continue;
+                }
                 inner.map(&self.layout, *home, Mapped { place: at, mask: *mask, clean: false });
                 if *mask != WHOLE {
                     let content = &piece.content[number * BLOCK..(number + 1) * BLOCK];

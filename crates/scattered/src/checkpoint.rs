@@ -3,6 +3,7 @@
 //! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable; only then may its log be written anew. A
 //! block is copied after its record is durable, under a claim and only if its entry is still the one that was read, so no older content goes over newer.
 
+use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
 use crate::state::State;
 use crate::table::Mapped;
@@ -71,8 +72,7 @@ impl State {
 
     /// Step by step while nobody else wants the disk; goes on another time where it stopped.
     pub async fn checkpoint_gradually(self: &Rc<Self>, quiet: Duration) -> DeviceResult<()> {
-        let wanted = self.inner.borrow().logs.iter().any(|log| log.fill > 0);
-        if !wanted {
+        if self.inner.borrow().in_use == 0 {
             return Ok(());
         }
         let maintenance = self.maintenance.write().await;
@@ -120,10 +120,9 @@ impl State {
     async fn records_are_durable(&self, batch: &[(u64, Mapped)]) -> DeviceResult<()> {
         let log_of = |mapped: &Mapped| self.layout.log_of(mapped.place).map(|(log, _)| log);
         let logs: BTreeSet<u32> = batch.iter().filter_map(|(_, mapped)| log_of(mapped)).collect();
-        let durable = self.inner.borrow().unflushed.is_disjoint(&logs);
+        let durable = !logs.iter().any(|log| self.inner.borrow().unflushed.contains_key(log));
         if !durable {
-            let appending = self.appending.write().await;
-            self.flush_records(&appending).await?;
+            self.flush_records().await?;
         }
         Ok(())
     }
@@ -169,7 +168,7 @@ impl State {
         report: &mut CheckpointReport,
     ) -> DeviceResult<()> {
         let Some(((first, _), (last, _))) = run.first().zip(run.last()) else { return Ok(()) };
-        let _claim = self.claims.claim(*first..last + 1).await;
+        let _claim = self.claims.claim(Change::Alone, sectors_of(&(*first..last + 1))).await;
         let same: Batch = {
             let inner = self.inner.borrow();
             run.iter().filter(|(home, mapped)| inner.table.get(*home) == Some(*mapped)).copied().collect()

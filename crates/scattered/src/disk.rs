@@ -1,12 +1,12 @@
 //! The disk that callers see.
 
-use crate::append::Piece;
 use crate::checkpoint::CheckpointReport;
-use crate::home::{blocks_of, gather};
+use crate::claims::Change;
+use crate::home::blocks_of;
 use crate::layout::{Layout, Sizes};
 use crate::policy::{self, Settings};
 use crate::restart::{self, OpenError, RestartReport};
-use crate::state::{State, mask_of};
+use crate::state::State;
 use crate::statistics::Statistics;
 use crate::writer::Placed;
 use crate::{BLOCK, SECTOR};
@@ -55,10 +55,9 @@ impl ScatteredDisk {
     }
     /// Moves what a log holds to a cold one, as idle time would. False: no log is full enough, or none is cold.
     pub async fn swap(&self) -> DeviceResult<bool> {
-        match self.0.log_to_swap() {
-            Some(log) => self.0.swap(log).await.map(|()| true),
-            None => Ok(false),
-        }
+        let Some(log) = self.0.log_to_swap() else { return Ok(false) };
+        while !self.0.swap_step(log).await? {}
+        Ok(true)
     }
     pub fn layout(&self) -> Layout {
         self.0.layout
@@ -137,9 +136,10 @@ impl State {
             return Ok(());
         }
         let homes = blocks_of(at, length);
-        let claim = self.claims.claim(homes.clone()).await;
         let small = length <= self.settings.logged_write_size;
         if small && (homes.end - homes.start) as usize <= self.logged_blocks() {
+            let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
+            let _claim = self.claims.claim(Change::Logged, sectors).await;
             if let Some(piece) = self.piece(at, &parts).await?
                 && self.log(piece, durability).await? == Placed::InLog
             {
@@ -149,6 +149,7 @@ impl State {
         } else {
             self.inner.borrow_mut().statistics.home_writes += 1;
         }
+        let claim = self.claim_home(at, length).await;
         self.write_home(at, parts, durability).await?;
         drop(claim);
         // Until the drop is durable, a restart would believe an older record.
@@ -156,47 +157,6 @@ impl State {
             self.settle().await?;
         }
         Ok(())
-    }
-
-    /// What goes to a log: blocks with the sectors that are written, and those that were logged before. `None`: it must go home.
-    async fn piece(self: &Rc<Self>, at: u64, parts: &[Rc<Buffer>]) -> DeviceResult<Option<Piece>> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        let (homes, skip) = (blocks_of(at, length as u64), at as usize % BLOCK);
-        let count = (homes.end - homes.start) as usize;
-        let mut blocks = Vec::with_capacity(count);
-        if skip == 0
-            && length == count * BLOCK
-            && let [whole] = parts
-        {
-            blocks.extend(homes.map(|home| (home, crate::WHOLE)));
-            return Ok(Some(Piece { blocks, content: whole.clone() }));
-        }
-        let mut content = Buffer::zeroed(count * BLOCK);
-        for (number, home) in homes.enumerate() {
-            let from = skip.saturating_sub(number * BLOCK);
-            let until = (skip + length - number * BLOCK).min(BLOCK);
-            let mut mask = mask_of(from, until);
-            if mask != crate::WHOLE {
-                // A record stands for all that is logged of its block. What home has beside it may not be durable there yet, and the
-                // record before, which would give it, would be hidden.
-                if self.is_dropped(&(home..home + 1)) {
-                    return Ok(None);
-                }
-                let before = self.inner.borrow().table.get(home);
-                if let Some(before) = before.filter(|before| before.mask & !mask != 0) {
-                    let old = self.logged_block(before.place).await?;
-                    for sector in (0..BLOCK / SECTOR).filter(|sector| before.mask & 1 << sector != 0) {
-                        let range = sector * SECTOR..(sector + 1) * SECTOR;
-                        let to = number * BLOCK;
-                        content[to + range.start..to + range.end].copy_from_slice(&old[range]);
-                    }
-                    mask |= before.mask;
-                }
-            }
-            blocks.push((home, mask));
-        }
-        content[skip..skip + length].copy_from_slice(&gather(parts));
-        Ok(Some(Piece { blocks, content: Rc::new(content) }))
     }
 }
 

@@ -3,9 +3,10 @@
 //! Invariants: the caller holds a claim on the blocks. Entries leave the table when the change at home is complete, and a drop says so until
 //! it is durably told. A block of which some logged sectors are not overwritten goes home whole.
 
-use crate::BLOCK;
+use crate::claims::{Change, Claim, sectors_of, whole_blocks};
 use crate::disk::DeviceResult;
 use crate::state::{State, mask_of};
+use crate::{BLOCK, SECTOR};
 use device::{Buffer, Durability};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,9 +23,6 @@ impl State {
         let (at, parts) = self.with_logged_edges(at, length, parts).await?;
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let pieces = self.layout.pieces(at, length);
-        if let Some((place, range)) = pieces.last() {
-            self.arm_goes_to(place + (range.end - range.start));
-        }
         let writes = if let [(place, _)] = &pieces[..] {
             vec![self.main.write(*place, parts, durability)]
         } else {
@@ -40,8 +38,34 @@ impl State {
         for result in runtime::join_all(writes).await {
             result?;
         }
+        if let Some((place, range)) = pieces.last() {
+            self.arm_is_at(place + (range.end - range.start));
+        }
         self.newer_at_home(blocks_of(at, length));
         Ok(())
+    }
+
+    /// Of a write: its sectors alone, but whole blocks where those at its ends have other sectors in logs.
+    pub async fn claim_home(&self, at: u64, length: u64) -> Claim {
+        let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
+        let claim = self.claims.claim(Change::Home, sectors.clone()).await;
+        if self.logged_edges(at, length) == (false, false) {
+            return claim;
+        }
+        drop(claim);
+        self.claims.claim(Change::Home, whole_blocks(&sectors)).await
+    }
+
+    /// Whether the first and the last block have sectors in logs that the range does not cover.
+    fn logged_edges(&self, at: u64, length: u64) -> (bool, bool) {
+        let (block, end) = (BLOCK as u64, at + length);
+        let uncovered = |home: u64| {
+            let (begin, until) =
+                (at.max(home * block) - home * block, end.min((home + 1) * block) - home * block);
+            let written = mask_of(begin as usize, until as usize);
+            self.inner.borrow().table.get(home).is_some_and(|mapped| mapped.mask & !written != 0)
+        };
+        (uncovered(at / block), uncovered((end - 1) / block))
     }
 
     /// Where the first or last block is written in part and has other sectors in a log: the range and bytes with that block whole.
@@ -53,14 +77,8 @@ impl State {
     ) -> DeviceResult<(u64, Vec<Rc<Buffer>>)> {
         let block = BLOCK as u64;
         let end = at + length;
-        let uncovered = |home: u64| {
-            let (begin, until) =
-                (at.max(home * block) - home * block, end.min((home + 1) * block) - home * block);
-            let written = mask_of(begin as usize, until as usize);
-            self.inner.borrow().table.get(home).is_some_and(|mapped| mapped.mask & !written != 0)
-        };
         let (first, last) = (at / block, (end - 1) / block);
-        let (extend_first, extend_last) = (uncovered(first), uncovered(last));
+        let (extend_first, extend_last) = self.logged_edges(at, length);
         if !extend_first && !extend_last {
             return Ok((at, parts));
         }
@@ -102,7 +120,7 @@ impl State {
         if homes.is_empty() {
             return Ok(());
         }
-        let claim = self.claims.claim(homes.clone()).await;
+        let claim = self.claims.claim(Change::Alone, sectors_of(&homes)).await;
         self.newer_at_home(homes.clone());
         if self.main.geometry().discard {
             for (place, range) in self.layout.pieces(homes.start * block, (homes.end - homes.start) * block) {

@@ -16,6 +16,8 @@ mod home;
 mod layout;
 mod logs;
 mod open_list;
+mod pending;
+mod piece;
 mod policy;
 mod read;
 mod record;
@@ -26,6 +28,7 @@ mod state;
 mod statistics;
 mod swap;
 mod table;
+mod under_way;
 mod writer;
 
 pub use checkpoint::CheckpointReport;

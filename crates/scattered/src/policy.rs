@@ -40,7 +40,7 @@ impl Default for Settings {
             logged_write_size: 32 << 10,
             checkpoint: CheckpointPolicy::Idle(Duration::from_secs(5)),
             swap_above: 80,
-            swap_idle: Duration::from_millis(20),
+            swap_idle: Duration::from_millis(100),
             scan_bytes: 128 << 20,
             scan_regions: 64,
             checkpoint_memory: 32 << 20,
@@ -67,7 +67,7 @@ pub async fn mind(state: Weak<State>, world: std::rc::Rc<dyn device::World>) {
         if idle >= state.settings.swap_idle
             && let Some(log) = state.log_to_swap()
         {
-            let _ = state.swap(log).await;
+            let _ = state.swap_step(log).await;
         }
         if state.wants_room() {
             let _ = state.checkpoint_all().await;

@@ -18,17 +18,15 @@ impl State {
         let pieces = self.layout.pieces(at, length as u64);
         let mapped = self.inner.borrow().table.touches(at, length as u64);
         if !mapped && let [(from, _)] = &pieces[..] {
-            self.arm_goes_to(from + length as u64);
-            return self.main.read(*from, length).await;
+            let result = self.main.read(*from, length).await;
+            self.arm_is_at(from + length as u64);
+            return result;
         }
         let (logged, homes) = self.plan_read(at, length, &pieces);
         if !logged.is_empty() {
             self.inner.borrow_mut().statistics.redirected_reads += 1;
         }
         let pins: Vec<_> = logged.iter().map(|(from, _)| self.pin(from / BLOCK as u64)).collect();
-        if let Some((from, range)) = homes.last() {
-            self.arm_goes_to(from + range.len() as u64);
-        }
         // Home first: where both have bytes of a piece, those of the log are newer.
         let runs: Vec<&Run> = homes.iter().chain(&logged).collect();
         let reads = runs.iter().map(|(from, range)| self.main.read(*from, range.len())).collect();
@@ -37,6 +35,9 @@ impl State {
             whole[range.clone()].copy_from_slice(&read?);
         }
         drop(pins);
+        if let Some((from, range)) = homes.last() {
+            self.arm_is_at(from + range.len() as u64);
+        }
         Ok(whole)
     }
 
@@ -74,8 +75,8 @@ impl State {
         (logged, homes)
     }
 
-    /// The place where a request that is not logged ends, in bytes.
-    pub fn arm_goes_to(&self, end: u64) {
+    /// The place where a request that is not logged ended, in bytes. Where the disk has several waiting, it is one that is complete that tells.
+    pub fn arm_is_at(&self, end: u64) {
         self.inner.borrow_mut().head = end / BLOCK as u64;
     }
 }

@@ -123,6 +123,8 @@ pub async fn open(
         claims: Rc::new(Claims::default()),
         maintenance: Rc::default(),
         appending: Rc::default(),
+        listing: Rc::default(),
+        advanced: runtime::sync::Event::default(),
         inner: RefCell::new(inner),
         world,
     };

@@ -97,6 +97,9 @@ impl State {
             let log = &mut inner.logs[*number as usize];
             assert_eq!(log.live, 0, "log {number} is emptied and needed");
             *log = crate::logs::Log { readers: log.readers, used: log.used, ..log.next_life() };
+            inner.in_use -= 1;
+            inner.crowded.remove(number);
+            inner.swapping = inner.swapping.filter(|(from, to)| from != number && to != number);
             inner.unflushed.remove(number);
         }
         inner.forget_partial(|place| {

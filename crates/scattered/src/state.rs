@@ -1,7 +1,8 @@
 //! What a scattered disk knows, and who may change it.
 //!
-//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a time); `appending` (one record at
-//! a time). The writer takes `appending` alone, so it never waits for a claim or for maintenance, and who holds a claim may wait for the writer.
+//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a time); `appending` (shared by records under
+//! way; a snapshot's moment has it alone); `listing` (the open list is written by one). The writer takes the last two only, so it never waits for a claim or
+//! for maintenance, and who holds a claim may wait for the writer.
 //!
 //! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds: reads go on, all changes report that error.
 
@@ -9,15 +10,18 @@ use crate::claims::Claims;
 use crate::drops::Drops;
 use crate::layout::Layout;
 use crate::logs::Log;
+use crate::pending::Pending;
 use crate::policy::Settings;
 use crate::statistics::Statistics;
 use crate::table::{Mapped, Table};
+use crate::under_way::UnderWay;
 use crate::writer::Request;
 use crate::{BLOCK, SECTOR};
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use runtime::sync::RwLock;
+use runtime::Sender;
+use runtime::sync::{Event, RwLock};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use units::Instant;
 
@@ -38,16 +42,29 @@ pub struct Inner {
     pub list_counter: u64,
     /// Durably listed for that snapshot.
     pub regions: BTreeSet<u32>,
+    /// Not yet listed, but wanted by records that are under way.
+    pub opening: BTreeSet<u32>,
     /// While a snapshot is being written: where records went since its moment, and how many bytes.
     pub since: Option<(BTreeSet<u32>, u64)>,
     /// Bytes of records that no snapshot knows.
     pub unknown_bytes: u64,
-    /// Logs with records that may be in the disk's cache only.
-    pub unflushed: BTreeSet<u32>,
+    /// Records complete in the disk's cache only: for each log the last one's number among all of those.
+    pub unflushed: BTreeMap<u32, u64>,
+    pub completions: u64,
+    pub under_way: UnderWay,
+    pub pending: Pending,
+    /// Logs that are not empty.
+    pub in_use: usize,
+    /// Hot logs that are too full.
+    pub crowded: BTreeSet<u32>,
+    /// From which log to which.
+    pub swapping: Option<(u32, u32)>,
     pub clean: usize,
     partial: VecDeque<(u64, Rc<Buffer>)>,
     pub queue: VecDeque<Request>,
     pub writer_runs: bool,
+    pub flushes: Vec<Sender<Result<(), DeviceError>>>,
+    pub flusher_runs: bool,
     pub failed: Option<DeviceError>,
     pub requests: usize,
     pub last_request: Instant,
@@ -69,6 +86,9 @@ pub struct State {
     pub claims: Rc<Claims>,
     pub maintenance: Rc<RwLock>,
     pub appending: Rc<RwLock>,
+    pub listing: Rc<RwLock>,
+    /// A record is complete, or failed.
+    pub advanced: Event,
     pub inner: RefCell<Inner>,
 }
 
@@ -76,6 +96,7 @@ impl Inner {
     pub fn new(table: Table, logs: Vec<Log>, now: Instant) -> Inner {
         Inner {
             table,
+            in_use: logs.iter().filter(|log| log.fill > 0).count(),
             logs,
             assigned: 0,
             installed: 0,
@@ -84,13 +105,21 @@ impl Inner {
             snapshot: 0,
             list_counter: 0,
             regions: BTreeSet::new(),
+            opening: BTreeSet::new(),
             since: None,
             unknown_bytes: 0,
-            unflushed: BTreeSet::new(),
+            unflushed: BTreeMap::new(),
+            completions: 0,
+            under_way: UnderWay::default(),
+            pending: Pending::default(),
+            crowded: BTreeSet::new(),
+            swapping: None,
             clean: 0,
             partial: VecDeque::new(),
             queue: VecDeque::new(),
             writer_runs: false,
+            flushes: Vec::new(),
+            flusher_runs: false,
             failed: None,
             requests: 0,
             last_request: now,
@@ -121,6 +150,20 @@ impl Inner {
     pub fn unmap(&mut self, layout: &Layout, home: u64) {
         let before = self.table.remove(home);
         self.recount(layout, before, None);
+    }
+
+    /// A record went there through the disk's cache.
+    pub fn completed_unflushed(&mut self, log: u32) {
+        self.completions += 1;
+        self.unflushed.insert(log, self.completions);
+    }
+    /// A near-head record went there. Above `limit` percent the log is to be swapped.
+    pub fn note_hot(&mut self, number: u32, layout: &Layout, limit: u32) {
+        let log = &mut self.logs[number as usize];
+        log.hot = true;
+        if u64::from(log.fill) * 100 > u64::from(limit) * u64::from(layout.log_blocks()) {
+            self.crowded.insert(number);
+        }
     }
 
     pub fn keep_partial(&mut self, place: u64, content: Rc<Buffer>) {

@@ -1,10 +1,13 @@
 //! Log swapping: what a hot, nearly full log holds moves to a cold, empty one, so that there is room again where the arm is.
 //!
+//! It moves one record's blocks at a time: the arm is gone for that long only, and stays when requests come meanwhile.
+//!
 //! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved under a claim and only if its entry is still the one that
 //! was read; the old log is emptied by a snapshot, as ever.
 
 use crate::BLOCK;
 use crate::append::Piece;
+use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
 use crate::state::State;
 use crate::table::Mapped;
@@ -15,10 +18,11 @@ impl State {
     /// The hot log most recently used of those that are too full, if there is a cold one.
     pub fn log_to_swap(&self) -> Option<u32> {
         let inner = self.inner.borrow();
-        let limit = u64::from(self.settings.swap_above) * u64::from(self.layout.log_blocks()) / 100;
-        let full = |log: &crate::logs::Log| log.hot && !log.closing && u64::from(log.fill) > limit;
-        let (log, _) =
-            (0u32..).zip(&inner.logs).filter(|(_, log)| full(log)).max_by_key(|(_, log)| log.used)?;
+        if let Some((log, _)) = inner.swapping.filter(|(log, _)| inner.crowded.contains(log)) {
+            return Some(log);
+        }
+        let full = inner.crowded.iter().filter(|log| !inner.logs[**log as usize].closing);
+        let log = full.max_by_key(|log| inner.logs[**log as usize].used).copied()?;
         drop(inner);
         self.coldest().map(|_| log)
     }
@@ -36,53 +40,74 @@ impl State {
         empty.min_by_key(|(number, log)| (log.used, u64::MAX - far(*number))).map(|(number, _)| number)
     }
 
-    pub async fn swap(self: &Rc<Self>, log: u32) -> DeviceResult<()> {
+    /// The blocks of one record, from the one swap to the next. True: the log is swapped.
+    pub async fn swap_step(self: &Rc<Self>, log: u32) -> DeviceResult<bool> {
         let maintenance = self.maintenance.write().await;
         self.check_failed()?;
-        let Some(cold) = self.coldest() else { return Ok(()) };
-        let (fill, mut entries) = self.entries_of(log);
+        let mut entries = self.entries_of(log);
         entries.sort_unstable_by_key(|(_, mapped)| mapped.place);
-        let begin = self.layout.log_begin(log);
-        let content = self.read_log(begin, fill as usize).await?;
-        for some in entries.chunks(self.layout.record_entries_max()) {
-            let mut claims = Vec::new();
-            let mut blocks = Vec::new();
-            let mut moved = Vec::new();
-            for (home, mapped) in some {
-                let same = || self.inner.borrow().table.get(*home) == Some(*mapped);
-                // Whoever has it is about to change it.
-                let Some(claim) = self.claims.try_claim(*home..home + 1) else { continue };
-                if same() {
-                    claims.push(claim);
-                    blocks.push((*home, mapped.mask));
-                    let from = (mapped.place - begin) as usize * BLOCK;
-                    moved.extend_from_slice(&content[from..from + BLOCK]);
-                }
+        entries.truncate(self.layout.record_entries_max());
+        let going_on = self.inner.borrow().swapping.filter(|(from, _)| *from == log).map(|(_, to)| to);
+        let Some(cold) = going_on.or_else(|| self.coldest()) else { return Ok(true) };
+        let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;
+        entries.truncate(room.saturating_sub(1));
+        if let (Some((_, first)), Some((_, last))) = (entries.first(), entries.last()) {
+            self.inner.borrow_mut().swapping = Some((log, cold));
+            let (begin, blocks) = (first.place, (last.place - first.place + 1) as usize);
+            let content = self.read_log(begin, blocks).await?;
+            if self.move_blocks(cold, &entries, begin, &content).await? {
+                return Ok(false);
             }
-            if blocks.is_empty() {
-                continue;
-            }
-            let appending = self.appending.write().await;
-            let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks());
-            if (room as usize) < 1 + blocks.len() {
-                break;
-            }
-            self.inner.borrow_mut().statistics.swapped_blocks += blocks.len() as u64;
-            let piece = Piece { blocks, content: Rc::new(Buffer::copy_of(&moved)) };
-            self.append(&appending, cold, &[piece], &[], Durability::Cached).await?;
         }
+        // All is moved, or the rest is just being changed, or does not fit.
         {
             let mut inner = self.inner.borrow_mut();
+            inner.swapping = None;
             inner.logs[log as usize].hot = false;
+            inner.crowded.remove(&log);
             inner.statistics.swaps += 1;
         }
-        self.snapshot_with(&maintenance).await
+        self.snapshot_with(&maintenance).await?;
+        Ok(true)
     }
 
-    fn entries_of(&self, log: u32) -> (u32, Vec<(u64, Mapped)>) {
+    /// False: none of them is as it was read, or there is no room.
+    async fn move_blocks(
+        self: &Rc<Self>,
+        cold: u32,
+        entries: &[(u64, Mapped)],
+        begin: u64,
+        content: &Buffer,
+    ) -> DeviceResult<bool> {
+        let (mut claims, mut blocks, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        for (home, mapped) in entries {
+            let same = || self.inner.borrow().table.get(*home) == Some(*mapped);
+            // Whoever has it is about to change it.
+            let Some(claim) = self.claims.try_claim(Change::Alone, sectors_of(&(*home..home + 1))) else {
+                continue;
+            };
+            if same() {
+                claims.push(claim);
+                blocks.push((*home, mapped.mask));
+                let from = (mapped.place - begin) as usize * BLOCK;
+                moved.extend_from_slice(&content[from..from + BLOCK]);
+            }
+        }
+        let appending = self.appending.read().await;
+        let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;
+        if blocks.is_empty() || room < 1 + blocks.len() {
+            return Ok(false);
+        }
+        self.inner.borrow_mut().statistics.swapped_blocks += blocks.len() as u64;
+        let piece = Piece { blocks, content: Rc::new(Buffer::copy_of(&moved)), ticket: 0 };
+        let begun = self.begin_record(appending, cold, vec![piece], &[], Durability::Cached);
+        self.write_record(begun).await?;
+        Ok(true)
+    }
+
+    fn entries_of(&self, log: u32) -> Vec<(u64, Mapped)> {
         let inner = self.inner.borrow();
         let lies_here = |mapped: &Mapped| self.layout.log_of(mapped.place).is_some_and(|(of, _)| of == log);
-        let entries = inner.table.iter().filter(|(_, mapped)| !mapped.clean && lies_here(mapped)).collect();
-        (inner.logs[log as usize].fill, entries)
+        inner.table.iter().filter(|(_, mapped)| !mapped.clean && lies_here(mapped)).collect()
     }
 }

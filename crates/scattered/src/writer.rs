@@ -1,24 +1,26 @@
-//! The writer: one task that turns what waits into records. What came while a record was under way shares the next.
+//! The writer: one task that turns what waits into records. While few records are under way each write gets its own at once; else what waits shares the next.
+//! And the flusher: one task, too, so that who asks while a flush is under way shares the next.
 //!
 //! Invariants: a flush is answered when everything completed before it was asked for is durable, drops included; a write that no log has
 //! room for is given back at once, so that nobody waits for a checkpoint.
 
-use crate::BLOCK;
-use crate::append::Piece;
+use crate::append::{Begun, Piece};
 use crate::drops::Dropped;
 use crate::record::MAX_ENTRIES;
 use crate::state::State;
 use device::{DeviceError, Durability};
-use runtime::sync::WriteGuard;
 use runtime::{Sender, oneshot};
 use std::rc::Rc;
 
 /// Drops that are told by records; more are told by a snapshot.
 const DROPS_IN_RECORDS: usize = 2 * MAX_ENTRIES;
+/// With a disk's queue of 32 there is room for reads beside; what comes meanwhile shares records.
+const RECORDS_UNDER_WAY: usize = 8;
 
-pub enum Request {
-    Log { piece: Piece, durability: Durability, answer: Sender<Result<Placed, DeviceError>> },
-    Flush { answer: Sender<Result<(), DeviceError>> },
+pub struct Request {
+    pub piece: Piece,
+    pub durability: Durability,
+    pub answer: Sender<Result<Placed, DeviceError>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,150 +30,163 @@ pub enum Placed {
     NoRoom,
 }
 
-#[derive(Default)]
+/// The writes of one record.
 struct Batch {
-    log: Option<u32>,
-    pieces: Vec<Piece>,
-    durable: bool,
-    writes: Vec<(Durability, Sender<Result<Placed, DeviceError>>)>,
-    flushes: Vec<Sender<Result<(), DeviceError>>>,
-    no_room: Vec<Sender<Result<Placed, DeviceError>>>,
+    log: u32,
+    begun: Begun,
+    blocks: usize,
+    answers: Vec<Sender<Result<Placed, DeviceError>>>,
 }
 
 impl State {
+    /// The piece is pending.
     pub async fn log(self: &Rc<Self>, piece: Piece, durability: Durability) -> Result<Placed, DeviceError> {
         let (answer, answered) = oneshot();
-        self.ask(Request::Log { piece, durability, answer });
+        let runs = {
+            let mut inner = self.inner.borrow_mut();
+            inner.queue.push_back(Request { piece, durability, answer });
+            std::mem::replace(&mut inner.writer_runs, true)
+        };
+        if !runs {
+            self.world.spawn(Box::pin(self.clone().write_what_waits()));
+        }
         // No answer: the world has ended.
         match answered.await {
             Some(result) => result,
             None => std::future::pending().await,
         }
     }
+
+    async fn write_what_waits(self: Rc<Self>) {
+        loop {
+            let may_begin = || (self.inner.borrow().under_way.count() < RECORDS_UNDER_WAY).then_some(());
+            self.advanced.until(may_begin).await;
+            let appending = self.appending.read().await;
+            if let Some(batch) = self.next_batch(appending) {
+                self.world.spawn(Box::pin(self.clone().carry_out(batch)));
+            }
+            let mut inner = self.inner.borrow_mut();
+            if inner.queue.is_empty() {
+                inner.writer_runs = false;
+                return;
+            }
+        }
+    }
+
+    /// What waits, as far as it fits one record. `None`: it was all given back.
+    fn next_batch(&self, appending: runtime::sync::ReadGuard) -> Option<Batch> {
+        let next = || self.inner.borrow_mut().queue.pop_front();
+        let (mut pieces, mut answers) = (Vec::new(), Vec::new());
+        let (mut log, mut blocks, mut room) = (None, 0, 0);
+        let mut durable = false;
+        while let Some(request) = next() {
+            let count = request.piece.blocks.len();
+            if log.is_none() {
+                log = self.near_head(1 + count as u32);
+                let Some(log) = log else {
+                    self.inner.borrow_mut().pending.forget(&request.piece);
+                    request.answer.send(Ok(Placed::NoRoom));
+                    continue;
+                };
+                let free = self.inner.borrow().logs[log as usize].room(self.layout.log_blocks());
+                room = self.layout.record_entries_max().min(free as usize - 1);
+            }
+            if blocks + count > room {
+                self.inner.borrow_mut().queue.push_front(request);
+                break;
+            }
+            blocks += count;
+            durable |= request.durability == Durability::Durable;
+            pieces.push(request.piece);
+            answers.push(request.answer);
+        }
+        let log = log?;
+        let durability = if durable { Durability::Durable } else { Durability::Cached };
+        let begun = self.begin_record(appending, log, pieces, &[], durability);
+        Some(Batch { log, begun, blocks, answers })
+    }
+
+    async fn carry_out(self: Rc<Self>, batch: Batch) {
+        let Batch { log, begun, blocks, answers } = batch;
+        let result = self.write_record(begun).await;
+        if result.is_ok() {
+            let mut inner = self.inner.borrow_mut();
+            inner.note_hot(log, &self.layout, self.settings.swap_above);
+            inner.statistics.records += 1;
+            inner.statistics.logged_writes += answers.len() as u64;
+            inner.statistics.logged_blocks += blocks as u64;
+            inner.logged_since.0 += answers.len() as u64;
+            inner.logged_since.1 += blocks as u64;
+        }
+        for answer in answers {
+            answer.send(result.clone().map(|()| Placed::InLog));
+        }
+    }
+
+    /// Everything that is complete is durable, what drops say included.
     pub async fn settle(self: &Rc<Self>) -> Result<(), DeviceError> {
         let (answer, answered) = oneshot();
-        self.ask(Request::Flush { answer });
+        let runs = {
+            let mut inner = self.inner.borrow_mut();
+            inner.flushes.push(answer);
+            std::mem::replace(&mut inner.flusher_runs, true)
+        };
+        if !runs {
+            self.world.spawn(Box::pin(self.clone().flush_what_waits()));
+        }
         match answered.await {
             Some(result) => result,
             None => std::future::pending().await,
         }
     }
-    fn ask(self: &Rc<Self>, request: Request) {
-        let mut inner = self.inner.borrow_mut();
-        inner.queue.push_back(request);
-        if !inner.writer_runs {
-            inner.writer_runs = true;
-            self.world.spawn(Box::pin(self.clone().write_what_waits()));
-        }
-    }
 
-    async fn write_what_waits(self: Rc<Self>) {
+    async fn flush_what_waits(self: Rc<Self>) {
         loop {
-            let appending = self.appending.write().await;
-            let Some(batch) = self.next_batch() else {
-                self.inner.borrow_mut().writer_runs = false;
-                return;
+            let waiting = {
+                let mut inner = self.inner.borrow_mut();
+                inner.flusher_runs = !inner.flushes.is_empty();
+                std::mem::take(&mut inner.flushes)
             };
-            self.carry_out(&appending, batch).await;
-        }
-    }
-
-    fn next_batch(&self) -> Option<Batch> {
-        let mut batch = Batch::default();
-        let (mut blocks, mut room) = (0, 0);
-        loop {
-            let request = self.inner.borrow_mut().queue.pop_front();
-            match request {
-                None => break,
-                Some(Request::Flush { answer }) => batch.flushes.push(answer),
-                Some(Request::Log { piece, durability, answer }) => {
-                    let count = piece.blocks.len();
-                    if batch.log.is_none() {
-                        batch.log = self.near_head(1 + count as u32);
-                        room = self.layout.record_entries_max();
-                        if let Some(log) = batch.log {
-                            let free = self.inner.borrow().logs[log as usize].room(self.layout.log_blocks());
-                            room = room.min(free as usize - 1);
-                        }
-                    }
-                    if batch.log.is_none() {
-                        batch.no_room.push(answer);
-                    } else if blocks + count > room {
-                        self.inner.borrow_mut().queue.push_front(Request::Log { piece, durability, answer });
-                        break;
-                    } else {
-                        blocks += count;
-                        batch.durable |= durability == Durability::Durable;
-                        batch.pieces.push(piece);
-                        batch.writes.push((durability, answer));
-                    }
+            if waiting.is_empty() {
+                return;
+            }
+            // A snapshot leaves out what was dropped. It waits for whoever maintains, so others do not wait for it.
+            match self.flush_and_tell().await {
+                Ok(false) => {
+                    let state = self.clone();
+                    self.world.spawn(Box::pin(async move {
+                        let result = state.snapshot().await;
+                        waiting.into_iter().for_each(|answer| answer.send(result.clone()));
+                    }));
+                }
+                told => {
+                    let result = told.map(|_| ());
+                    waiting.into_iter().for_each(|answer| answer.send(result.clone()));
                 }
             }
         }
-        let empty = batch.writes.is_empty() && batch.flushes.is_empty() && batch.no_room.is_empty();
-        (!empty).then_some(batch)
     }
 
-    async fn carry_out(self: &Rc<Self>, appending: &WriteGuard, batch: Batch) {
-        for answer in batch.no_room {
-            answer.send(Ok(Placed::NoRoom));
-        }
-        let mut result = self.check_failed();
-        if let (Ok(()), Some(log)) = (&result, batch.log) {
-            let will_flush = !batch.flushes.is_empty();
-            let durability =
-                if batch.durable && !will_flush { Durability::Durable } else { Durability::Cached };
-            result = self.append(appending, log, &batch.pieces, &[], durability).await;
-            if result.is_ok() {
-                let mut inner = self.inner.borrow_mut();
-                inner.logs[log as usize].hot = true;
-                let blocks: usize = batch.pieces.iter().map(|piece| piece.content.len() / BLOCK).sum();
-                inner.statistics.records += 1;
-                inner.statistics.logged_writes += batch.writes.len() as u64;
-                inner.statistics.logged_blocks += blocks as u64;
-                inner.logged_since.0 += batch.writes.len() as u64;
-                inner.logged_since.1 += blocks as u64;
-            }
-        }
+    /// False where records cannot tell the drops.
+    async fn flush_and_tell(&self) -> Result<bool, DeviceError> {
+        self.check_failed()?;
         // Before the flush: one that comes meanwhile speaks of a change at home that this flush need not cover.
         let drops = self.inner.borrow().drops.all();
-        if !batch.flushes.is_empty() && result.is_ok() {
-            result = self.flush_records(appending).await;
-        }
-        for (_, answer) in batch.writes {
-            answer.send(result.clone().map(|()| Placed::InLog));
-        }
-        if batch.flushes.is_empty() {
-            return;
-        }
-        let told = match result {
-            Ok(()) => self.tell_drops(appending, &drops).await,
-            Err(error) => Err(error),
-        };
-        match told {
-            Ok(true) => batch.flushes.into_iter().for_each(|answer| answer.send(Ok(()))),
-            Err(error) => batch.flushes.into_iter().for_each(|answer| answer.send(Err(error.clone()))),
-            // A snapshot leaves out what was dropped. It waits for whoever maintains, so the writer does not.
-            Ok(false) => {
-                let state = self.clone();
-                let flushes = batch.flushes;
-                self.world.spawn(Box::pin(async move {
-                    let result = state.snapshot().await;
-                    flushes.into_iter().for_each(|answer| answer.send(result.clone()));
-                }));
-            }
-        }
+        self.flush_records().await?;
+        self.tell_drops(&drops).await
     }
 
-    /// What these drops speak of is durable at home. False where records cannot tell them.
-    async fn tell_drops(&self, appending: &WriteGuard, drops: &[Dropped]) -> Result<bool, DeviceError> {
+    /// What these drops speak of is durable at home.
+    async fn tell_drops(&self, drops: &[Dropped]) -> Result<bool, DeviceError> {
         let Some(mark) = drops.last().map(|dropped| dropped.number) else { return Ok(true) };
         if drops.len() > DROPS_IN_RECORDS {
             return Ok(false);
         }
         for some in drops.chunks(MAX_ENTRIES / 2) {
+            let appending = self.appending.read().await;
             let Some(log) = self.near_head(1) else { return Ok(false) };
-            self.append(appending, log, &[], some, Durability::Durable).await?;
+            let begun = self.begin_record(appending, log, Vec::new(), some, Durability::Durable);
+            self.write_record(begun).await?;
             self.inner.borrow_mut().statistics.drop_records += 1;
         }
         self.inner.borrow_mut().drops.told(mark);

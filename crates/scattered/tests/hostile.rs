@@ -98,3 +98,81 @@ fn no_damage_makes_a_restart_panic_or_loop() {
     }
     assert!(opened > 100 && refused > 100, "{opened} opened, {refused} refused");
 }
+
+const ENTRIES_AT: usize = 48;
+const CHECKSUM_AT: usize = 56;
+
+/// Of each snapshot: its header's place, and the length of what follows it.
+fn snapshots(image: &Image, logs: u64) -> Vec<(u64, usize)> {
+    let headers = ours(image).into_iter().filter_map(|block| {
+        let mut header = [0; BLOCK as usize];
+        image.read(block * BLOCK, &mut header);
+        if !header.starts_with(b"OKSS") {
+            return None;
+        }
+        let entries = u64::from_le_bytes(header[ENTRIES_AT..ENTRIES_AT + 8].try_into().unwrap());
+        Some((block * BLOCK, ((logs + entries) * 16).next_multiple_of(BLOCK) as usize))
+    });
+    headers.collect()
+}
+
+/// The number of logs of a disk that opens, or the error.
+fn opened(image: Image) -> Result<u32, scattered::OpenError> {
+    let world = VirtualWorld::new(1);
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let main: Rc<dyn Disk> = Rc::new(MemoryDisk::from_image(in_world.clone(), image));
+    let logs = world.run(async move {
+        let (logs, _) = ScatteredDisk::open(in_world, main, None, SETTINGS).await?;
+        let size = logs.geometry().size;
+        let _ = logs.read(0, size.min(1 << 20) as usize).await;
+        let _ = logs.checkpoint().await;
+        Ok(logs.layout().logs)
+    });
+    world.end();
+    logs
+}
+
+#[test]
+fn a_rotten_table_is_refused_by_name_and_one_that_lies_with_right_checksums_breaks_nothing() {
+    let image = used();
+    let logs = u64::from(opened(image.clone()).expect("a good disk"));
+    let snapshots = snapshots(&image, logs);
+    assert_eq!(snapshots.len(), 2, "{snapshots:?}");
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 0..400 {
+        let dice = SplitMix::new(seed);
+        let lies = !dice.next().is_multiple_of(4);
+        let mut damaged = image.clone();
+        for (at, length) in &snapshots {
+            let (mut header, mut payload) = ([0; BLOCK as usize], vec![0; *length]);
+            image.read(*at, &mut header);
+            image.read(at + BLOCK, &mut payload);
+            for _ in 0..1 + dice.next() % 4 {
+                let field = (dice.next() % (length / 8) as u64) as usize * 8;
+                let small = dice.next() % 2000;
+                let value = [0, u64::MAX, small, small << 8, dice.next()][(dice.next() % 5) as usize];
+                payload[field..field + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            // Every one is changed, also where chance wrote what was there.
+            payload[0] ^= 1;
+            damaged.write(at + BLOCK, &payload);
+            if lies {
+                header[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
+                header[4..8].fill(0);
+                let sum = crc32c::crc32c(&header);
+                header[4..8].copy_from_slice(&sum.to_le_bytes());
+                damaged.write(*at, &header);
+            }
+        }
+        match opened(damaged) {
+            Ok(_) if lies => taken += 1,
+            Ok(_) => panic!("seed {seed}: a rotten table was believed"),
+            Err(error) => {
+                let says = error.to_string();
+                assert!(says.contains("memory disk") && says.contains("mapping table is damaged"), "{says}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(taken > 20 && refused > 100, "{taken} taken, {refused} refused");
+}

@@ -27,6 +27,7 @@ struct Case {
     /// Only writes that are logged: then every block is atomic on any disk.
     only_logged: bool,
     lives: u64,
+    clients: u64,
     /// Changes after which the power fails, at most.
     changes: u64,
 }
@@ -58,6 +59,7 @@ impl Case {
             settings,
             only_logged,
             lives: 2 + one_of(4),
+            clients: [3, 12][one_of(2) as usize],
             changes: [20, 120, 500][one_of(3) as usize],
         }
     }
@@ -230,8 +232,8 @@ fn explore(case: Case) {
         if number + 1 < case.lives {
             life.main.cut_at(dice.next() % case.changes);
         }
-        let (open, seeds, world) =
-            (life.open(case.settings), [dice.next(), dice.next(), dice.next()], life.world.clone());
+        let seeds: Vec<u64> = (0..case.clients).map(|_| dice.next()).collect();
+        let (open, world) = (life.open(case.settings), life.world.clone());
         let shared = model.clone();
         let script = async move {
             let disk = open.await;

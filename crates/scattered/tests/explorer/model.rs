@@ -36,13 +36,12 @@ pub struct Change {
 }
 
 impl Model {
-    /// `None` where another change of these sectors is under way.
+    /// `None` where another change of these sectors is under way. Others of the same blocks may be.
     pub fn begin(&mut self, sectors: Range<u64>, trims: bool) -> Option<Change> {
-        let blocks = sectors.start / 8..sectors.end.div_ceil(8);
-        if self.busy.iter().any(|other| other.start < blocks.end && blocks.start < other.end) {
+        if self.is_busy(&sectors) {
             return None;
         }
-        self.busy.push(blocks);
+        self.busy.push(sectors.clone());
         self.next += 1;
         let what = if trims { What::Trimmed } else { What::Written(self.next) };
         for sector in sectors.clone() {
@@ -68,8 +67,7 @@ impl Model {
                 versions.drain(..versions.len() - 1);
             }
         }
-        let blocks = sectors.start / 8..sectors.end.div_ceil(8);
-        self.busy.retain(|other| *other != blocks);
+        self.busy.retain(|other| *other != sectors);
     }
     pub fn flush_begins(&mut self) -> u64 {
         self.clock += 1;
@@ -91,8 +89,7 @@ impl Model {
         }
     }
     pub fn is_busy(&self, sectors: &Range<u64>) -> bool {
-        let blocks = sectors.start / 8..sectors.end.div_ceil(8);
-        self.busy.iter().any(|other| other.start < blocks.end && blocks.start < other.end)
+        self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
     }
 
     /// After a power cut: each sector holds a version not older than the last promised; a block that was written whole is not torn.

@@ -1,0 +1,165 @@
+//! What of a drive is shingled, and where its logs lie.
+//!
+//! Invariant: a sector of the drive belongs to the logical disk or to one log, and neighbours of a run are neighbours on the drive.
+
+use crate::Model;
+use crate::mechanics;
+use std::ops::Range;
+
+/// Where writes go first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Logs {
+    /// One persistent cache of so many bytes at the outermost tracks, as drives on the market have.
+    Single { bytes: u64 },
+    /// The last surface is not shingled and holds circular logs of so many tracks each, at every cylinder one. Between the tracks of the two kinds
+    /// of surface the head has to find its place anew.
+    Surface { tracks: u32, alignment_us: f64 },
+}
+
+/// What of the single log is written anew as one, when all in it is cleaned.
+const SEGMENT: u64 = (32 << 20) / crate::SECTOR;
+
+/// One log: sectors of the drive, and the cylinders it lies at.
+#[derive(Clone, Debug)]
+pub(super) struct LogPlace {
+    pub sectors: Range<u64>,
+    pub cylinder: u32,
+}
+
+pub(super) struct Layout {
+    /// Runs of the logical disk: first logical sector, first sector of the drive. Ascending.
+    homes: Vec<(u64, u64)>,
+    /// Sectors of the logical disk.
+    pub sectors: u64,
+    /// By cylinder.
+    pub logs: Vec<LogPlace>,
+    pub alignment_ns: u64,
+    places: mechanics::Layout,
+}
+
+impl Layout {
+    /// `None`: the model has no arm, or too few surfaces, or less than the cache.
+    pub fn new(model: &Model, logs: Logs, size: u64) -> Option<Layout> {
+        let mechanics = model.mechanics.as_ref()?;
+        let places = mechanics::Layout::new(mechanics);
+        let all = size / crate::SECTOR;
+        let mut layout = Layout { homes: Vec::new(), sectors: 0, logs: Vec::new(), alignment_ns: 0, places };
+        match logs {
+            Logs::Single { bytes } => {
+                let cache = bytes / crate::SECTOR;
+                for from in (0..cache).step_by(SEGMENT as usize) {
+                    let cylinder = layout.places.place(from).cylinder;
+                    layout.logs.push(LogPlace { sectors: from..cache.min(from + SEGMENT), cylinder });
+                }
+                layout.add_home(cache, all.checked_sub(cache)?);
+            }
+            Logs::Surface { tracks, alignment_us } => {
+                layout.alignment_ns = (alignment_us * 1e3) as u64;
+                let surfaces = u64::from(mechanics.surfaces.get());
+                let mut sector = 0;
+                for zone in &mechanics.zones {
+                    let track = u64::from(zone.sectors.get());
+                    let mut left = u64::from(zone.cylinders.get());
+                    while left > 0 && sector < all {
+                        let cylinders = left.min(mechanics.band_tracks.get().into());
+                        let shingled = cylinders * (surfaces - 1) * track;
+                        layout.add_home(sector, shingled.min(all - sector));
+                        let mut log = sector + shingled;
+                        let end = (log + cylinders * track).min(all);
+                        while log < end && tracks > 0 {
+                            let until = end.min(log + u64::from(tracks) * track);
+                            let cylinder = layout.places.place(log).cylinder;
+                            layout.logs.push(LogPlace { sectors: log..until, cylinder });
+                            log = until;
+                        }
+                        sector += cylinders * surfaces * track;
+                        left -= cylinders;
+                    }
+                }
+                layout.logs.sort_by_key(|log| log.cylinder);
+            }
+        }
+        (layout.sectors > 0 && !layout.logs.is_empty()).then_some(layout)
+    }
+
+    fn add_home(&mut self, at: u64, count: u64) {
+        if count > 0 {
+            self.homes.push((self.sectors, at));
+            self.sectors += count;
+        }
+    }
+
+    /// The runs on the drive of sectors of the logical disk.
+    pub fn homes(&self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        let mut from = range.start;
+        let mut index = self.homes.partition_point(|(first, _)| *first <= from).saturating_sub(1);
+        while from < range.end {
+            let (first, at) = self.homes[index];
+            let next = self.homes.get(index + 1).map_or(self.sectors, |(next, _)| *next);
+            let until = range.end.min(next);
+            runs.push((at + (from - first), until - from));
+            from = until;
+            index += 1;
+        }
+        runs
+    }
+    pub fn cylinder(&self, sector: u64) -> u32 {
+        self.places.place(sector).cylinder
+    }
+    /// Logs, the nearest of that cylinder first.
+    pub fn nearest(&self, cylinder: u32) -> impl Iterator<Item = usize> + '_ {
+        let above = self.logs.partition_point(|log| log.cylinder < cylinder);
+        let (mut up, mut down) = (above, above);
+        std::iter::from_fn(move || {
+            let distance = |index: usize| self.logs[index].cylinder.abs_diff(cylinder);
+            let takes_up = up < self.logs.len() && (down == 0 || distance(up) <= distance(down - 1));
+            if takes_up {
+                up += 1;
+                Some(up - 1)
+            } else if down > 0 {
+                down -= 1;
+                Some(down)
+            } else {
+                None
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped;
+
+    #[test]
+    fn the_logical_disk_and_the_logs_share_the_drive() {
+        let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+        let model = Model::parse(text).expect("a model");
+        for logs in [Logs::Single { bytes: 20 << 30 }, Logs::Surface { tracks: 6, alignment_us: 100.0 }] {
+            let layout = Layout::new(&model, logs, model.size.get()).expect("a layout");
+            let of_logs: u64 = layout.logs.iter().map(|log| log.sectors.end - log.sectors.start).sum();
+            assert_eq!(of_logs + layout.sectors, model.size.get() / crate::SECTOR, "{logs:?}");
+            let runs = layout.homes(0..layout.sectors);
+            let mut taken: Vec<(u64, u64)> = runs.clone();
+            taken.extend(
+                layout.logs.iter().map(|log| (log.sectors.start, log.sectors.end - log.sectors.start)),
+            );
+            taken.sort_unstable();
+            assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{logs:?}");
+        }
+    }
+    #[test]
+    fn the_nearest_log_lies_at_the_heads_cylinder() {
+        let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+        let model = Model::parse(text).expect("a model");
+        let logs = Logs::Surface { tracks: 6, alignment_us: 100.0 };
+        let layout = Layout::new(&model, logs, model.size.get()).expect("a layout");
+        for cylinder in (0..320_000).step_by(7919) {
+            let near: Vec<usize> = layout.nearest(cylinder).take(20).collect();
+            let distances: Vec<u32> =
+                near.iter().map(|index| layout.logs[*index].cylinder.abs_diff(cylinder)).collect();
+            assert!(distances.is_sorted() && distances[0] <= 100, "{cylinder}: {distances:?}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Shingled disks that manage themselves (Patana-anake et al., MSST 2016): tracks overlap, so a band is written anew as a whole. All writes go to logs first,
+//! and a table says what lies there; cleaning brings it home, band by band.
+//!
+//! The drive beneath has the model's arm, with its write cache off. The table is in memory that survives power loss, as the paper's is; a power cut of
+//! such a disk is not emulated. Facts and choices: `docs/DISKS.md`.
+
+mod clean;
+mod extents;
+mod layout;
+mod swap;
+
+pub use clean::Cleaned;
+pub use layout::Logs;
+
+use crate::drive::{CacheMode, EmulatedDisk, Options};
+use crate::model::Model;
+use crate::{Lies, SECTOR};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
+use extents::Extents;
+use layout::Layout;
+use runtime::sync::Event;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use units::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shingles {
+    pub logs: Logs,
+    /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
+    pub band: u64,
+    /// A log filled to more than this share is moved to an empty one in idle time, in percent.
+    pub swap_above: u32,
+    /// No request for so long is idle time.
+    pub swap_idle: Duration,
+}
+
+impl Shingles {
+    /// As the drives on the market that the paper compares with.
+    pub fn single_log() -> Shingles {
+        Shingles { logs: Logs::Single { bytes: 25_000_000_000 }, ..Shingles::scattered_logs() }
+    }
+    /// As the paper proposes. Its delay is "tens to hundreds of microseconds".
+    pub fn scattered_logs() -> Shingles {
+        Shingles {
+            logs: Logs::Surface { tracks: 8, alignment_us: 100.0 },
+            band: 30_000_000,
+            swap_above: 80,
+            swap_idle: Duration::from_millis(100),
+        }
+    }
+}
+
+/// Counts since the disk was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShingledStatistics {
+    pub reads: u64,
+    pub writes: u64,
+    /// Reads of which some sectors lay in a log.
+    pub redirected_reads: u64,
+    pub swaps: u64,
+    /// Cleaned because every log was full.
+    pub bands_cleaned: u64,
+    pub logs_in_use: u64,
+    pub extents: u64,
+}
+
+/// Clones are the same disk.
+#[derive(Clone)]
+pub struct ShingledDisk(Rc<State>);
+
+struct State {
+    world: Rc<dyn World>,
+    name: String,
+    drive: EmulatedDisk,
+    layout: Layout,
+    shingles: Shingles,
+    inner: RefCell<Inner>,
+    /// A log has room again.
+    emptied: Event,
+}
+
+struct Inner {
+    extents: Extents,
+    logs: Vec<Log>,
+    orders: u64,
+    /// Cylinder of the last request that was not logged.
+    head: u32,
+    /// The log that the last write went to.
+    current: usize,
+    requests: usize,
+    last_request: Instant,
+    /// Logs that are to be swapped.
+    crowded: Vec<usize>,
+    cleaning: bool,
+    statistics: ShingledStatistics,
+}
+
+#[derive(Clone, Default)]
+struct Log {
+    /// Sectors that were written since it was empty.
+    fill: u64,
+    live: u64,
+    /// Writes and reads under way.
+    users: usize,
+}
+
+/// A place in a log for a part of a write.
+struct Part {
+    log: usize,
+    place: u64,
+    sectors: Range<u64>,
+    order: u64,
+}
+
+impl ShingledDisk {
+    /// A disk of zeros. `None`: the model cannot be shingled so.
+    pub fn new(world: Rc<dyn World>, model: Model, shingles: Shingles) -> Option<ShingledDisk> {
+        let size = model.size.get();
+        let layout = Layout::new(&model, shingles.logs, size)?;
+        let options = Options { cache: CacheMode::Off, lies: Lies::default(), size: None };
+        let name = format!("shingled {}", model.name);
+        let inner = Inner {
+            extents: Extents::default(),
+            logs: vec![Log::default(); layout.logs.len()],
+            orders: 0,
+            head: 0,
+            current: 0,
+            requests: 0,
+            last_request: world.now(),
+            crowded: Vec::new(),
+            cleaning: false,
+            statistics: ShingledStatistics::default(),
+        };
+        let drive = EmulatedDisk::new(world.clone(), model, options);
+        let state = State {
+            name,
+            drive,
+            layout,
+            shingles,
+            inner: RefCell::new(inner),
+            emptied: Event::default(),
+            world: world.clone(),
+        };
+        let state = Rc::new(state);
+        world.spawn(Box::pin(swap::mind(Rc::downgrade(&state), world.clone())));
+        Some(ShingledDisk(state))
+    }
+    pub fn statistics(&self) -> ShingledStatistics {
+        let inner = self.0.inner.borrow();
+        ShingledStatistics {
+            logs_in_use: inner.logs.iter().filter(|log| log.fill > 0).count() as u64,
+            extents: inner.extents.iter().count() as u64,
+            ..inner.statistics
+        }
+    }
+    /// Brings home all that lies in logs.
+    pub async fn clean(&self) -> Result<Cleaned, DeviceError> {
+        self.0.clean_all().await
+    }
+
+    fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
+        &self,
+        (operation, at, length): (Operation, u64, u64),
+        work: impl FnOnce(Rc<State>, Range<u64>) -> F + 'static,
+    ) -> LocalFuture<Result<T, DeviceError>> {
+        let disk = self.clone();
+        Box::pin(async move {
+            disks::check(disk.name(), disk.geometry(), operation, at, length)?;
+            let state = disk.0.clone();
+            let world = state.world.clone();
+            runtime::complete_anyway(&*world, async move {
+                state.inner.borrow_mut().requests += 1;
+                let result = work(state.clone(), at / SECTOR..(at + length) / SECTOR).await;
+                let mut inner = state.inner.borrow_mut();
+                inner.requests -= 1;
+                inner.last_request = state.world.now();
+                result
+            })
+            .await
+        })
+    }
+}
+
+impl State {
+    async fn read(&self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
+        let mut whole = Buffer::zeroed(((sectors.end - sectors.start) * SECTOR) as usize);
+        let (runs, logs) = self.runs(&sectors);
+        let reads =
+            runs.iter().map(|(at, of)| self.drive.read(at * SECTOR, ((of.end - of.start) * SECTOR) as usize));
+        let results = runtime::join_all(reads.collect()).await;
+        logs.iter().for_each(|log| self.leave(*log));
+        for ((_, of), result) in runs.iter().zip(results) {
+            let to = ((of.start - sectors.start) * SECTOR) as usize;
+            let bytes = result?;
+            whole[to..to + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(whole)
+    }
+
+    /// Where sectors of the logical disk lie on the drive, and the logs that are used for as long as they are read.
+    fn runs(&self, sectors: &Range<u64>) -> (Vec<(u64, Range<u64>)>, Vec<usize>) {
+        let mut inner = self.inner.borrow_mut();
+        let (mut runs, mut logs) = (Vec::new(), Vec::new());
+        let mut home = |inner: &mut Inner, range: Range<u64>| {
+            let mut from = range.start;
+            for (at, count) in self.layout.homes(range) {
+                runs.push((at, from..from + count));
+                from += count;
+                inner.head = self.layout.cylinder(at + count - 1);
+            }
+        };
+        let mut from = sectors.start;
+        let extents = inner.extents.within(sectors.clone());
+        for (start, extent) in &extents {
+            if from < *start {
+                home(&mut inner, from..*start);
+            }
+            from = extent.end;
+        }
+        if from < sectors.end {
+            home(&mut inner, from..sectors.end);
+        }
+        for (start, extent) in &extents {
+            runs.push((extent.place, *start..extent.end));
+            let log = self.log_of(extent.place);
+            inner.logs[log].users += 1;
+            logs.push(log);
+        }
+        inner.statistics.reads += 1;
+        inner.statistics.redirected_reads += u64::from(!extents.is_empty());
+        (runs, logs)
+    }
+    fn log_of(&self, place: u64) -> usize {
+        let holds = |log: &layout::LogPlace| log.sectors.contains(&place);
+        // Places rise with cylinders but for the reverse of odd surfaces, within one band of the layout.
+        let cylinder = self.layout.cylinder(place);
+        let mut near = self.layout.nearest(cylinder);
+        near.find(|index| holds(&self.layout.logs[*index])).expect("it lies in a log")
+    }
+    fn leave(&self, log: usize) {
+        let mut inner = self.inner.borrow_mut();
+        inner.logs[log].users -= 1;
+        inner.reset_if_empty(log);
+        drop(inner);
+        self.emptied.notify();
+    }
+
+    async fn write(self: Rc<Self>, sectors: Range<u64>, parts: Vec<Rc<Buffer>>) -> Result<(), DeviceError> {
+        self.inner.borrow_mut().statistics.writes += 1;
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut from = sectors.start;
+        while from < sectors.end {
+            let Some(part) = self.place(from..sectors.end) else {
+                self.clone().make_room();
+                self.emptied.until(|| self.has_room().then_some(())).await;
+                continue;
+            };
+            from = part.sectors.end;
+            let offset = ((part.sectors.start - sectors.start) * SECTOR) as usize;
+            let length = ((part.sectors.end - part.sectors.start) * SECTOR) as usize;
+            if self.layout.alignment_ns > 0 {
+                let delay = Duration::from_nanos(self.layout.alignment_ns);
+                self.world.sleep_until(self.world.now().plus(delay)).await;
+            }
+            let content = Rc::new(Buffer::copy_of(&bytes[offset..offset + length]));
+            let result = self.drive.write(part.place * SECTOR, vec![content], Durability::Durable).await;
+            if result.is_ok() {
+                self.map(&part);
+            }
+            self.leave(part.log);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// In the log nearest the arm that has room for all, or else for some; the single log is one behind the other.
+    fn place(&self, sectors: Range<u64>) -> Option<Part> {
+        let mut inner = self.inner.borrow_mut();
+        let count = sectors.end - sectors.start;
+        let room = |inner: &Inner, log: usize| {
+            let place = &self.layout.logs[log].sectors;
+            place.end - place.start - inner.logs[log].fill
+        };
+        let (head, current, logs) = (inner.head, inner.current, self.layout.logs.len());
+        let first = |least: u64| match self.shingles.logs {
+            Logs::Single { .. } => (current..logs).chain(0..current).find(|log| room(&inner, *log) >= least),
+            Logs::Surface { .. } => self.layout.nearest(head).find(|log| room(&inner, *log) >= least),
+        };
+        let log = first(count).or_else(|| first(1))?;
+        inner.current = log;
+        let count = count.min(room(&inner, log));
+        inner.orders += 1;
+        let place = self.layout.logs[log].sectors.start + inner.logs[log].fill;
+        inner.logs[log].fill += count;
+        inner.logs[log].users += 1;
+        let size = self.layout.logs[log].sectors.end - self.layout.logs[log].sectors.start;
+        let is_crowded = inner.logs[log].fill * 100 > size * u64::from(self.shingles.swap_above);
+        if is_crowded && !inner.crowded.contains(&log) {
+            inner.crowded.push(log);
+        }
+        Some(Part { log, place, sectors: sectors.start..sectors.start + count, order: inner.orders })
+    }
+    fn has_room(&self) -> bool {
+        let inner = self.inner.borrow();
+        let full = |log: usize| {
+            let place = &self.layout.logs[log].sectors;
+            inner.logs[log].fill >= place.end - place.start
+        };
+        !(0..inner.logs.len()).all(full)
+    }
+    fn map(&self, part: &Part) {
+        let mut inner = self.inner.borrow_mut();
+        let (come, gone) = inner.extents.insert(part.sectors.clone(), part.place, part.order);
+        for (start, extent) in come {
+            inner.logs[part.log].live += extent.end - start;
+        }
+        self.forget(&mut inner, &gone);
+    }
+    /// These are no longer where the newest content is.
+    fn forget(&self, inner: &mut Inner, gone: &[(u64, extents::Extent)]) {
+        for (start, extent) in gone {
+            let log = self.log_of(extent.place);
+            inner.logs[log].live -= extent.end - start;
+            inner.reset_if_empty(log);
+        }
+    }
+    fn idle_time(&self) -> Duration {
+        let inner = self.inner.borrow();
+        if inner.requests > 0 { Duration::ZERO } else { self.world.now().since(inner.last_request) }
+    }
+}
+
+impl Inner {
+    /// A log with nothing in it begins anew.
+    fn reset_if_empty(&mut self, log: usize) {
+        if self.logs[log].live == 0 && self.logs[log].users == 0 {
+            self.logs[log].fill = 0;
+            self.crowded.retain(|crowded| *crowded != log);
+        }
+    }
+}
+
+impl Disk for ShingledDisk {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn geometry(&self) -> Geometry {
+        let beneath = self.0.drive.geometry();
+        Geometry { size: self.0.layout.sectors * SECTOR, discard: true, ..beneath }
+    }
+    fn physical_sector(&self) -> u32 {
+        self.0.drive.physical_sector()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.request((Operation::Read, at, length as u64), |state, sectors| async move {
+            state.read(sectors).await
+        })
+    }
+    fn write(&self, at: u64, parts: Vec<Rc<Buffer>>, _: Durability) -> LocalFuture<Result<(), DeviceError>> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        self.request((Operation::Write, at, length), |state, sectors| state.write(sectors, parts))
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.request((Operation::Flush, 0, 0), |state, _| async move { state.drive.flush().await })
+    }
+    /// What is trimmed need not be brought home.
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.request((Operation::Discard, at, length), |state, sectors| async move {
+            let mut inner = state.inner.borrow_mut();
+            let order = inner.orders;
+            let gone = inner.extents.remove(sectors, order);
+            state.forget(&mut inner, &gone);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Shingled disks hold what was written, through logs, swaps and cleaning; and cleaning costs what it should.
+
+use device::{Buffer, Disk, Durability, World};
+use emulated::{Model, ShingledDisk, Shingles, shipped};
+use runtime::{SplitMix, VirtualWorld};
+use std::rc::Rc;
+use std::time::Duration;
+
+fn disk(world: &VirtualWorld, shingles: Shingles) -> ShingledDisk {
+    let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+    let model = Model::parse(text).expect("a model");
+    ShingledDisk::new(Rc::new(world.clone()), model, shingles).expect("it can be shingled")
+}
+
+/// Bytes around which the writes lie: at the begin, at a border of the layout's bands, at the end.
+const AROUND: u64 = 96 << 10;
+
+#[test]
+fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let mut shingles = if seed % 2 == 0 { Shingles::single_log() } else { Shingles::scattered_logs() };
+        // Logs are full soon.
+        match &mut shingles.logs {
+            emulated::Logs::Single { bytes } => *bytes = 4 << 20,
+            emulated::Logs::Surface { tracks, .. } => *tracks = 1,
+        }
+        shingles.band = 3_000_000 / 512 * 512;
+        shingles.swap_above = 40;
+        let world = VirtualWorld::new(seed);
+        let (inner, disk) = (world.clone(), disk(&world, shingles));
+        let swaps = world.run(async move {
+            let dice = SplitMix::new(seed);
+            let size = disk.geometry().size;
+            let begins = [0, 2_040_000_000 / 512 * 512, size - AROUND];
+            let mut plain = vec![vec![0u8; AROUND as usize]; begins.len()];
+            for step in 0..160u32 {
+                let area = (dice.next() % 3) as usize;
+                let from = dice.next() % (AROUND / 512);
+                let count = (1 + dice.next() % 120).min(AROUND / 512 - from);
+                let range = (from * 512) as usize..((from + count) * 512) as usize;
+                let at = begins[area] + from * 512;
+                if step % 53 == 52 {
+                    disk.clean().await.expect("a cleaning");
+                    assert_eq!(disk.statistics().extents, 0);
+                } else if dice.next().is_multiple_of(4) {
+                    let read = disk.read(at, range.len()).await.expect("a read");
+                    assert!(read[..] == plain[area][range], "step {step}");
+                } else {
+                    plain[area][range.clone()].fill(step as u8 + 1);
+                    let part = Rc::new(Buffer::copy_of(&plain[area][range]));
+                    disk.write(at, vec![part], Durability::Durable).await.expect("a write");
+                }
+                if dice.next().is_multiple_of(8) {
+                    inner.sleep_until(inner.now().plus(Duration::from_millis(400))).await;
+                }
+            }
+            for (begin, plain) in begins.iter().zip(&plain) {
+                assert!(disk.read(*begin, AROUND as usize).await.expect("a read")[..] == plain[..]);
+            }
+            disk.statistics()
+        });
+        println!("{swaps:?}");
+        assert!(seed % 2 == 0 || swaps.swaps > 0, "{swaps:?}");
+        world.end();
+    }
+}
+
+#[test]
+fn a_full_log_cleans_the_oldest_bands_and_nobody_waits_for_ever() {
+    let mut shingles = Shingles::single_log();
+    shingles.logs = emulated::Logs::Single { bytes: 2 << 20 };
+    shingles.band = 1 << 20;
+    let world = VirtualWorld::new(3);
+    let disk = disk(&world, shingles);
+    let cleaned = world.run(async move {
+        for n in 0..60u64 {
+            let part = Rc::new(Buffer::copy_of(&[n as u8 + 1; 128 << 10]));
+            disk.write((n * 7 % 60) << 18, vec![part], Durability::Durable).await.expect("a write");
+        }
+        for n in 0..60u64 {
+            let read = disk.read((n * 7 % 60) << 18, 128 << 10).await.expect("a read");
+            assert!(read.iter().all(|byte| *byte == n as u8 + 1), "write {n}");
+        }
+        disk.statistics().bands_cleaned
+    });
+    assert!(cleaned > 2, "{cleaned}");
+    world.end();
+}
+
+#[test]
+fn a_band_takes_tenths_of_a_second_to_clean_and_a_logged_write_milliseconds() {
+    for shingles in [Shingles::single_log(), Shingles::scattered_logs()] {
+        let world = VirtualWorld::new(4);
+        let (inner, disk) = (world.clone(), disk(&world, shingles));
+        let (write, band) = world.run(async move {
+            let begin = inner.now();
+            let part = Rc::new(Buffer::copy_of(&[7; 4096]));
+            disk.write(400 << 30, vec![part], Durability::Durable).await.expect("a write");
+            let write = inner.now().since(begin);
+            let cleaned = disk.clean().await.expect("a cleaning");
+            (write, cleaned.rewriting)
+        });
+        assert!(write < Duration::from_millis(40), "{write:?}");
+        assert!(Duration::from_millis(300) < band && band < Duration::from_millis(1700), "{band:?}");
+        world.end();
+    }
+}
