@@ -159,7 +159,7 @@ impl LogArea {
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub data: DataMode,
-    /// Selective mode: requests shorter than this many bytes are logged.
+    /// Selective mode: which requests are logged.
     pub threshold: WriteThreshold,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -192,7 +192,7 @@ impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
             data: DataMode::default(),
-            threshold: WriteThreshold(4096),
+            threshold: WriteThreshold::Fixed(4096),
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
             writeback: Duration::from_secs(5),

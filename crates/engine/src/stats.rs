@@ -249,6 +249,8 @@ pub struct LogUse {
     pub block_bytes: u64,
     /// How transactions are written; empty without a log.
     pub records: &'static str,
+    /// Selective mode: requests of fewer bytes are small now.
+    pub threshold_bytes: Option<u64>,
 }
 
 #[cfg(test)]

@@ -62,7 +62,8 @@ Mount options:
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
                          adaptive    the blocks of small or random requests; others as ordered
-  threshold=SIZE       selective: a request is small below SIZE (default: a block)
+  threshold=SIZE|auto  selective: a request is small below SIZE (default: a block), or below what
+                       the times of log and home writes say
   barrier=flush|none|coerce
                        none only where a disk keeps its cache over a power cut; coerce for drives
                        that ignore flushes: needs a flush zone (okeanos mkfs --flush-zone)

@@ -26,8 +26,7 @@ pub enum Barrier {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSettings {
     pub data: Option<DataMode>,
-    /// Bytes.
-    pub threshold: Option<u64>,
+    pub threshold: Option<WriteThreshold>,
     pub barrier: Barrier,
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
@@ -219,7 +218,7 @@ impl MountSettings {
         let own = EngineOptions::default();
         EngineOptions {
             data: self.data.unwrap_or(own.data),
-            threshold: self.threshold.map_or(own.threshold, WriteThreshold),
+            threshold: self.threshold.unwrap_or(own.threshold),
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
                 // A coerced disk's flush is an eviction.
@@ -280,7 +279,12 @@ impl MountSettings {
                         known("writeback, ordered, journal, wasteless, selective or adaptive")
                     })?)
             }
-            "threshold" => self.threshold = Some(parse_size(value)?),
+            "threshold" => {
+                self.threshold = Some(match value {
+                    "auto" => WriteThreshold::Auto,
+                    size => WriteThreshold::Fixed(parse_size(size)?),
+                })
+            }
             "barrier" => {
                 self.barrier = match value {
                     "none" | "0" => Barrier::None,
