@@ -44,7 +44,7 @@ impl HomeClock<'_> {
     pub fn begin<'a>(auto: &'a AutoThreshold, world: &'a dyn World, writes: usize) -> HomeClock<'a> {
         HomeClock { auto, world, since: world.now(), writes }
     }
-    pub fn is_done(self, bytes: usize) {
+    pub fn end(self, bytes: usize) {
         if bytes > 0 {
             let nanoseconds = self.world.now().since(self.since).as_nanos() as u64;
             self.auto.went_home(&Took { writes: self.writes as u64, bytes: bytes as u64, nanoseconds });

@@ -190,7 +190,7 @@ impl Engine {
             written: sum.written + one.written,
             unreadable: sum.unreadable.or(one.unreadable),
         });
-        clock.into_iter().for_each(|clock| clock.is_done(all.written * self.block_size.bytes()));
+        clock.into_iter().for_each(|clock| clock.end(all.written * self.block_size.bytes()));
         Ok(all)
     }
 

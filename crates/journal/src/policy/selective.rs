@@ -10,14 +10,14 @@ pub struct Selective {
 
 enum Small {
     Below(u64),
-    Learnt(AutoThreshold),
+    Learnt(Box<AutoThreshold>),
 }
 
 impl Selective {
     pub fn new(threshold: WriteThreshold) -> Selective {
         let small = match threshold {
             WriteThreshold::Fixed(bytes) => Small::Below(bytes),
-            WriteThreshold::Auto => Small::Learnt(AutoThreshold::default()),
+            WriteThreshold::Auto => Small::Learnt(Box::default()),
         };
         Selective { small }
     }

@@ -139,7 +139,7 @@ impl AutoThreshold {
     /// Whether a request is small to which nobody is bound yet. `sequential`: it continues a long row of one transaction, so
     /// at home it costs its bytes and nothing beside.
     pub fn is_small(&self, request: u64, sequential: bool) -> bool {
-        if request < SMALL || request >= LARGE || sequential {
+        if !(SMALL..LARGE).contains(&request) || sequential {
             return request < SMALL;
         }
         match self.trial.get() {
