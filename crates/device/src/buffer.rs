@@ -69,6 +69,13 @@ impl Buffer {
         Buffer { memory, start, length }
     }
 }
+impl Buffer {
+    /// Copies of what lies before byte `at`, and of the rest.
+    pub fn cut(&self, at: usize) -> [Buffer; 2] {
+        let (before, behind) = self.split_at(at);
+        [Buffer::copy_of(before), Buffer::copy_of(behind)]
+    }
+}
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
         Buffer::copy_of(self)

@@ -4,6 +4,7 @@
 //! transaction counts as committed and its waiters are woken, in the order they came.
 
 use crate::block::CachedBlock;
+use crate::clocks::CommitClock;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::pipeline::{Freed, Taken};
@@ -159,9 +160,13 @@ impl Engine {
         self.issue(&mut commit.plan);
         let mut last = commit.plan.plan.split_off_last_phase();
         self.note_tail();
-        self.runner.run(std::mem::take(&mut commit.plan.plan)).await?;
+        let first = std::mem::take(&mut commit.plan.plan);
+        let mut clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &first));
+        self.runner.run(first).await?;
+        clock.iter_mut().for_each(CommitClock::home_is_done);
         let moved = self.take_tail_along(&mut last);
         self.runner.run(last).await?;
+        clock.into_iter().for_each(|clock| clock.log_is_done(commit.plan.log_bytes()));
         self.pipeline.check()?;
         if let Some(moved) = moved {
             self.tail_moved(moved);

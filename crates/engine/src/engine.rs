@@ -78,6 +78,7 @@ impl Engine {
                 free_blocks: log.space.free().into(),
                 block_bytes: log.records.block_bytes() as u64,
                 records: self.options.record_format().name(),
+                threshold_bytes: self.policy.threshold(),
             }
         });
         self.counters.borrow().snapshot(cache, log.unwrap_or_default())

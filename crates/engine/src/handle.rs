@@ -225,6 +225,9 @@ impl Handle {
         if engine.policy.keeps_sequences() {
             engine.sequences.set(update.home, sequence.after(decision, self.transaction));
         }
+        if let Some(auto) = engine.policy.learns().filter(|_| !update.sequential) {
+            auto.updated(update.request, update.range.len() as u64, sequence == UpdateSequence::None);
+        }
         self.changes += 1;
         self.note_data(&block, &update, decision);
         self.write_data(&block, &update, overwrites);

@@ -5,6 +5,7 @@
 //! home in any case before it commits: so memory that runs short asks for no commit.
 
 use crate::block::{AsOf, CachedBlock};
+use crate::clocks::HomeClock;
 use crate::durability::HomeWrites;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -179,15 +180,18 @@ impl Engine {
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
     ) -> Result<Outcome, EngineError> {
-        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours).into_iter();
-        let writes = runs.map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
+        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
+        let clock = self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, runs.len()));
+        let writes = runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
         let outcomes = join_window(writes, RUNS_IN_FLIGHT_MAX).await?;
         self.cache.borrow_mut().shrink();
         self.pipeline.wake_joiners();
-        Ok(outcomes.into_iter().fold(Outcome::default(), |sum, one| Outcome {
+        let all = outcomes.into_iter().fold(Outcome::default(), |sum, one| Outcome {
             written: sum.written + one.written,
             unreadable: sum.unreadable.or(one.unreadable),
-        }))
+        });
+        clock.into_iter().for_each(|clock| clock.end(all.written * self.block_size.bytes()));
+        Ok(all)
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.

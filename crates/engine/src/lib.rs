@@ -8,6 +8,7 @@ mod admit;
 mod block;
 mod bring_home;
 mod cache;
+mod clocks;
 mod commit;
 mod completion;
 mod durability;

@@ -159,7 +159,7 @@ impl LogArea {
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub data: DataMode,
-    /// Selective mode: requests shorter than this many bytes are logged.
+    /// Selective mode: which requests are logged.
     pub threshold: WriteThreshold,
     /// The threshold is held against what a request changes of one block, as the prototype of selective journaling did, and not
     /// against the request.
@@ -198,7 +198,7 @@ impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
             data: DataMode::default(),
-            threshold: WriteThreshold(4096),
+            threshold: WriteThreshold::Fixed(4096),
             threshold_per_block: false,
             separate_barriers: false,
             barrier: BarrierKind::Flush,

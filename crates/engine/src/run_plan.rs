@@ -13,12 +13,13 @@ use device::{Buffer, DeviceError, LocalFuture};
 use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
 
-/// Most blocks of one disk write (Linux takes at most 1024 parts, IOV_MAX).
+/// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
 /// Most writes under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 32;
@@ -103,7 +104,7 @@ impl Runner {
     ) -> Result<HomeWrites, EngineError> {
         self.check_home(at, parts.len() as u64)?;
         let (bytes, end) = (self.block_size.bytes() as u64, at.plus(parts.len() as u64));
-        kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, bytes));
+        kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
         self.durability.check()?;
         let written = self.home.write(at, parts, device::Durability::Cached).await;
         self.durability.note(written.map_err(EngineError::from))?;
@@ -155,14 +156,16 @@ impl Runner {
     fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), EngineError> {
         {
             let mut counters = self.counters.borrow_mut();
-            write.blocks.iter().for_each(|(kind, block)| counters.wrote(*kind, block.len() as u64));
+            for (kind, buffer) in &write.blocks {
+                counters.wrote(*kind, kind.blocks_in(buffer, self.log_unit.get()), buffer.len() as u64);
+            }
         }
         if let Address::Home(at) = write.at {
             self.check_home(at, write.blocks.len() as u64)?;
         }
-        let mut parts = write.blocks.into_iter().map(|(_, buffer)| buffer).peekable();
+        let mut parts: VecDeque<_> = write.blocks.into_iter().map(|(_, buffer)| buffer).collect();
         let mut done = 0;
-        while parts.peek().is_some() {
+        while !parts.is_empty() {
             let (place, at, home, room) = match write.at {
                 Address::Home(at) => {
                     let at = at.plus(done >> self.block_size.shift());
@@ -176,12 +179,18 @@ impl Runner {
             };
             let (mut taken, mut length) = (Vec::new(), 0);
             while taken.len() < BLOCKS_PER_WRITE_MAX
-                && let Some(part) = parts.next_if(|part| length + part.len() as u64 <= room)
+                && length < room
+                && let Some(mut part) = parts.pop_front()
             {
+                if part.len() as u64 > room - length {
+                    let [before, behind] = part.cut((room - length) as usize).map(Rc::new);
+                    parts.push_front(behind);
+                    part = before;
+                }
                 length += part.len() as u64;
                 taken.push(part);
             }
-            assert!(length > 0, "no block of the log lies in two extents");
+            assert!(length > 0, "an extent of the log holds a block or more");
             let end = at + length;
             done += length;
             match phase.last_mut() {

@@ -101,9 +101,10 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub fn wrote(&mut self, kind: BlockKind, bytes: u64) {
+    /// So many blocks, of so many bytes in all.
+    pub fn wrote(&mut self, kind: BlockKind, blocks: u64, bytes: u64) {
         let written = &mut self.written[kind as usize];
-        written.blocks += 1;
+        written.blocks += blocks;
         written.bytes += bytes;
     }
     pub fn synced(&mut self, latency: Duration) {
@@ -248,6 +249,8 @@ pub struct LogUse {
     pub block_bytes: u64,
     /// How transactions are written; empty without a log.
     pub records: &'static str,
+    /// Selective mode: requests of fewer bytes are small now.
+    pub threshold_bytes: Option<u64>,
 }
 
 #[cfg(test)]
@@ -258,7 +261,7 @@ mod tests {
     fn every_kind_is_counted_under_its_own_name() {
         let mut counters = Counters::default();
         for (times, (kind, _)) in KINDS.into_iter().enumerate() {
-            (0..=times).for_each(|_| counters.wrote(kind, 1024));
+            (0..=times).for_each(|_| counters.wrote(kind, 1, 1024));
         }
         let snapshot = counters.snapshot(CacheUse::default(), LogUse::default());
         for (times, (kind, name)) in KINDS.into_iter().enumerate() {

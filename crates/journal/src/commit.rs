@@ -5,7 +5,7 @@
 //! torn write commits nothing. Which of the two is the record format's choice.
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
-use crate::plan::{Address, Barrier, BlockKind, Plan, Step};
+use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
 use crate::records::{Images, Moment, Records, Written};
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
@@ -25,6 +25,8 @@ pub struct CommitPlan {
     pub durable: TransactionId,
     /// How many log blocks it takes. None if the transaction was empty.
     pub log_blocks: u32,
+    /// The length of each.
+    log_block_bytes: usize,
     /// Blocks written, by kind.
     pub counts: BTreeMap<BlockKind, u64>,
     /// Bytes of file data that callers wrote, logged or home.
@@ -34,6 +36,10 @@ pub struct CommitPlan {
 }
 
 impl CommitPlan {
+    pub fn log_bytes(&self) -> u64 {
+        u64::from(self.log_blocks) * self.log_block_bytes as u64
+    }
+
     /// Data is durable before the log is written, where one barrier would do for both.
     pub fn separate_barriers(&mut self) {
         let is_data = |step: &Step| matches!(step, Step::Barrier(Barrier::DataBeforeCommit));
@@ -53,7 +59,7 @@ impl CommitPlan {
             return LogRuns::default();
         }
         let runs = log.bind(self.transaction);
-        self.plan.bind(&runs);
+        self.plan.bind(&runs, self.log_block_bytes);
         if let Some((at, header)) = log.header(self.transaction, self.durable) {
             self.plan.write_before_log(at, (BlockKind::RunHeader, header));
         }
@@ -73,21 +79,23 @@ pub fn plan_commit(
     moment: &Moment,
 ) -> Result<CommitPlan, LogFull> {
     let mut plan = Plan::default();
-    let (id, payload) = (transaction.id, transaction.payload);
+    let (id, payload, log_block_bytes) = (transaction.id, transaction.payload, records.block_bytes());
     if transaction.is_empty() {
         return Ok(CommitPlan {
             transaction: id,
             plan,
             durable: moment.durable,
             log_blocks: 0,
+            log_block_bytes,
             counts: BTreeMap::new(),
             payload,
             records: Vec::new(),
         });
     }
     let written = records.write(transaction, images, moment);
-    log.reserve(id, written.count())?;
-    let log_blocks = log.taken(written.count());
+    let count = written.count(log_block_bytes);
+    log.reserve(id, count)?;
+    let log_blocks = log.taken(count);
 
     let has_home_data = plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
@@ -99,7 +107,7 @@ pub fn plan_commit(
             plan.write(slot(0), blocks);
         }
         Written::InTwo { body, commit } => {
-            let (before, has_body) = (body.len() as u32, !body.is_empty());
+            let (before, has_body) = (blocks_in(&body, log_block_bytes), !body.is_empty());
             if has_body {
                 plan.write(slot(0), body);
             }
@@ -113,9 +121,9 @@ pub fn plan_commit(
         }
     }
     plan.barrier(Barrier::CommitBeforeReply);
-    let (counts, records) = (plan.counts(), transaction.coverage(records));
+    let (counts, records) = (plan.counts(log_block_bytes), transaction.coverage(records));
     let durable = moment.durable;
-    Ok(CommitPlan { transaction: id, plan, durable, log_blocks, counts, payload, records })
+    Ok(CommitPlan { transaction: id, plan, durable, log_blocks, log_block_bytes, counts, payload, records })
 }
 
 /// Without a journal, being home is all that a commit is: nothing is atomic.
@@ -126,10 +134,20 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
     transaction.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
     // Due even if nothing is left to write: write-back may have sent some of it.
     plan.barrier(Barrier::DataBeforeCommit);
-    let counts = plan.counts();
+    let counts = plan.counts(0);
     let (transaction, payload) = (transaction.id, transaction.payload);
     let durable = transaction.previous();
-    CommitPlan { transaction, plan, durable, log_blocks: 0, counts, payload, records: Vec::new() }
+    let (log_blocks, log_block_bytes) = (0, 0);
+    CommitPlan {
+        transaction,
+        plan,
+        durable,
+        log_blocks,
+        log_block_bytes,
+        counts,
+        payload,
+        records: Vec::new(),
+    }
 }
 
 /// Home data in runs of neighbours, sorted by address. True if there is any.

@@ -21,7 +21,10 @@ pub use log_space::{
     ScatteredLog,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
-pub use policy::{DataMode, Decision, Policy, UnknownMode, Update, UpdateSequence, WriteThreshold};
+pub use policy::{
+    AutoThreshold, CommitCost, DataMode, Decision, Policy, Took, UnknownMode, Update, UpdateSequence,
+    WriteThreshold,
+};
 pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records};
 pub use recover::{

@@ -48,7 +48,7 @@ pub enum Address {
     Slot(LogSlot),
 }
 
-/// Consecutive blocks, written as one request where the disk allows it.
+/// Consecutive blocks, written as one request where the disk allows it. A buffer holds one block, or several of a kind.
 #[derive(Clone, Debug)]
 pub struct Write {
     pub at: Address,
@@ -74,14 +74,14 @@ impl Plan {
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
     }
-    /// The log has said that the blocks of the plan's transaction lie in `runs`.
-    pub fn bind(&mut self, runs: &LogRuns) {
+    /// The log, whose blocks have `unit` bytes, has said that those of the plan's transaction lie in `runs`.
+    pub fn bind(&mut self, runs: &LogRuns, unit: usize) {
         let mut bound = Vec::with_capacity(self.steps.len());
         for step in self.steps.drain(..) {
             match step {
                 Step::Write(Write { at: Address::Slot(slot), mut blocks }) => {
-                    for run in runs.part(slot.index, blocks.len() as u32) {
-                        let rest = blocks.split_off(run.count as usize);
+                    for run in runs.part(slot.index, blocks_in(&blocks, unit)) {
+                        let rest = split_off(&mut blocks, run.count as usize * unit);
                         let at = Address::Log(run.start);
                         bound.push(Step::Write(Write { at, blocks: std::mem::replace(&mut blocks, rest) }));
                     }
@@ -103,14 +103,82 @@ impl Plan {
         let barrier = self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
         Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
     }
-    /// Blocks written, by kind.
-    pub fn counts(&self) -> BTreeMap<BlockKind, u64> {
+    /// How many home writes there are, and their bytes.
+    pub fn home_writes(&self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for step in &self.steps {
+            if let Step::Write(Write { at: Address::Home(_), blocks }) = step {
+                sum.0 += 1;
+                sum.1 += blocks.iter().map(|(_, buffer)| buffer.len() as u64).sum::<u64>();
+            }
+        }
+        sum
+    }
+    /// Blocks written, by kind; log blocks have `unit` bytes.
+    pub fn counts(&self, unit: usize) -> BTreeMap<BlockKind, u64> {
         let mut counts = BTreeMap::new();
         for step in &self.steps {
             if let Step::Write(write) = step {
-                write.blocks.iter().for_each(|(kind, _)| *counts.entry(*kind).or_default() += 1);
+                let blocks = write.blocks.iter();
+                blocks.for_each(|(kind, buffer)| {
+                    *counts.entry(*kind).or_default() += kind.blocks_in(buffer, unit)
+                });
             }
         }
         counts
+    }
+}
+
+impl BlockKind {
+    /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
+    pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
+        if self == BlockKind::Packed { (buffer.len() / unit) as u64 } else { 1 }
+    }
+}
+
+/// How many blocks of `unit` bytes they are.
+pub(crate) fn blocks_in(blocks: &[(BlockKind, Rc<Buffer>)], unit: usize) -> u32 {
+    (blocks.iter().map(|(_, buffer)| buffer.len()).sum::<usize>() / unit) as u32
+}
+
+/// Takes off what lies behind the first so many bytes. Where the log wraps within a buffer, it becomes two.
+fn split_off(blocks: &mut Vec<(BlockKind, Rc<Buffer>)>, bytes: usize) -> Vec<(BlockKind, Rc<Buffer>)> {
+    let mut left = bytes;
+    for index in 0..blocks.len() {
+        let length = blocks[index].1.len();
+        if left < length {
+            let mut rest = blocks.split_off(index);
+            if left > 0 {
+                let [before, behind] = rest[0].1.cut(left).map(Rc::new);
+                blocks.push((rest[0].0, before));
+                rest[0].1 = behind;
+            }
+            return rest;
+        }
+        left -= length;
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_split_wherever_the_log_wraps_within_a_buffer_or_between_two() {
+        let bytes: Vec<u8> = (0..6 * 512).map(|at| (at / 512) as u8).collect();
+        for cut in 0..=6 {
+            let buffer = |part: &[u8]| (BlockKind::Packed, Rc::new(Buffer::copy_of(part)));
+            let mut blocks: Vec<_> = [&bytes[..2048], &bytes[2048..2560], &bytes[2560..]].map(buffer).into();
+            let rest = split_off(&mut blocks, cut * 512);
+            let whole = |blocks: &[(BlockKind, Rc<Buffer>)]| -> Vec<u8> {
+                blocks.iter().flat_map(|(_, buffer)| buffer.to_vec()).collect()
+            };
+            assert_eq!(
+                (whole(&blocks), whole(&rest)),
+                (bytes[..cut * 512].to_vec(), bytes[cut * 512..].to_vec())
+            );
+            assert!(blocks.iter().chain(&rest).all(|(_, buffer)| !buffer.is_empty()));
+        }
     }
 }

@@ -39,8 +39,10 @@ fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, no
     let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable)) else {
         panic!("a run has one checksum")
     };
-    assert!(units.len() as u32 <= bound, "{} units, bound {bound}", units.len());
-    units.iter().flat_map(|(_, unit)| unit.to_vec()).collect()
+    let bytes: Vec<u8> = units.iter().flat_map(|(_, piece)| piece.to_vec()).collect();
+    let count = bytes.len() / records.block_bytes();
+    assert!(count as u32 <= bound, "{count} units, bound {bound}");
+    bytes
 }
 
 struct Recovered {
@@ -341,7 +343,7 @@ fn a_sync_of_128_bytes_takes_one_sector_alone_and_250_bytes_in_a_group() {
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
         let written = records.write(&running.lock(), &|_| image.clone(), &moment(0));
-        written.count() as usize * records.block_bytes()
+        written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);
     for (name, records) in [("blocks", &block_records), ("packed", &packed)] {

@@ -34,7 +34,7 @@ type Format = (&'static str, fn() -> Rc<dyn Records>);
 
 fn policies() -> Vec<What> {
     fn of<const MODE: usize>() -> Box<dyn Policy> {
-        DataMode::ALL[MODE].policy(WriteThreshold(600))
+        DataMode::ALL[MODE].policy(WriteThreshold::Fixed(600))
     }
     let modes: [fn() -> Box<dyn Policy>; DataMode::ALL.len()] =
         [of::<0>, of::<1>, of::<2>, of::<3>, of::<4>, of::<5>];

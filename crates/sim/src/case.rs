@@ -10,7 +10,7 @@ use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use device::Operation;
-use engine::{BarrierKind, DataMode, EngineOptions, RecordFormat};
+use engine::{BarrierKind, DataMode, EngineOptions, RecordFormat, WriteThreshold};
 use std::time::Duration;
 
 /// Everything that decides a run: the same case is the same run.
@@ -133,6 +133,11 @@ impl Case {
     /// In the modes whose log others read otherwise: one case of four.
     pub(crate) fn has_transaction_checksum(&self) -> bool {
         self.seed / 2 % 4 == 1
+    }
+
+    /// What counts as small is learnt in half of the cases.
+    pub(crate) fn threshold(&self) -> WriteThreshold {
+        if self.seed.is_multiple_of(2) { WriteThreshold::Auto } else { WriteThreshold::Fixed(4096) }
     }
 
     /// One case of three has packed transactions, and two where that is the mode's default; one of four of those in units

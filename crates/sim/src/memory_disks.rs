@@ -3,7 +3,7 @@
 use crate::case::{Case, Pace};
 use crate::setup::Disks;
 use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
-use engine::{EngineOptions, LogKind, WriteThreshold};
+use engine::{EngineOptions, LogKind};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl MemoryDisks {
         let (records, log_unit) = case.records();
         let engine = EngineOptions {
             data: case.mode,
-            threshold: WriteThreshold(4096),
+            threshold: case.threshold(),
             barrier: case.barrier,
             commit,
             writeback,

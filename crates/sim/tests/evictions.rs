@@ -72,7 +72,7 @@ fn run_with<A: AsyncFnOnce(Bench) + 'static>(
     world.run(async move {
         let engine = EngineOptions {
             data: mode,
-            threshold: WriteThreshold(BLOCK as u64),
+            threshold: WriteThreshold::Fixed(BLOCK as u64),
             commit: NEVER,
             writeback: NEVER,
             expire: NEVER,

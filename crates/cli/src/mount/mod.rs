@@ -62,7 +62,8 @@ Mount options:
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
                          adaptive    the blocks of small or random requests; others as ordered
-  threshold=SIZE       selective: a request is small below SIZE (default: a block)
+  threshold=SIZE|auto  selective: a request is small below SIZE (default: a block), or below what
+                       the times of log and home writes say
   threshold_per=request|block
                        what is small: the request (default), or what it changes of each block
   barrier=flush|none|coerce

@@ -26,8 +26,7 @@ pub enum Barrier {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSettings {
     pub data: Option<DataMode>,
-    /// Bytes.
-    pub threshold: Option<u64>,
+    pub threshold: Option<WriteThreshold>,
     /// The threshold is held against what changes of each block.
     pub threshold_per_block: bool,
     pub barrier: Barrier,
@@ -222,7 +221,7 @@ impl MountSettings {
         let own = EngineOptions::default();
         EngineOptions {
             data: self.data.unwrap_or(own.data),
-            threshold: self.threshold.map_or(own.threshold, WriteThreshold),
+            threshold: self.threshold.unwrap_or(own.threshold),
             threshold_per_block: self.threshold_per_block,
             separate_barriers: false,
             barrier: match self.barrier {
@@ -285,7 +284,12 @@ impl MountSettings {
                         known("writeback, ordered, journal, wasteless, selective or adaptive")
                     })?)
             }
-            "threshold" => self.threshold = Some(parse_size(value)?),
+            "threshold" => {
+                self.threshold = Some(match value {
+                    "auto" => WriteThreshold::Auto,
+                    size => WriteThreshold::Fixed(parse_size(size)?),
+                })
+            }
             "threshold_per" => {
                 self.threshold_per_block = match value {
                     "request" => false,

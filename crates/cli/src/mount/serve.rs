@@ -372,7 +372,7 @@ async fn open_volume(
         && let Ok(start) = disk.read(0, SUPERBLOCK_END).await
         && let Ok(superblock) = Superblock::parse(&start[SUPERBLOCK_OFFSET as usize..])
     {
-        engine.threshold = WriteThreshold(superblock.block_size.bytes() as u64);
+        engine.threshold = WriteThreshold::Fixed(superblock.block_size.bytes() as u64);
     }
     let parts = OpenParts {
         world: Rc::new(world.clone()),

@@ -156,7 +156,12 @@ fn tables(statistics: &Value) -> String {
 fn journal_of(log: &Value) -> String {
     match (log["records"].as_str(), number(&log["block_bytes"])) {
         (None | Some(""), _) => "no journal".into(),
-        (Some(records), bytes) => format!("records={records} of {bytes} bytes"),
+        (Some(records), bytes) => {
+            let small = log["threshold_bytes"]
+                .as_u64()
+                .map(|below| format!(", requests below {below} bytes are small"));
+            format!("records={records} of {bytes} bytes{}", small.unwrap_or_default())
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl Setup {
     pub fn new(mode: DataMode, layout: Layout, block_size: u32) -> Setup {
         let options = EngineOptions {
             data: mode,
-            threshold: WriteThreshold(600),
+            threshold: WriteThreshold::Fixed(600),
             barrier: BarrierKind::Flush,
             commit: Duration::from_millis(5),
             writeback: Duration::from_millis(2),

@@ -95,7 +95,7 @@ fn whatever_is_written_comes_back_as_it_was() {
         }
         let time = Timestamp { seconds: -3, nanoseconds: 7 };
         let (transaction, durable) = (TransactionId(dice.below(1 << 32) as u32), TransactionId(9));
-        let run = writer.finish(transaction, durable, time, SEED);
+        let run = writer.finish(transaction, durable, time, SEED).concat();
         let header = PackedHeader::parse(&run, SEED).unwrap();
         assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
         let cut = dice.below(unit as u64) as usize;
@@ -110,7 +110,7 @@ fn whatever_is_written_comes_back_as_it_was() {
 fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
     let mut writer = RunWriter::new(512);
     writer.revoke(HomeBlock(7));
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
     assert!(PackedHeader::parse(&run, SEED).is_some());
     assert!(PackedHeader::parse(&run, Seed(7)).is_none());
     for at in 0..PackedHeader::SIZE {
@@ -125,7 +125,7 @@ fn parts_take_as_many_bytes_as_was_said() {
     let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
     let mut writer = RunWriter::new(512);
     writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
     let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
     assert_eq!(length, 2 + RunWriter::parts_length(parts));
 }
@@ -148,5 +148,20 @@ fn malformed_records_are_refused() {
         let mut reader = RecordReader::new(size, case.len() as u32);
         let given = reader.give::<Malformed>(case, &mut |_| Ok(()));
         assert!(given.is_err() || !reader.is_complete(), "case {number}");
+    }
+}
+
+#[test]
+fn a_long_run_comes_in_pieces_that_are_whole_units() {
+    for unit in [512, 4096] {
+        let (size, image) = (BlockSize::new(4096).unwrap(), vec![5; 4096]);
+        let mut writer = RunWriter::new(unit);
+        (0..100).for_each(|home| writer.whole(HomeBlock(home), &image));
+        let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+        let (last, full) = pieces.split_last().unwrap();
+        assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
+        assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len().is_multiple_of(unit));
+        let found = read(&pieces.concat(), unit, size, unit).unwrap();
+        assert!(found.into_iter().eq((0..100).map(|home| Owned::Whole(HomeBlock(home), image.clone()))));
     }
 }

@@ -4,9 +4,11 @@ use super::{Kind, UNIT_MIN};
 use crate::jbd2::Seed;
 use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
 
-/// Makes the bytes of a run, record by record.
+/// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as itself in one.
 pub struct RunWriter {
     unit: usize,
+    full: Vec<Vec<u8>>,
+    /// The last piece.
     bytes: Vec<u8>,
     length: u64,
     previous: u64,
@@ -16,11 +18,14 @@ impl RunWriter {
     /// Most bytes that a record takes beside those of its block: for each part of it, if there is one or more.
     pub const HEAD_MAX: usize = LENGTH_MAX + 3 + 3 + 3;
     pub const REVOKE_MAX: usize = LENGTH_MAX + 1;
+    /// Bytes of every piece of a run but the last: a multiple of every unit.
+    pub const PIECE: usize = 64 << 10;
 
     /// `unit`: bytes of a log block.
     pub fn new(unit: usize) -> RunWriter {
         assert!(unit.is_power_of_two() && unit >= UNIT_MIN as usize, "a unit of {unit} bytes");
-        RunWriter { unit, bytes: vec![0; PackedHeader::SIZE], length: 0, previous: 0 }
+        assert!(unit <= RunWriter::PIECE, "a unit of {unit} bytes");
+        RunWriter { unit, full: Vec::new(), bytes: vec![0; PackedHeader::SIZE], length: 0, previous: 0 }
     }
 
     /// How many bytes `parts` take, but for the record's head, which takes two or more.
@@ -54,20 +59,23 @@ impl RunWriter {
         }
     }
 
-    /// The whole run: its length is a multiple of the unit.
+    /// The whole run in its pieces: the length of each is a multiple of the unit.
     pub fn finish(
         mut self,
         transaction: TransactionId,
         durable: TransactionId,
         time: Timestamp,
         seed: Seed,
-    ) -> Vec<u8> {
+    ) -> Vec<Vec<u8>> {
         let length = u32::try_from(self.length).expect("a transaction is shorter than the log");
         self.bytes.resize(self.bytes.len().next_multiple_of(self.unit), 0);
-        let (header, body) = self.bytes.split_at_mut(PackedHeader::SIZE);
-        let body_sum = seed.with(body).0;
+        let mut pieces = self.full;
+        pieces.push(self.bytes);
+        let first = seed.with(&pieces[0][PackedHeader::SIZE..]);
+        let body_sum = pieces[1..].iter().fold(first, |sum, piece| sum.with(piece)).0;
+        let header = &mut pieces[0][..PackedHeader::SIZE];
         PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
-        self.bytes
+        pieces
     }
 
     fn head(&mut self, home: HomeBlock, kind: Kind, count: u64) {
@@ -84,6 +92,9 @@ impl RunWriter {
         while !bytes.is_empty() {
             let used = self.bytes.len() % self.unit;
             if used == 0 {
+                if self.bytes.len() == RunWriter::PIECE {
+                    self.full.push(std::mem::take(&mut self.bytes));
+                }
                 self.bytes.push(0);
                 continue;
             }

@@ -1,7 +1,7 @@
 //! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing (home it goes).
 //!
 //! One small file per mode. Metadata is always logged and asks no policy.
-//! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own.
+//! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own, but for what it learns of the disk.
 //! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
 
 mod adaptive;
@@ -9,10 +9,12 @@ mod journal;
 mod ordered;
 mod selective;
 mod sequence;
+mod threshold;
 mod wasteless;
 mod writeback;
 
 pub use sequence::UpdateSequence;
+pub use threshold::{AutoThreshold, CommitCost, Took};
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,9 +32,14 @@ pub enum DataMode {
     Adaptive,
 }
 
-/// Requests shorter than this many bytes count as small (selective mode; paper: the page size).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct WriteThreshold(pub u64);
+/// Which requests count as small (selective mode).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteThreshold {
+    /// Those shorter than so many bytes (paper: the page size).
+    Fixed(u64),
+    /// As what writes cost on this disk says.
+    Auto,
+}
 
 /// An update of one block of file data, as policies see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +96,14 @@ pub trait Policy {
     fn keeps_sequences(&self) -> bool {
         false
     }
+    /// What it learns from what writes cost; `None`: nothing, and nobody need measure any.
+    fn learns(&self) -> Option<&AutoThreshold> {
+        None
+    }
+    /// Requests shorter than this are small now, if that is what decides.
+    fn threshold(&self) -> Option<u64> {
+        None
+    }
     /// Whether an update of a part of a block may need the rest of it before the commit.
     fn needs_base(&self) -> bool {
         true
@@ -123,7 +138,7 @@ impl DataMode {
             DataMode::Ordered => Box::new(ordered::Ordered),
             DataMode::Journal => Box::new(journal::Journal),
             DataMode::Wasteless => Box::new(wasteless::Wasteless),
-            DataMode::Selective => Box::new(selective::Selective { threshold }),
+            DataMode::Selective => Box::new(selective::Selective::new(threshold)),
             DataMode::Adaptive => Box::new(adaptive::Adaptive),
         }
     }
@@ -152,7 +167,7 @@ mod tests {
     use super::*;
     use units::TransactionId;
 
-    const THRESHOLD: WriteThreshold = WriteThreshold(4096);
+    const THRESHOLD: WriteThreshold = WriteThreshold::Fixed(4096);
 
     fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
         Update { range, block_size: BlockSize::new(4096).unwrap(), request, sequential: false, sequence }
@@ -207,8 +222,10 @@ mod tests {
         let last = TransactionId(7);
         let sequences =
             [UpdateSequence::None, UpdateSequence::Journalled { last }, UpdateSequence::Bypassed { last }];
-        for mode in DataMode::ALL {
-            let policy = mode.policy(THRESHOLD);
+        let thresholds = [THRESHOLD, WriteThreshold::Auto];
+        for (mode, threshold) in DataMode::ALL.into_iter().flat_map(|mode| thresholds.map(|one| (mode, one)))
+        {
+            let policy = mode.policy(threshold);
             let all = sequences.map(|sequence| decisions(mode, sequence));
             let any = |wanted: fn(Decision) -> bool| all.as_flattened().iter().any(|found| wanted(*found));
             assert_eq!(any(Decision::is_logged), policy.logs_data(), "{mode}");

@@ -1,10 +1,26 @@
 //! Small requests as wasteless, large ones home before commit; the first update of a block's update sequence
 //! decides for the whole sequence. (`docs/modes/selective.md`; paper, sections 2.2 and 2.4)
 
+use super::threshold::AutoThreshold;
 use super::{Decision, Policy, Update, UpdateSequence, WriteThreshold, wasteless::Wasteless};
 
 pub struct Selective {
-    pub threshold: WriteThreshold,
+    small: Small,
+}
+
+enum Small {
+    Below(u64),
+    Learnt(Box<AutoThreshold>),
+}
+
+impl Selective {
+    pub fn new(threshold: WriteThreshold) -> Selective {
+        let small = match threshold {
+            WriteThreshold::Fixed(bytes) => Small::Below(bytes),
+            WriteThreshold::Auto => Small::Learnt(Box::default()),
+        };
+        Selective { small }
+    }
 }
 
 impl Policy for Selective {
@@ -12,7 +28,10 @@ impl Policy for Selective {
         let logged = match update.sequence {
             UpdateSequence::Journalled { .. } => true,
             UpdateSequence::Bypassed { .. } => false,
-            UpdateSequence::None => update.request < self.threshold.0,
+            UpdateSequence::None => match &self.small {
+                Small::Below(bytes) => update.request < *bytes,
+                Small::Learnt(auto) => auto.is_small(update.request, update.sequential),
+            },
         };
         if logged { Wasteless.decide(update) } else { Decision::HomeBeforeCommit }
     }
@@ -25,5 +44,17 @@ impl Policy for Selective {
     /// Else replay would overwrite what bypassed the log after it.
     fn keeps_sequences(&self) -> bool {
         true
+    }
+    fn learns(&self) -> Option<&AutoThreshold> {
+        match &self.small {
+            Small::Below(_) => None,
+            Small::Learnt(auto) => Some(auto),
+        }
+    }
+    fn threshold(&self) -> Option<u64> {
+        Some(match &self.small {
+            Small::Below(bytes) => *bytes,
+            Small::Learnt(auto) => auto.present(),
+        })
     }
 }

@@ -24,7 +24,7 @@ pub mod packed;
 
 pub use choose::{RecordFormat, RecordsWanted, begin, clear, of};
 
-use crate::plan::BlockKind;
+use crate::plan::{BlockKind, blocks_in};
 use crate::ranges::RangeSet;
 use crate::recover::{PassCounts, RecoverError};
 use crate::transaction::{Coverage, LockedTransaction};
@@ -33,7 +33,7 @@ use std::fmt;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, LogBlock, Timestamp, TransactionId};
 
-/// Log blocks in log order, and what each of them is.
+/// Log blocks in log order, and what each of them is. A buffer holds one, or several of a kind.
 pub type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
 
 /// The content of a block as of the locking of the transaction; for a block recorded as bytes, only those need be right.
@@ -57,11 +57,11 @@ pub enum Written {
 }
 
 impl Written {
-    /// How many log blocks.
-    pub fn count(&self) -> u32 {
+    /// How many log blocks of `unit` bytes.
+    pub fn count(&self, unit: usize) -> u32 {
         match self {
-            Written::Sealed(blocks) => blocks.len() as u32,
-            Written::InTwo { body, commit } => (body.len() + commit.len()) as u32,
+            Written::Sealed(blocks) => blocks_in(blocks, unit),
+            Written::InTwo { body, commit } => blocks_in(body, unit) + blocks_in(commit, unit),
         }
     }
 }

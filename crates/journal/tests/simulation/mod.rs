@@ -23,6 +23,14 @@ pub struct Disk {
 
 impl Disk {
     pub const SECTOR: usize = SECTOR;
+    /// The blocks of a write, one by one: a buffer may hold several.
+    pub fn blocks_of(&self, write: &Write) -> Vec<Vec<u8>> {
+        let length = match write.at {
+            Address::Home(_) => self.home[0].len(),
+            _ => self.log[0].len(),
+        };
+        write.blocks.iter().flat_map(|(_, buffer)| buffer.chunks(length).map(<[u8]>::to_vec)).collect()
+    }
     pub fn write(&mut self, at: Address, index: usize, bytes: &[u8], sectors: std::ops::Range<usize>) {
         let block = match at {
             Address::Home(home) => &mut self.home[(self.index_of)(home) + index],
@@ -172,8 +180,8 @@ impl Volume {
 pub fn perform(disk: &mut Disk, plan: &Plan) {
     for step in &plan.steps {
         if let Step::Write(write) = step {
-            for (index, (_, block)) in write.blocks.iter().enumerate() {
-                disk.write(write.at, index, block, 0..usize::MAX / SECTOR);
+            for (index, block) in disk.blocks_of(write).into_iter().enumerate() {
+                disk.write(write.at, index, &block, 0..usize::MAX / SECTOR);
             }
         }
     }
@@ -188,8 +196,8 @@ pub fn every_crash(disk: &Disk, plan: &Plan, dice: &SplitMix, mut check: impl Fn
     for step in plan.steps.iter().chain([&Step::Barrier(Barrier::CommitBeforeReply)]) {
         match step {
             Step::Write(write) => {
-                for (index, (_, block)) in write.blocks.iter().enumerate() {
-                    pending.push((write.at, index, block.clone()));
+                for (index, block) in disk.blocks_of(write).into_iter().enumerate() {
+                    pending.push((write.at, index, block));
                 }
             }
             Step::Barrier(reason) => {

@@ -21,6 +21,9 @@ use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog, RunWriter};
 use units::{BlockSize, TransactionId};
 
+/// Shorter buffers are few.
+const BUFFER_MIN: usize = 4096;
+
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRecords {
     /// Bytes of a log block.
@@ -44,9 +47,10 @@ impl Records for PackedRecords {
     fn block_bytes(&self) -> usize {
         self.unit
     }
-    /// Its buffer, and the run from which it is copied. What a buffer takes beside its bytes is more than a short unit.
+    /// Its bytes, and its part of what a buffer takes beside them: of one that is as long as a block, since that of a short
+    /// run is no longer.
     fn block_memory(&self) -> usize {
-        Buffer::memory_of(self.unit) + self.unit
+        self.unit + Buffer::memory_of(0).div_ceil((BUFFER_MIN / self.unit).max(1))
     }
     fn holds_parts(&self) -> bool {
         true

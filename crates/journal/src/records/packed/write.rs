@@ -41,9 +41,10 @@ pub(super) fn write(
             }
         }
     }
-    let bytes = run.finish(transaction.id, moment.durable, moment.time, records.seed);
-    let unit = |bytes| (BlockKind::Packed, Rc::new(Buffer::copy_of(bytes)));
-    Written::Sealed(bytes.chunks(records.unit).map(unit).collect())
+    let pieces = run.finish(transaction.id, moment.durable, moment.time, records.seed);
+    // Each is freed before the next is copied.
+    let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
+    Written::Sealed(pieces.into_iter().map(piece).collect())
 }
 
 /// Its image is known as a whole, so it may be logged whole, and without its zeros.

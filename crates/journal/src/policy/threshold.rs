@@ -1,0 +1,433 @@
+//! Which size is small, learnt on line: `threshold=auto` of selective journaling. (`docs/modes/selective.md`)
+//!
+//! A request that is logged costs its bytes in the log, and, if no later one changes the same blocks, a write home when others
+//! go there too. One that bypasses the log costs a write home that its commit waits for. Whoever carries plans out says how long
+//! these took; this chooses the threshold at which the requests of late would have cost least.
+//!
+//! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold lies between the two.
+//! 2. It moves only where another one gains a tenth: the loads between two thresholds see no back and forth.
+//! 3. What was not tried of late is tried again, for the requests between two commits, and so seldom that it takes no more than
+//!    one part in [`TRIAL_SHARE`] of the time.
+//! 4. It knows the time only from what it is told, and asks no dice: the same observations give the same thresholds.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+use units::Instant;
+
+/// Shorter requests are parts of a page: at home they would take a read and the whole of it.
+const SMALL: u64 = 4096;
+/// Requests of so many bytes are large on every disk: what they take at home is their bytes.
+const LARGE: u64 = 1 << 20;
+/// Requests are told apart by powers of two between the two.
+const CLASSES: usize = (LARGE / SMALL).trailing_zeros() as usize;
+/// After so many requests, those before count half.
+const REQUESTS_REMEMBERED: f64 = 1024.0;
+/// Each observation leaves so much of those before.
+const KEPT: f64 = 3.0 / 4.0;
+/// The present threshold stays unless another one costs less than this part of what it costs.
+const GAIN: f64 = 0.9;
+const TRIAL_SHARE: u64 = 32;
+/// Writes that are so long say how long a byte takes.
+const STREAM: u64 = 256 << 10;
+/// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged once, which tells.
+const BYTE_AT_FIRST: f64 = 1.0;
+/// A byte may take longer than it did at best: so much with each long write.
+const BYTE_FORGETS: f64 = 1.0 + 1.0 / 256.0;
+const BYTE_MIN: f64 = 0.05;
+/// What the latest log write counts among those before; and how far they must differ, squared, to say what a byte takes.
+const SLOPE_FORGETS: f64 = 1.0 / 64.0;
+const SLOPE_MIN: f64 = 0.01;
+/// Home writes that nobody waits for are sorted and many. So much of one in a commit they take, as long as nobody knows.
+const LATER_AT_FIRST: f64 = 0.5;
+
+/// Writes of one kind, and the time from the first one's start to the last one's end, with the barrier behind them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Took {
+    /// Each of neighbouring blocks.
+    pub writes: u64,
+    pub bytes: u64,
+    pub nanoseconds: u64,
+}
+
+/// What a commit took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CommitCost {
+    /// Data that bypassed the log, before the commit.
+    pub home: Took,
+    pub log: Took,
+}
+
+/// Requests of one class, of late.
+#[derive(Clone, Copy, Default, Debug)]
+struct Class {
+    requests: f64,
+    bytes: f64,
+    /// Of their blocks, and of those the ones that no request had changed of late: each will be a write home.
+    blocks: f64,
+    fresh: f64,
+}
+
+/// How long a write takes beside its bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Beside {
+    writes: f64,
+    nanoseconds: f64,
+}
+
+impl Beside {
+    fn add(&mut self, took: &Took, byte: f64) {
+        let beside = (took.nanoseconds as f64 - took.bytes as f64 * byte).max(0.0);
+        self.writes = self.writes * KEPT + took.writes as f64;
+        self.nanoseconds = self.nanoseconds * KEPT + beside;
+    }
+    fn each(&self) -> Option<f64> {
+        (self.writes > 0.0).then(|| self.nanoseconds / self.writes)
+    }
+}
+
+/// How the time of log writes grows with their bytes: means, and how both differ from them together.
+#[derive(Clone, Copy, Default, Debug)]
+struct Slope {
+    count: f64,
+    bytes: f64,
+    nanoseconds: f64,
+    square: f64,
+    product: f64,
+}
+
+/// What is tried until the next commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trial {
+    Home,
+    Log,
+}
+
+#[derive(Debug, Default)]
+struct Learnt {
+    classes: [Class; CLASSES],
+    home: Beside,
+    later: Beside,
+    log: Slope,
+    /// At most so many nanoseconds for a byte.
+    byte_max: Option<f64>,
+    /// Commits since one tried this.
+    unseen: [u64; 2],
+    trial_at: Instant,
+}
+
+/// The state of `threshold=auto`.
+#[derive(Debug)]
+pub struct AutoThreshold {
+    learnt: RefCell<Learnt>,
+    present: Cell<u64>,
+    trial: Cell<Option<Trial>>,
+}
+
+impl Default for AutoThreshold {
+    fn default() -> AutoThreshold {
+        let (learnt, trial) = (RefCell::default(), Cell::default());
+        AutoThreshold { learnt, present: Cell::new(SMALL), trial }
+    }
+}
+
+impl AutoThreshold {
+    /// Requests below it are small.
+    pub fn present(&self) -> u64 {
+        self.present.get()
+    }
+
+    /// Whether a request is small to which nobody is bound yet. `sequential`: it continues a long row of one transaction, so
+    /// at home it costs its bytes and nothing beside.
+    pub fn is_small(&self, request: u64, sequential: bool) -> bool {
+        if !(SMALL..LARGE).contains(&request) || sequential {
+            return request < SMALL;
+        }
+        match self.trial.get() {
+            Some(Trial::Home) => false,
+            Some(Trial::Log) => true,
+            None => request < self.present.get(),
+        }
+    }
+
+    /// So many bytes of a block, part of such a request, which is no part of a long row. `fresh`: no request of late had
+    /// changed the block.
+    pub fn updated(&self, request: u64, bytes: u64, fresh: bool) {
+        let Some(index) = class_of(request) else { return };
+        let learnt = &mut *self.learnt.borrow_mut();
+        let class = &mut learnt.classes[index];
+        class.requests += bytes as f64 / request as f64;
+        class.bytes += bytes as f64;
+        class.blocks += 1.0;
+        class.fresh += f64::from(u8::from(fresh));
+        if class.requests > REQUESTS_REMEMBERED {
+            for class in &mut learnt.classes {
+                for count in [&mut class.requests, &mut class.bytes, &mut class.blocks, &mut class.fresh] {
+                    *count /= 2.0;
+                }
+            }
+        }
+    }
+
+    /// Blocks that were committed before went home.
+    pub fn went_home(&self, took: &Took) {
+        let learnt = &mut *self.learnt.borrow_mut();
+        learnt.streamed(took);
+        let byte = learnt.byte();
+        learnt.later.add(took, byte);
+    }
+
+    /// A commit is durable.
+    pub fn committed(&self, now: Instant, cost: &CommitCost) {
+        let learnt = &mut *self.learnt.borrow_mut();
+        learnt.streamed(&cost.home);
+        learnt.streamed(&cost.log);
+        learnt.log.add(cost.log.bytes as f64, cost.log.nanoseconds as f64);
+        if cost.home.writes > 0 {
+            let byte = learnt.byte();
+            learnt.home.add(&cost.home, byte);
+        }
+        self.choose(learnt);
+        if self.trial.take().is_some() {
+            let took = cost.home.nanoseconds + cost.log.nanoseconds;
+            learnt.trial_at = now.plus(Duration::from_nanos(took.saturating_mul(TRIAL_SHARE)));
+            return;
+        }
+        learnt.unseen.iter_mut().for_each(|commits| *commits += 1);
+        if now >= learnt.trial_at {
+            let trial = self.next_trial(learnt);
+            self.trial.set(trial);
+            if let Some(trial) = trial {
+                learnt.unseen[trial as usize] = 0;
+            }
+        }
+    }
+
+    /// What the present threshold does to no request, of that which any request could have; the longest untried first.
+    fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
+        let split = self.split();
+        let asked = |classes: &[Class]| classes.iter().any(|class| class.requests >= 1.0);
+        let candidates = [(Trial::Home, &learnt.classes[..split]), (Trial::Log, &learnt.classes[split..])];
+        let wanted = candidates.into_iter().filter(|(_, classes)| asked(classes));
+        wanted.map(|(trial, _)| trial).max_by_key(|trial| learnt.unseen[*trial as usize])
+    }
+
+    fn choose(&self, learnt: &Learnt) {
+        let Some(home) = learnt.home.each() else { return };
+        let later = learnt.later.each().unwrap_or(home * LATER_AT_FIRST);
+        let byte = learnt.byte();
+        // What logging a class costs more than sending it home.
+        let more = learnt.classes.map(|class| {
+            if class.requests < 1.0 {
+                return (0.0, 0.0);
+            }
+            let (bytes, fresh) = (class.bytes * byte, class.fresh / class.blocks);
+            let logged = bytes + fresh * (class.requests * later + bytes);
+            (logged, class.requests * home + bytes)
+        });
+        let cost = |split: usize| -> f64 {
+            let logged = more[..split].iter().map(|(logged, _)| logged);
+            logged.chain(more[split..].iter().map(|(_, home)| home)).sum()
+        };
+        let best = (0..=CLASSES).min_by(|left, right| cost(*left).total_cmp(&cost(*right))).unwrap_or(0);
+        if cost(best) < cost(self.split()) * GAIN {
+            self.present.set(SMALL << best);
+        }
+    }
+
+    /// The first class that the present threshold sends home.
+    fn split(&self) -> usize {
+        (self.present.get() / SMALL).trailing_zeros() as usize
+    }
+}
+
+/// `None`: whether such requests are small is no question.
+fn class_of(request: u64) -> Option<usize> {
+    (SMALL..LARGE).contains(&request).then(|| (request / SMALL).ilog2() as usize)
+}
+
+impl Learnt {
+    /// Nanoseconds for a byte.
+    fn byte(&self) -> f64 {
+        let slope = self.log.each().or(self.byte_max).unwrap_or(BYTE_AT_FIRST);
+        slope.clamp(BYTE_MIN, self.byte_max.unwrap_or(f64::MAX).max(BYTE_MIN))
+    }
+    /// A long write takes what its bytes take, and something beside: the shortest time is the best guess.
+    fn streamed(&mut self, took: &Took) {
+        if took.bytes >= STREAM {
+            let each = took.nanoseconds as f64 / took.bytes as f64;
+            self.byte_max = Some(self.byte_max.map_or(each, |byte| (byte * BYTE_FORGETS).min(each)));
+        }
+    }
+}
+
+impl Slope {
+    fn add(&mut self, bytes: f64, nanoseconds: f64) {
+        self.count += 1.0;
+        let part = (1.0 / self.count).max(SLOPE_FORGETS);
+        let (off, slower) = (bytes - self.bytes, nanoseconds - self.nanoseconds);
+        self.bytes += part * off;
+        self.nanoseconds += part * slower;
+        self.square = (1.0 - part) * (self.square + part * off * off);
+        self.product = (1.0 - part) * (self.product + part * off * slower);
+    }
+    /// How much longer a write takes for each byte; `None` where all are as long.
+    fn each(&self) -> Option<f64> {
+        let differ = self.square > self.bytes * self.bytes * SLOPE_MIN;
+        (differ && self.product.is_finite()).then(|| self.product / self.square)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk, and what is asked of it: everything in nanoseconds.
+    struct World {
+        auto: AutoThreshold,
+        now: Instant,
+        /// Of a home write that a commit waits for, of one that nobody waits for, and of a commit's own.
+        home: u64,
+        later: u64,
+        log: u64,
+        byte: u64,
+    }
+    const DISK: (u64, u64) = (6_000_000, 1_500_000);
+    const SSD: (u64, u64) = (80_000, 70_000);
+
+    impl World {
+        fn new((home, later): (u64, u64), byte: u64) -> World {
+            World { auto: AutoThreshold::default(), now: Instant(0), home, later, log: home / 2, byte }
+        }
+        /// One commit of `count` requests, `hot` of which change what others changed; what is logged goes home at once.
+        fn commit(&mut self, request: u64, count: u64, hot: u64) -> u64 {
+            let mut cost = CommitCost::default();
+            let mut later = Took::default();
+            for number in 0..count {
+                let is_small = self.auto.is_small(request, false);
+                self.auto.updated(request, request, number >= hot);
+                let writes = if is_small { &mut cost.log } else { &mut cost.home };
+                writes.bytes += request;
+                writes.writes += 1;
+                if is_small && number >= hot {
+                    later.bytes += request;
+                    later.writes += 1;
+                }
+            }
+            cost.home.nanoseconds = cost.home.writes * self.home + cost.home.bytes * self.byte;
+            cost.log.nanoseconds = self.log + cost.log.bytes * self.byte;
+            later.nanoseconds = later.writes * self.later + later.bytes * self.byte;
+            let took = cost.home.nanoseconds + cost.log.nanoseconds + later.nanoseconds;
+            self.now = self.now.plus(Duration::from_nanos(took));
+            if later.writes > 0 {
+                self.auto.went_home(&later);
+            }
+            self.auto.committed(self.now, &cost);
+            took
+        }
+        fn commits(&mut self, number: u64, request: u64, count: u64, hot: u64) -> u64 {
+            (0..number).map(|_| self.commit(request, count, hot)).sum()
+        }
+    }
+
+    #[test]
+    fn seeks_make_middling_requests_small_and_a_disk_without_does_not() {
+        let mut disk = World::new(DISK, 10);
+        disk.commits(200, 16 << 10, 8, 0);
+        assert!(disk.auto.present() > 16 << 10, "{:?}", disk.auto);
+        let mut ssd = World::new(SSD, 2);
+        ssd.commits(200, 64 << 10, 8, 0);
+        assert_eq!(ssd.auto.present(), SMALL, "{:?}", ssd.auto);
+        // Where most requests change what others changed, few go home.
+        ssd.commits(600, 8 << 10, 8, 7);
+        assert!(ssd.auto.present() > 8 << 10, "{:?}", ssd.auto);
+    }
+
+    #[test]
+    fn parts_of_pages_are_small_and_mebibytes_and_long_rows_are_not() {
+        let mut disk = World::new(DISK, 10);
+        for request in [128, 4095, LARGE, 64 << 20] {
+            disk.commits(50, request, 4, 0);
+            assert_eq!(disk.auto.is_small(request, false), request < SMALL);
+        }
+        disk.commits(200, 64 << 10, 4, 4);
+        assert!(disk.auto.is_small(64 << 10, false) && !disk.auto.is_small(64 << 10, true));
+    }
+
+    /// Of a load that stays, a tenth at most is lost against the better of the two, whatever the disk.
+    #[test]
+    fn no_load_loses_a_tenth_against_the_better_fixed_threshold() {
+        for (times, byte) in [(DISK, 10), (SSD, 2), ((1_000_000, 900_000), 50), ((300_000, 20_000), 1)] {
+            for request in [4096, 16 << 10, 64 << 10, 512 << 10] {
+                for (count, hot) in [(1, 0), (16, 0), (16, 12), (1, 1)] {
+                    let (number, mut world) = (600, World::new(times, byte));
+                    let took = world.commits(number, request, count, hot);
+                    let bytes = request * count * byte;
+                    let fresh = (count - hot) * (times.1 + request * byte);
+                    let of_log = number * (world.log + bytes + fresh);
+                    let of_home = number * (world.log + count * times.0 + bytes);
+                    let best = of_log.min(of_home);
+                    let case = format!("{times:?} {byte} {request} {count} {hot}");
+                    assert!(
+                        took <= best / 10 * 11,
+                        "{case}: {took}, {of_log} or {of_home}; {:?}",
+                        world.auto
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_that_changes_is_noticed() {
+        let mut disk = World::new(DISK, 10);
+        disk.commits(300, 64 << 10, 4, 4);
+        assert!(disk.auto.present() > 64 << 10, "{:?}", disk.auto);
+        // The seeks are gone: neighbours go home together.
+        (disk.home, disk.later) = (1000, 1000);
+        disk.commits(300, 64 << 10, 4, 0);
+        assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
+    }
+
+    #[test]
+    fn between_two_thresholds_that_cost_nearly_the_same_nothing_moves() {
+        let mut disk = World::new((1_310_720 + 100_000, 700_000), 10);
+        disk.commits(100, 64 << 10, 4, 0);
+        let (before, mut moved) = (disk.auto.present(), 0);
+        for round in 0..500 {
+            disk.later = if u32::is_multiple_of(round, 2) { 720_000 } else { 790_000 };
+            disk.commits(1, 64 << 10, 4, 0);
+            moved += u64::from(disk.auto.present() != before);
+        }
+        assert_eq!(moved, 0, "{:?}", disk.auto);
+    }
+
+    #[test]
+    fn the_same_observations_give_the_same_thresholds() {
+        let play = || {
+            let mut disk = World::new(DISK, 10);
+            let dice = units::SplitMix::new(7);
+            (0..500)
+                .map(|_| {
+                    let (request, count) = (4096 << dice.below(8), 1 + dice.below(20));
+                    disk.commit(request, count, dice.below(count));
+                    disk.auto.present()
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(play(), play());
+    }
+
+    /// Nothing that is observed leads beyond the bounds, or to no number.
+    #[test]
+    fn no_observation_leads_beyond_the_bounds() {
+        let (auto, dice) = (AutoThreshold::default(), units::SplitMix::new(3));
+        for step in 0..5000 {
+            let any = || 1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)));
+            let took = || Took { writes: any(), bytes: any(), nanoseconds: any() };
+            auto.updated(any(), any(), dice.below(2) == 0);
+            auto.went_home(&took());
+            auto.committed(Instant(any()), &CommitCost { home: took(), log: took() });
+            assert!((SMALL..=LARGE).contains(&auto.present()), "step {step}: {auto:?}");
+        }
+    }
+}
