@@ -31,6 +31,8 @@ pub struct ScatteredLogs {
     /// Chosen anew whenever the log is begun.
     pub nonce: u64,
     pub active: ActiveLogs,
+    /// No run in them is longer, in log blocks with its header; 0: none is longer than recovery looks ahead in any case.
+    pub longest: u32,
 }
 
 /// One bit for each few logs: recovery looks at those alone.

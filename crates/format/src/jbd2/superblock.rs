@@ -28,6 +28,7 @@ pub(super) mod at {
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
     /// Ours, in the kernel's padding: of scattered logs.
+    pub const SCATTERED_LONGEST: usize = 0x5c;
     pub const SCATTERED_NONCE: usize = 0x60;
     pub const SCATTERED_ACTIVE: usize = 0x68;
     /// Ours, likewise: of a log of packed transactions.
@@ -206,6 +207,7 @@ impl JournalSuperblock {
         self.scattered = self.has_incompatible(Incompatible::SCATTERED).then(|| ScatteredLogs {
             nonce: be64(bytes, at::SCATTERED_NONCE),
             active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
+            longest: be32(bytes, at::SCATTERED_LONGEST),
         });
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
         let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
@@ -324,6 +326,7 @@ impl JournalSuperblock {
         if let Some(scattered) = &self.scattered {
             put64(bytes, at::SCATTERED_NONCE, scattered.nonce);
             bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES].copy_from_slice(scattered.active.bytes());
+            put32(bytes, at::SCATTERED_LONGEST, scattered.longest);
         }
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
         if !self.is_clean() && self.has_incompatible(Incompatible::OURS) {
@@ -477,7 +480,7 @@ impl JournalSuperblock {
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
-        self.scattered = Some(ScatteredLogs { nonce, active: ActiveLogs::none() });
+        self.scattered = Some(ScatteredLogs { nonce, active: ActiveLogs::none(), longest: 0 });
     }
 }
 
@@ -547,6 +550,7 @@ mod tests {
             live.start = LogBlock(0);
             live.set_scattered(0xfedc_ba98_7654_3210);
             live.scattered.as_mut().unwrap().active.set(1023);
+            live.scattered.as_mut().unwrap().longest = 4096;
             live.set_tail(TransactionId(7), live.log_blocks().start);
             assert_eq!(parse(&live), Ok(live.clone()));
             let forgotten = JournalSuperblock { start: LogBlock(0), ..live.clone() };

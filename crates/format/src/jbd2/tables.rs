@@ -68,6 +68,11 @@ fn superblock(text: &mut String) {
         (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
         (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
+        (
+            at::SCATTERED_LONGEST,
+            "ours",
+            "be32: no run in scattered logs is longer, in log blocks; 0: than 64 KiB; else 0",
+        ),
         (at::SCATTERED_NONCE, "ours", "be64: the nonce of scattered logs; else 0"),
         (at::SCATTERED_ACTIVE, "ours", "128 bytes: which scattered logs recovery looks at; else 0"),
         (at::PACKED_NONCE, "ours", "be64: the nonce of a log of packed transactions; else 0"),
