@@ -181,6 +181,7 @@ impl Engine {
         }
         if let Some(log) = &self.log {
             log.borrow_mut().checkpoint.committed(&committed);
+            self.checkpoints.logged(commit.logged.iter().map(|block| block.number));
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

@@ -8,6 +8,8 @@ mod admit;
 mod block;
 mod bring_home;
 mod cache;
+mod checkpoint;
+mod checkpoints;
 mod commit;
 mod completion;
 mod durability;
@@ -46,6 +48,7 @@ mod whose;
 mod writers;
 
 pub use block::Block;
+pub use checkpoints::{CheckpointProgress, CheckpointReport, CheckpointTimes, OffHours};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;

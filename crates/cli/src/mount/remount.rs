@@ -122,12 +122,13 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 23] = [
+    let stays: [(&str, bool); 24] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("barrier=coerce", coerces(before) == coerces(after)),
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),
+        ("checkpoint", before.checkpoint == after.checkpoint),
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
