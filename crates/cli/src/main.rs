@@ -6,6 +6,7 @@
 mod advise;
 mod bench;
 mod check;
+mod checkpoint;
 mod completions;
 mod daemon;
 mod disk;
@@ -63,6 +64,7 @@ enum Command {
     Inspect(inspect::InspectArguments),
     List(list::ListArguments),
     Check(check::CheckArguments),
+    Checkpoint(checkpoint::CheckpointArguments),
     Advise(advise::AdviseArguments),
     Stats(stats::StatsArguments),
     Host(host::HostArguments),
@@ -105,6 +107,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Checkpoint(arguments) => checkpoint::run(arguments),
         Command::Advise(arguments) => advise::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),

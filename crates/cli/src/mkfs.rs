@@ -67,7 +67,8 @@ pub struct MkfsArguments {
     extra: Vec<OsString>,
 }
 
-/// The block size of volumes with an external journal, unless `-b` says otherwise: both must agree.
+/// The block size of volumes with an external journal or scattered logs, unless `-b` says otherwise: that of both must agree, and
+/// the groups must be as long as a log.
 const BLOCK_SIZE: &str = "4096";
 
 /// The journal that an external device gets when its image has to be made: as the paper's default.
@@ -100,7 +101,12 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         }
         held = claim(target)?;
     }
-    let extra = &with_defaults(extra, force);
+    let mut extra = with_defaults(extra, force);
+    if arguments.scattered_logs.is_some() && !extra.iter().any(|argument| argument == "-b") {
+        // mke2fs gives small volumes blocks of 1 KiB, in whose groups a log of 10 MiB does not fit.
+        extra.extend(["-b".into(), BLOCK_SIZE.into()]);
+    }
+    let extra = &extra;
     let result = match journal {
         None => make(target, internal_journal(*journal_size), extra),
         Some(journal) => {
@@ -162,7 +168,7 @@ impl LogSizes {
         world.end();
         made.map_err(|error: ext4::Error| {
             CliError::new(format!("{}: {error}", target.display()))
-                .with_remedy("Give other sizes: --scattered-logs=log-size=10M,group-size=100M.")
+                .with_remedy("Give other sizes: --scattered-logs=log-size=SIZE,group-size=SIZE.")
         })
     }
 }

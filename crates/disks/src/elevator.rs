@@ -23,6 +23,8 @@ pub struct HostScheduler {
     /// How long writes go before reads that wait, and how many at most.
     pub write_turn: Duration,
     pub writes_most: u32,
+    /// Nothing is sorted and no kind has a turn: first come, first served.
+    pub in_order: bool,
 }
 
 impl HostScheduler {
@@ -34,6 +36,7 @@ impl HostScheduler {
         read_wait: Duration::from_millis(6),
         write_turn: Duration::from_millis(125),
         writes_most: u32::MAX,
+        in_order: false,
     };
     /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and `slice_async_rq`, which gives 16 at the
     /// usual priority). Its slices for each reader are one here.
@@ -43,6 +46,16 @@ impl HostScheduler {
         read_wait: Duration::from_millis(8),
         write_turn: Duration::from_millis(40),
         writes_most: 16,
+        in_order: false,
+    };
+    /// Linux's `noop`, its basic elevator.
+    pub const NOOP: HostScheduler = HostScheduler {
+        longest: LONGEST_REQUEST,
+        read_turn: Duration::ZERO,
+        read_wait: Duration::ZERO,
+        write_turn: Duration::ZERO,
+        writes_most: 0,
+        in_order: true,
     };
 }
 
@@ -51,7 +64,7 @@ impl HostScheduler {
 const LONGEST_REQUEST: u64 = 512 << 10;
 
 /// Requests wait here, so the drive has only one to choose from: of the kind whose turn it is the next one upwards, and after the
-/// highest the lowest.
+/// highest the lowest; or the one that came first ([`HostScheduler::in_order`]).
 #[derive(Clone)]
 pub struct Elevator(Rc<State>);
 
@@ -84,7 +97,7 @@ struct Turn {
     served: u32,
 }
 
-/// By first byte and arrival.
+/// By first byte, which is none where requests go in order, and arrival.
 type Waiting = BTreeMap<(u64, u64), Sender<()>>;
 
 impl Elevator {
@@ -120,7 +133,8 @@ impl Elevator {
         } else {
             let (sender, receiver) = runtime::oneshot();
             let waiting = if is_write { &state.writes } else { &state.reads };
-            waiting.borrow_mut().insert((place.start, state.arrivals.get()), sender);
+            let start = if state.scheduler.in_order { 0 } else { place.start };
+            waiting.borrow_mut().insert((start, state.arrivals.get()), sender);
             receiver.await;
         }
         let result = request.await;
@@ -132,6 +146,13 @@ impl Elevator {
     /// The drive has nothing to do.
     fn go_on(&self) {
         let state = &self.0;
+        if state.scheduler.in_order {
+            let first = |waiting: &RefCell<Waiting>| waiting.borrow().first_key_value().map(|(key, _)| *key);
+            return match (first(&state.reads), first(&state.writes)) {
+                (None, None) => state.drive_is.set(DriveIs::Free),
+                (read, write) => self.serve(read.is_none() || write.is_some_and(|write| Some(write) < read)),
+            };
+        }
         let (has_reads, has_writes) = (!state.reads.borrow().is_empty(), !state.writes.borrow().is_empty());
         let (turn, scheduler) = (state.turn.get(), &state.scheduler);
         let time = state.world.now().since(turn.since);
@@ -304,11 +325,13 @@ mod tests {
         }
     }
     fn elevator(world: &VirtualWorld) -> (Elevator, Seen) {
+        elevator_of(world, HostScheduler::COMPLETE_FAIR_QUEUEING)
+    }
+    fn elevator_of(world: &VirtualWorld, scheduler: HostScheduler) -> (Elevator, Seen) {
         let disk = MemoryDisk::new(Rc::new(world.clone()), SIZE);
         let seen = Seen::default();
         let watch = OneAtATime { world: world.clone(), is_busy: Rc::default(), seen: seen.clone() };
         let watched = Watched { disk: Rc::new(disk), watch };
-        let scheduler = HostScheduler::COMPLETE_FAIR_QUEUEING;
         (Elevator::new(Rc::new(world.clone()), Rc::new(watched), scheduler), seen)
     }
 
@@ -377,6 +400,22 @@ mod tests {
         assert_eq!(seen, expected);
     }
 
+    #[test]
+    fn without_sorting_what_came_first_is_served_first() {
+        let world = VirtualWorld::new(1);
+        let (disk, seen) = elevator_of(&world, HostScheduler::NOOP);
+        let places = [(true, 8), (false, 20), (true, 1), (true, 16), (false, 4), (false, 12), (true, 2)];
+        world.run(async move {
+            let request = |(is_write, number): (bool, u64)| -> LocalFuture<()> {
+                let at = number << 12;
+                if is_write { write(&disk, at) } else { read(&disk, at) }
+            };
+            runtime::join_all(places.map(request).into_iter().collect()).await;
+        });
+        let seen: Vec<_> = seen.borrow().iter().map(|(kind, place)| (*kind, place.start >> 12)).collect();
+        let kind = |is_write| if is_write { Operation::Write } else { Operation::Read };
+        assert_eq!(seen, places.map(|(is_write, number)| (kind(is_write), number)));
+    }
     #[test]
     fn reads_and_writes_take_turns_by_time_and_number() {
         let world = VirtualWorld::new(1);

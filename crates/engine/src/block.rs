@@ -259,6 +259,10 @@ impl CachedBlock {
         let images = self.images.borrow();
         images.committed.is_none() && self.current_may_go_home(&images) && images.current.is_whole()
     }
+    /// The log holds what of it is not home.
+    pub fn is_held_by_log(&self) -> bool {
+        self.images.borrow().committed.is_some()
+    }
     /// The image that may go home; `None` if home has it already. All images are known.
     pub fn to_send(&self) -> Option<(Rc<Buffer>, AsOf)> {
         let images = self.images.borrow();

@@ -191,6 +191,7 @@ impl Engine {
             let mut log = log.borrow_mut();
             log.checkpoint.committed(&committed);
             log.live.revoked(committed.id, &committed.revoked);
+            self.checkpoints.logged(commit.logged.iter().map(|block| block.number));
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

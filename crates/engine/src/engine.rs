@@ -1,10 +1,11 @@
 //! The engine: its owners, and how it gives up.
 //!
-//! Each owner has a file, and its invariants at the head of it: [`Pipeline`], [`Cache`], [`HomeQueue`], [`Loose`],
+//! Each owner has a file, and its invariants at the head of it: [`Pipeline`], [`Cache`], [`HomeQueue`], [`Checkpoints`], [`Loose`],
 //! [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is durable. What needs several of them is in the files
 //! that have an `impl Engine`: `admit`, `handle`, `read`, `sync`; the tasks `commit` and `home`, with `move_tail`; `open`, and `rest`.
 
 use crate::cache::Cache;
+use crate::checkpoints::Checkpoints;
 use crate::error::EngineError;
 use crate::home_queue::HomeQueue;
 use crate::log::{ERRNO_IO, LogState, image_of};
@@ -35,6 +36,7 @@ pub struct Engine {
     pub(crate) pipeline: Pipeline,
     pub(crate) cache: RefCell<Cache>,
     pub(crate) queue: HomeQueue,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) loose: Loose,
     pub(crate) sequences: Sequences,
     pub(crate) log: Option<RefCell<LogState>>,
@@ -81,7 +83,8 @@ impl Engine {
                 threshold_bytes: self.policy.threshold(),
             }
         });
-        self.counters.borrow().snapshot(cache, log.unwrap_or_default())
+        let last_checkpoint = self.checkpoints.last();
+        Statistics { last_checkpoint, ..self.counters.borrow().snapshot(cache, log.unwrap_or_default()) }
     }
 
     /// The error that every sync gets after an abort.

@@ -1,10 +1,12 @@
 //! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
 //!
-//! Three reasons: age (`writeback=`, `expire=`), a short log (the oldest transactions first), and memory. Only
+//! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short log (the oldest transactions
+//! first), and memory. Only
 //! the image of the latest committed transaction goes home, and always whole; and data that the running transaction sends
 //! home in any case before it commits: so memory that runs short asks for no commit.
 
 use crate::block::{AsOf, CachedBlock};
+use crate::checkpoints::CheckpointTimes;
 use crate::clocks::HomeClock;
 use crate::durability::HomeWrites;
 use crate::engine::Engine;
@@ -17,6 +19,7 @@ use journal::BlockKind;
 use runtime::{join_window, race};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{HomeBlock, Instant};
 
 /// Most home writes under way at once.
@@ -63,11 +66,13 @@ impl Engine {
     /// Sends blocks home when there is a reason to.
     pub(crate) async fn home_task(self: Rc<Self>) {
         let mut seen = 0;
-        let mut round_at = self.world.now().plus(self.options.writeback);
+        let pause = self.options.checkpoint.pause(self.options.writeback);
+        let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
             if self.queue.dirty() == 0 {
                 self.queue.work.until(kicked).await;
+                self.checkpoints.begins_to_wait(self.world.now());
             } else {
                 let _ = race(self.queue.work.until(kicked), self.world.sleep_until(round_at)).await;
             }
@@ -75,14 +80,14 @@ impl Engine {
             if self.pipeline.is_over() {
                 return;
             }
-            if let Err(error) = self.home_round(&mut round_at).await {
+            if let Err(error) = self.home_round(&mut round_at, pause).await {
                 self.abort(&error);
                 return;
             }
         }
     }
 
-    async fn home_round(&self, round_at: &mut Instant) -> Result<(), EngineError> {
+    async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         if self.pipeline.is_over() {
             return Ok(());
@@ -91,8 +96,11 @@ impl Engine {
         self.relieve_memory().await?;
         let now = self.world.now();
         if *round_at <= now {
-            *round_at = now.plus(self.options.writeback);
+            *round_at = now.plus(pause);
             self.write_expired().await?;
+            if self.checkpoint_is_due() {
+                self.write_all_committed().await?;
+            }
             self.advance_tail(Occasion::Round).await?;
         }
         Ok(())
@@ -147,15 +155,45 @@ impl Engine {
     async fn write_expired(&self) -> Result<(), EngineError> {
         let now = self.world.now();
         loop {
-            let blocks = self.dirty_blocks(|since| since.plus(self.options.expire) <= now);
+            let mut blocks = self.dirty_blocks(|since| since.plus(self.options.expire) <= now);
             if blocks.is_empty() {
                 return Ok(());
+            }
+            if self.options.checkpoint != CheckpointTimes::ByAge {
+                // What no log holds goes home by its age all the same.
+                let cache = self.cache.borrow();
+                blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
             // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks, Neighbours::Stay).await?;
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
             self.relieve_log().await?;
         }
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let activity = {
+            let counters = self.counters.borrow();
+            counters.commits + counters.home_reads + counters.cache_misses
+        };
+        let wall_clock = self.world.wall_clock().seconds;
+        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
+    }
+
+    /// Everything that is committed now. Whoever asks holds the turn.
+    pub(crate) async fn write_all_committed(&self) -> Result<(), EngineError> {
+        let began = self.world.now();
+        self.checkpoints.begin(self.queue.dirty() as u64);
+        loop {
+            // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
+            let blocks = self.dirty_blocks(|since| since <= began);
+            if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+                break;
+            }
+            self.relieve_log().await?;
+        }
+        self.checkpoints.end(began, self.world.now());
+        Ok(())
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
@@ -215,6 +253,8 @@ impl Engine {
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let writes = self.runner.write_home(sent[0].block.number, &kinds, parts).await?;
             sent.iter().for_each(|sent| self.arrived(sent, writes));
+            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_));
+            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
         }
         self.counters.borrow_mut().home_writes += 1;

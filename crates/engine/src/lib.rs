@@ -8,6 +8,8 @@ mod admit;
 mod block;
 mod bring_home;
 mod cache;
+mod checkpoint;
+mod checkpoints;
 mod clocks;
 mod commit;
 mod completion;
@@ -47,6 +49,7 @@ mod whose;
 mod writers;
 
 pub use block::Block;
+pub use checkpoints::{CheckpointProgress, CheckpointReport, CheckpointTimes, OffHours};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;

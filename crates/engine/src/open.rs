@@ -1,6 +1,7 @@
 //! How an engine is put together, opened and closed.
 
 use crate::cache::Cache;
+use crate::checkpoints::Checkpoints;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_queue::HomeQueue;
@@ -79,6 +80,7 @@ impl Engine {
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
             queue: HomeQueue::default(),
+            checkpoints: Checkpoints::default(),
             loose: Loose::default(),
             sequences: Sequences::default(),
             log: log.map(RefCell::new),

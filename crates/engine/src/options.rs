@@ -1,5 +1,6 @@
 //! What an engine is made of, and how it was asked to behave.
 
+use crate::checkpoints::CheckpointTimes;
 use crate::error::EngineError;
 use crate::pace::CommitPace;
 use crate::whose::Home;
@@ -59,6 +60,7 @@ impl LogArea {
                 return Err(EngineError::BadJournal { why: format!("the log at {at} lies beyond the end") });
             }
         }
+        self.check_apart()?;
         let is_there = |at: u64, count: u32| match &self.place {
             LogPlace::Inside => home.contains(HomeBlock(at), u64::from(count)),
             LogPlace::Own(disk) => {
@@ -76,6 +78,22 @@ impl LogArea {
             at = at.plus(count);
         }
         Ok(())
+    }
+
+    /// No block of its disk is two blocks of the log: one transaction would overwrite another.
+    pub(crate) fn check_apart(&self) -> Result<(), EngineError> {
+        let mut extents: Vec<_> = self.extents.iter().collect();
+        extents.sort_by_key(|extent| extent.disk_block);
+        let overlap =
+            |pair: &&[&LogExtent]| pair[0].disk_block + u64::from(pair[0].count) > pair[1].disk_block;
+        match extents.windows(2).find(overlap) {
+            Some(pair) => {
+                let (at, other) = (pair[1].disk_block, pair[0].disk_block);
+                let why = format!("the parts of the log at blocks {other} and {at} overlap; run e2fsck");
+                Err(EngineError::BadJournal { why })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Blocks of the journal itself.
@@ -173,6 +191,8 @@ pub struct EngineOptions {
     /// How often write-back looks for old dirty blocks, and the age that makes them due.
     pub writeback: Duration,
     pub expire: Duration,
+    /// When what the log holds goes home, if not by that age.
+    pub checkpoint: CheckpointTimes,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -205,6 +225,7 @@ impl Default for EngineOptions {
             commit: Duration::from_secs(5),
             writeback: Duration::from_secs(5),
             expire: Duration::from_secs(30),
+            checkpoint: CheckpointTimes::ByAge,
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,

@@ -95,6 +95,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
         report.clean = true;
         return Ok(report);
     };
+    area.check_apart()?;
     let mut superblock = read_superblock(parts, area).await?;
     report.recorded_error = superblock.errno;
     if superblock.is_forgotten() {

@@ -1,5 +1,6 @@
 //! What the engine counts, and the snapshot that `stats` prints.
 
+use crate::checkpoints::CheckpointReport;
 use hdrhistogram::Histogram;
 use journal::BlockKind;
 use serde::Serialize;
@@ -157,6 +158,7 @@ impl Counters {
             requests: self.requests.into_iter().filter(|class| class.updates > 0).collect(),
             checkpoints: self.checkpoints,
             tail_updates: self.tail_updates,
+            last_checkpoint: CheckpointReport::default(),
             cache: CacheUse { hits: self.cache_hits, misses: self.cache_misses, ..cache },
             log,
         }
@@ -206,6 +208,8 @@ pub struct Statistics {
     /// Rounds in which blocks were written home to free log space.
     pub checkpoints: u64,
     pub tail_updates: u64,
+    /// The last one of everything.
+    pub last_checkpoint: CheckpointReport,
     pub cache: CacheUse,
     pub log: LogUse,
 }

@@ -86,6 +86,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("home_queue", all(&["block", "cache"])),
         ("home_runs", all(&["block", "cache"])),
         ("home_claims", all(&[])),
+        ("checkpoints", all(&[])),
         ("loose", all(&[])),
         ("sequences", all(&[])),
     ] {

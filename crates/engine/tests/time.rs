@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Layout, Rig, STALE, Setup};
-use engine::{Base, Credits, Engine, EngineOptions, FileUpdate};
+use engine::{Base, CheckpointTimes, Credits, Engine, EngineOptions, FileUpdate};
 use journal::DataMode;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -280,4 +280,65 @@ fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
         last += ROUNDS;
     }
     assert!(numbers.iter().any(|(begun, committed)| committed < begun), "{numbers:?}");
+}
+
+/// Whether home has something new in block 5, which holds metadata, and in block 6, which holds data.
+fn is_home(rig: &Rig) -> [bool; 2] {
+    let (disk, shift) = (&rig.disks[0], rig.parts.block_size.shift());
+    [5u64, 6].map(|home| {
+        let mut byte = [0];
+        disk.image().read(home << shift, &mut byte);
+        byte[0] != STALE
+    })
+}
+
+fn fresh_with(mode: DataMode, checkpoint: CheckpointTimes) -> Rig {
+    let mut setup = Setup::new(mode, Layout::Separate, 4096);
+    let (writeback, expire) = (seconds(2), seconds(5));
+    setup.options = EngineOptions { data: mode, writeback, expire, checkpoint, ..EngineOptions::default() };
+    Rig::new(&setup, 1, setup.images())
+}
+
+#[test]
+fn without_checkpoints_the_log_keeps_what_it_holds_and_other_data_goes_home_by_age() {
+    for mode in DataMode::ALL {
+        let rig = Rc::new(fresh_with(mode, CheckpointTimes::Manual));
+        let (parts, of_run) = (rig.parts.clone(), rig.clone());
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            write_metadata(&engine, 5, b"metadata").await;
+            write_data(&engine, 6, b"data").await;
+            engine.sync().await.unwrap();
+            sleep(&engine, seconds(60)).await;
+            let data_is_logged = LOGGED.contains(&mode) || mode == DataMode::Adaptive;
+            assert_eq!(is_home(&of_run), [false, !data_is_logged], "{mode}");
+            let report = engine.checkpoint().await.unwrap();
+            assert_eq!(is_home(&of_run), [true, true], "{mode}");
+            assert_eq!(report.blocks_logged, 1 + u64::from(data_is_logged), "{mode}: {report:?}");
+            assert_eq!(report.blocks_written, report.blocks_logged, "{mode}: {report:?}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_checkpoint_comes_at_its_time_and_not_before() {
+    for (times, at) in [("periodic:40", 40), ("idle:40", 40)] {
+        let rig = Rc::new(fresh_with(DataMode::Journal, times.parse().unwrap()));
+        let (parts, of_run) = (rig.parts.clone(), rig.clone());
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            write_metadata(&engine, 5, b"metadata").await;
+            write_data(&engine, 6, b"data").await;
+            engine.sync().await.unwrap();
+            sleep(&engine, seconds(at - 4)).await;
+            assert_eq!(is_home(&of_run), [false, false], "{times}");
+            // Write-back looks every two seconds.
+            sleep(&engine, seconds(10)).await;
+            assert_eq!(is_home(&of_run), [true, true], "{times}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
 }

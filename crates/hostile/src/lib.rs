@@ -11,6 +11,7 @@ mod mutate;
 mod packed;
 mod parse;
 mod patches;
+mod scattered;
 mod seal;
 mod volume;
 
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     bytes("log_blocks", parse::log_blocks),
     bytes("fuse", parse::fuse),
     bytes("packed", packed::run),
+    bytes("scattered", scattered::run),
     patches("log", log::run, 3_000),
     patches("volume", volume::run, 600),
 ];

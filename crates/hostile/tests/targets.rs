@@ -133,6 +133,7 @@ targets! {
     any_log_block_is_read_or_refused "log_blocks";
     any_request_of_the_kernel_is_understood_or_malformed "fuse";
     any_packed_log_is_replayed_within_bounds_or_refused "packed";
+    any_scattered_logs_are_searched_within_bounds_or_refused "scattered";
     any_damaged_log_is_replayed_within_bounds_or_refused "log";
     any_damaged_volume_is_served_or_refused_and_closed "volume";
 }

@@ -29,7 +29,7 @@ pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,
 };
 pub use revoke::RevokeTable;
 pub use tail::{

@@ -157,7 +157,7 @@ impl StageOptions {
 
     /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since scattered logs need them, and
     /// nothing goes home within an hour: its checkpoints waited for off-hours. The drive's write cache is off: a sync is on the
-    /// medium.
+    /// medium. Linux 3.4's basic elevator, `noop`, serves first what came first.
     pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
         const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
         let of_paper = StageOptions::of_paper(data);
@@ -166,6 +166,7 @@ impl StageOptions {
             home: DiskChoice {
                 model: "cheetah-15k5".into(),
                 options: emulated::Options { cache: CacheMode::Off, ..of_paper.home.options },
+                elevator: Some(HostScheduler::NOOP),
                 ..of_paper.home
             },
             journal: None,

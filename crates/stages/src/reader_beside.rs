@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{FileBlock, InodeNumber, Instant};
 
-/// Bytes of the reader's file, and of one read; as many reads are under way as a kernel reads ahead.
-const READ: u64 = 1 << 20;
+/// What a file's reader asks a disk for in Linux 3.4: windows of 128 KiB (`VM_MAX_READAHEAD`), and the next one as soon as
+/// it waits for the one before (`page_cache_async_readahead`).
+const READ: u64 = 128 << 10;
 const READS_UNDER_WAY: usize = 2;
 /// The writer's files, each in a directory of its own, which the allocator spreads over the disk.
 const FILES: u32 = 20;

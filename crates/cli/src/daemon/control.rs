@@ -20,6 +20,9 @@ pub enum Ask {
     About,
     Stats,
     End,
+    /// Begins a checkpoint, unless one is under way; answered at once, and likewise when one asks how far it is.
+    Checkpoint,
+    Checkpointing,
     /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about, or with `{"error":"…"}`.
     Change(Live),
 }

@@ -218,6 +218,7 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
         let answer = match ask {
             // There is nothing to change.
             Ask::About | Ask::End | Ask::Change(_) => serde_json::json!(about),
+            Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Stats => {
                 let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
                 serde_json::json!({ "about": about, "drives": drives })

@@ -170,6 +170,7 @@ fn answers(host: Rc<Host>, plan: &Plan) -> Box<crate::daemon::control_server::An
     Box::new(move |ask| {
         let answer = match ask {
             Ask::Stats => serde_json::json!({ "about": about, "host": host.statistics() }),
+            Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {
                 serde_json::json!(Err::<(), _>("a host's mount cannot be changed: unmount it first"))
             }

@@ -62,6 +62,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         let bit = log / ActiveLogs::logs_a_bit(superblock.logs);
         live && journal.scattered.as_ref().is_some_and(|scattered| scattered.active.contains(bit))
     };
+    let look_ahead = journal::look_ahead(&journal);
     let mut newest = journal.sequence;
     let mut told = Vec::new();
     for log in (0..superblock.logs).filter(|log| all || active(*log)) {
@@ -82,14 +83,20 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         let start = u64::from(journal.length) * u64::from(each)
             + u64::from(log) * u64::from(superblock.log_blocks) * u64::from(each);
         let units = u64::from(superblock.log_blocks) * u64::from(each);
-        let (mut at, mut last): (u64, Option<TransactionId>) = (0, None);
-        while active(log) && at < units {
+        let (mut at, mut last, mut left): (u64, Option<TransactionId>, _) = (0, None, look_ahead);
+        while active(log) && at < units && left > 0 {
             let bytes = reader.block(place(first + at / u64::from(each))?)?;
             let within = (at % u64::from(each) * unit) as usize;
             let here = LogBlock((start + at) as u32);
             let header = RunHeader::parse(here, &bytes[within..], journal.scattered_seed())
+                .filter(|header| header.blocks > 0 && u64::from(header.blocks) < units - at)
                 .filter(|header| last.is_none_or(|last| header.transaction.is_after(last)));
-            let Some(header) = header else { break };
+            let Some(header) = header else {
+                // As recovery does: a header that has rotted hides none behind it.
+                (at, left) = (at + 1, left - 1);
+                continue;
+            };
+            left = look_ahead;
             let is_live = !journal.sequence.is_after(header.transaction);
             let length = (1 + u64::from(header.blocks)) * unit;
             if last.is_none() || is_live && story.live_runs == 0 {

@@ -72,6 +72,11 @@ Mount options:
   commit=TIME          a change is durable after TIME at the latest (default 5 s)
   writeback=TIME       how often old changed blocks are looked for (default 5 s)
   expire=TIME          how old they are to be written home (default 30 s)
+  checkpoint=periodic:S|idle:S|off-hours:HH-HH|manual
+                       when what the journal holds goes home, in place of expire=: everything each
+                       S seconds; when the disk was idle for S seconds; between two hours of the day
+                       (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
+                       when journal or cache are short, and at unmount
   cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
                        of them, and what goes with it (default 256M). At most 96M come on top: 64M
                        for requests, 32M for the program; with transport=uring another 128M

@@ -3,8 +3,9 @@
 use crate::daemon::reporter::Level;
 use crate::error::CliError;
 use crate::mount::words::{self, Meaning};
+use crate::text::moment;
 use crate::text::quantity::{parse_duration, parse_size};
-use engine::{BarrierKind, EngineOptions, LogKind, RecordFormat};
+use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
 use ext4::{Atime, OnError};
 use format::ext4::Superblock;
 use format::ext4::superblock::default_options;
@@ -33,6 +34,7 @@ pub struct MountSettings {
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
     pub expire: Option<Duration>,
+    pub checkpoint: CheckpointTimes,
     /// Bytes.
     pub cache: Option<u64>,
     pub journal_device: Option<PathBuf>,
@@ -94,6 +96,7 @@ impl Default for MountSettings {
             commit: None,
             writeback: None,
             expire: None,
+            checkpoint: CheckpointTimes::ByAge,
             cache: None,
             journal_device: None,
             journal_checksum: true,
@@ -232,6 +235,7 @@ impl MountSettings {
             commit: self.commit.unwrap_or(own.commit),
             writeback: self.writeback.unwrap_or(own.writeback),
             expire: self.expire.unwrap_or(own.expire),
+            checkpoint: self.checkpoint,
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
@@ -308,6 +312,7 @@ impl MountSettings {
             "commit" => self.commit = interval(value)?,
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
+            "checkpoint" => self.checkpoint = checkpoint(value)?,
             "cache" => {
                 self.cache = match parse_size(value)? {
                     bytes @ CACHE_MIN.. => Some(bytes),
@@ -427,6 +432,14 @@ impl From<String> for Refusal {
 
 fn known(values: &str) -> Refusal {
     Refusal::Wrong(format!("the value must be {values}"))
+}
+
+/// Hours are those of local time, as it is now.
+fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
+    Ok(match value.parse()? {
+        CheckpointTimes::OffHours(hours) => CheckpointTimes::OffHours(hours.of_clock(moment::seconds_east())),
+        times => times,
+    })
 }
 
 /// As in ext4, zero means the default.

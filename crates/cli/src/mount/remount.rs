@@ -129,6 +129,7 @@ fn refuse_what_stays(
         ("barrier=coerce", coerces(before) == coerces(after)),
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),
+        ("checkpoint", before.checkpoint == after.checkpoint),
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),
         ("journal_checksum", before.journal_checksum == after.journal_checksum),

@@ -4,6 +4,7 @@
 //! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
 //! root it has none left.
 
+use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
@@ -252,6 +253,7 @@ impl Mounted {
         let changing = Changing::new(&self.volume, &self.disks, &self.reporter, plan);
         let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
+        let checkpointer = Checkpointer::new(world, &self.volume);
         let stats = move |about: About| {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
@@ -285,6 +287,13 @@ impl Mounted {
             Ask::Change(live) => {
                 let changing = changing.clone();
                 Box::pin(async move { serde_json::json!(changing.change(live).await) })
+            }
+            Ask::Checkpoint | Ask::Checkpointing => {
+                if ask == Ask::Checkpoint {
+                    checkpointer.begin();
+                }
+                let told = checkpointer.tell();
+                Box::pin(async { told })
             }
             ask => {
                 let about = changing.about();

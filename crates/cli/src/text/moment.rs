@@ -28,6 +28,19 @@ pub fn local(seconds: i64) -> String {
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
+/// How far local time is ahead of UTC now; 0 if nobody knows.
+pub fn seconds_east() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    let mut fields = std::mem::MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: the time is a live number; the structure is used only where the call has filled it.
+    unsafe {
+        match libc::localtime_r(&raw const now, fields.as_mut_ptr()).is_null() {
+            true => 0,
+            false => fields.assume_init().tm_gmtoff,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -35,10 +35,15 @@ impl Volume {
         if !self.has(feature::EXTENTS) {
             return wrong("scattered logs need a volume with extents (ext4)".to_owned());
         }
+        if !self.has(feature::HAS_JOURNAL) || self.superblock().journal_inode == 0 {
+            return wrong("scattered logs need a journal inside the volume".to_owned());
+        }
         if log_blocks < LOG_BLOCKS_MIN.into() || log_blocks > u64::from(self.blocks_per_group()) {
             let most = u64::from(self.blocks_per_group()) * block;
             let least = u64::from(LOG_BLOCKS_MIN) * block;
-            return wrong(format!("a log of {log_bytes} bytes; it may have from {least} to {most}"));
+            return wrong(format!(
+                "a log of {log_bytes} bytes; with blocks of {block} bytes it may have from {least} to {most}"
+            ));
         }
         if group_blocks < 2 * log_blocks || group_blocks > u64::from(u32::MAX) {
             return wrong(format!("logs of {log_bytes} bytes in groups of {group_bytes}: more than a half"));
@@ -188,7 +193,13 @@ pub(super) async fn find(
             not_it = not_it.or(Some(error));
             continue;
         }
-        return places(&volume, &inode, &logs, first).await.map(Some);
+        let found = places(&volume, &inode, &logs, first).await?;
+        let overlaps =
+            |start: &HomeBlock| (0..u64::from(found.blocks)).contains(&at.get().wrapping_sub(start.get()));
+        if found.homes.iter().any(overlaps) {
+            return Err(Error::corrupt_inode(number, "a scattered log overlaps their superblock"));
+        }
+        return Ok(Some(found));
     }
     not_it.map_or(Ok(None), Err)
 }

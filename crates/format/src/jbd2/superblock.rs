@@ -562,6 +562,7 @@ mod tests {
             live.start = LogBlock(0);
             live.set_scattered(0xfedc_ba98_7654_3210);
             live.scattered.as_mut().unwrap().active.set(1023);
+            live.transaction_bound = Some(4096);
             live.set_tail(TransactionId(7), live.log_blocks().start);
             assert_eq!(parse(&live), Ok(live.clone()));
             let forgotten = JournalSuperblock { start: LogBlock(0), ..live.clone() };

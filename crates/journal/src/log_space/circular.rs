@@ -1,6 +1,6 @@
+use super::held::HeldInOrder;
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use format::jbd2::JournalSuperblock;
-use std::collections::VecDeque;
 use std::ops::Range;
 use units::{LogBlock, TransactionId};
 
@@ -73,16 +73,13 @@ pub struct CircularLog {
     /// Log blocks of the longest transaction yet, and of what counts as short.
     longest: u32,
     short: u32,
-    /// The transactions in the log, oldest first: consecutive ids, and the first is not released.
-    held: VecDeque<Held>,
+    held: HeldInOrder<Held>,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
-    transaction: TransactionId,
     start: LogBlock,
     count: u32,
-    released: bool,
 }
 
 impl CircularLog {
@@ -101,17 +98,11 @@ impl CircularLog {
     /// An empty log whose next transaction starts at `head`.
     pub fn beginning_at(ring: Ring, head: LogBlock) -> CircularLog {
         assert!(ring.holds(head), "{head} is outside the log");
-        CircularLog { ring, head, used: 0, longest: 0, short: 1, held: VecDeque::new() }
+        CircularLog { ring, head, used: 0, longest: 0, short: 1, held: HeldInOrder::new() }
     }
 
     pub fn ring(&self) -> Ring {
         self.ring
-    }
-
-    fn position(&self, transaction: TransactionId) -> Option<usize> {
-        let front = self.held.front()?.transaction;
-        let index = transaction.0.wrapping_sub(front.0) as usize;
-        (index < self.held.len()).then_some(index)
     }
 }
 
@@ -124,12 +115,10 @@ impl LogSpace for CircularLog {
     }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);
-        let last = self.held.back().map(|held| held.transaction);
-        assert!(last.is_none_or(|last| last.next() == transaction), "{transaction} after {last:?}");
         if count > self.free() {
             return Err(LogFull { needed: count, free: self.free() });
         }
-        self.held.push_back(Held { transaction, start: self.head, count, released: false });
+        self.held.push(transaction, Held { start: self.head, count });
         self.head = self.ring.advance(self.head, count);
         self.used += count;
         self.longest = self.longest.max(count);
@@ -137,7 +126,7 @@ impl LogSpace for CircularLog {
     }
     /// A ring has no choice: blocks follow in the order in which they were reserved.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
-        let held = &self.held[self.position(transaction).expect("a transaction that has reserved room")];
+        let held = self.held.get(transaction).expect("a transaction that has reserved room");
         self.ring.runs(held.start, held.count)
     }
     /// In powers of two, so that a log whose transactions grow says so a few times only.
@@ -150,23 +139,15 @@ impl LogSpace for CircularLog {
         is_more
     }
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock> {
-        match self.position(transaction) {
-            Some(index) => Some(self.held[index].start),
-            None => {
-                let is_next = self.held.back().is_none_or(|last| last.transaction.next() == transaction);
-                is_next.then_some(self.head)
-            }
-        }
+        let held = self.held.get(transaction).map(|held| held.start);
+        held.or_else(|| self.held.is_next(transaction).then_some(self.head))
     }
     fn oldest(&self) -> Option<TransactionId> {
-        self.held.front().map(|held| held.transaction)
+        self.held.oldest()
     }
     fn release(&mut self, transaction: TransactionId) {
-        let index = self.position(transaction).expect("a transaction in the log is released once");
-        self.held[index].released = true;
-        while self.held.front().is_some_and(|held| held.released) {
-            self.used -= self.held.pop_front().expect("a front").count;
-        }
+        let used = &mut self.used;
+        self.held.release(transaction, |held| *used -= held.count);
     }
 }
 

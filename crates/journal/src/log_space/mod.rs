@@ -13,9 +13,11 @@
 //!    order of ids and slots. Nobody else knows how to walk a log.
 
 mod circular;
+mod held;
 mod scattered;
 
 pub use circular::{CircularLog, Ring};
+pub(crate) use scattered::LENGTH_UNSAID;
 pub use scattered::{LogPlaces, Logs, ScatteredLog};
 
 use device::Buffer;

@@ -5,20 +5,25 @@
 //! 2. A log is filled from its start. Its room comes back when all of its transactions are released, and all at once.
 //! 3. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
 //!    ([`LogSpace::announce`]).
-//! 4. What fits when it is admitted fits when it is bound: transactions that are reserved and not bound yet may take the
+//! 4. How long the longest run is, is said there likewise, before it is written: as far recovery looks for a run behind one
+//!    whose header has rotted.
+//! 5. What fits when it is admitted fits when it is bound: transactions that are reserved and not bound yet may take the
 //!    longest rooms of all ([`LogSpace::room`]).
 
+use super::held::HeldInOrder;
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::scattered::{ActiveLogs, RunHeader};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 /// So many neighbours are announced together, though no more than an eighth of all: an arm that goes on finds the next
 /// ones announced.
 const ANNOUNCED_BITS: u32 = 16;
+
+/// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be announced.
+pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
 /// Where the logs lie.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,8 +109,7 @@ pub struct ScatteredLog {
     /// What the journal superblock calls the start of the log.
     anchor: LogBlock,
     used: Vec<Used>,
-    /// The transactions in the logs, oldest first: consecutive ids, and the first is not released.
-    held: VecDeque<Held>,
+    held: HeldInOrder<Held>,
     /// Blocks that are free, and what reserved transactions will take of them.
     free: u32,
     unbound: u32,
@@ -114,6 +118,8 @@ pub struct ScatteredLog {
     /// Where the last run went.
     last: u32,
     chosen: Option<u32>,
+    /// The longest run that was ever reserved, header included.
+    longest: u32,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -125,12 +131,10 @@ struct Used {
 
 #[derive(Clone, Debug)]
 struct Held {
-    transaction: TransactionId,
     /// Of its run, header included.
     blocks: u32,
     /// Which log, and the run's first block in it.
     bound: Option<(u32, u32)>,
-    released: bool,
 }
 
 impl ScatteredLog {
@@ -145,10 +149,11 @@ impl ScatteredLog {
             free: logs.blocks(),
             unbound: 0,
             used,
-            held: VecDeque::new(),
+            held: HeldInOrder::new(),
             rooms: [0; 3],
             last: 0,
             chosen: None,
+            longest: 0,
             logs,
         };
         log.note_rooms();
@@ -166,10 +171,15 @@ impl ScatteredLog {
         self.rooms = rooms;
     }
 
-    fn position(&self, transaction: TransactionId) -> Option<usize> {
-        let front = self.held.front()?.transaction;
-        let index = transaction.0.wrapping_sub(front.0) as usize;
-        (index < self.held.len()).then_some(index)
+    /// Whether the longest run is longer than was said. Rounded up, so that few lengths are ever said; and never less than
+    /// before, so that none is said again with each move of the tail.
+    fn announce_longest(&self, said: &mut Option<u32>) -> bool {
+        let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
+        let is_longer = is_long && said.is_none_or(|said| self.longest > said);
+        if is_longer {
+            *said = Some(self.longest.next_power_of_two());
+        }
+        is_longer
     }
 
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
@@ -194,7 +204,7 @@ impl LogSpace for ScatteredLog {
     fn room(&self) -> u32 {
         let [longest, ..] = self.rooms;
         // So many logs may lose their room to those that are reserved; or one, to all.
-        let unbound = self.held.iter().rev().take_while(|held| held.bound.is_none()).count();
+        let unbound = self.held.iter().rev().take_while(|(_, held)| held.bound.is_none()).count();
         let untouched = self.rooms.get(unbound).copied().unwrap_or(0);
         untouched.max(longest.saturating_sub(self.unbound)).saturating_sub(HEADER)
     }
@@ -211,24 +221,22 @@ impl LogSpace for ScatteredLog {
     }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);
-        let last = self.held.back().map(|held| held.transaction);
-        assert!(last.is_none_or(|last| last.next() == transaction), "{transaction} after {last:?}");
         if count > self.room() {
             return Err(LogFull { needed: count, free: self.room() });
         }
         let blocks = count + HEADER;
-        self.held.push_back(Held { transaction, blocks, bound: None, released: false });
+        self.held.push(transaction, Held { blocks, bound: None });
         self.unbound += blocks;
+        self.longest = self.longest.max(blocks);
         Ok(())
     }
     fn choose(&mut self, transaction: TransactionId, head: HomeBlock) {
-        let index = self.position(transaction).expect("a transaction that has reserved room");
-        self.chosen = self.nearest(self.held[index].blocks, head);
+        let held = self.held.get(transaction).expect("a transaction that has reserved room");
+        self.chosen = self.nearest(held.blocks, head);
         assert!(self.chosen.is_some(), "room was reserved");
     }
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
-        let index = self.position(transaction).expect("a transaction that has reserved room");
-        let blocks = self.held[index].blocks;
+        let blocks = self.held.get(transaction).expect("a transaction that has reserved room").blocks;
         let log = self.chosen.take().or_else(|| {
             let head = self.logs.home(self.last, 0);
             self.nearest(blocks, head)
@@ -237,7 +245,7 @@ impl LogSpace for ScatteredLog {
         let used = &mut self.used[log as usize];
         let first = used.blocks;
         *used = Used { blocks: first + blocks, live: used.live + 1 };
-        self.held[index].bound = Some((log, first));
+        self.held.get_mut(transaction).expect("as before").bound = Some((log, first));
         self.unbound -= blocks;
         self.free -= blocks;
         self.last = log;
@@ -245,7 +253,7 @@ impl LogSpace for ScatteredLog {
         LogRuns(vec![LogRun { start: self.logs.start(log).plus(first + HEADER), count: blocks - HEADER }])
     }
     fn header(&self, transaction: TransactionId, durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
-        let held = &self.held[self.position(transaction)?];
+        let held = self.held.get(transaction)?;
         let (log, first) = held.bound.expect("a transaction that is bound");
         let at = self.logs.start(log).plus(first);
         let mut block = Buffer::zeroed(self.unit);
@@ -254,15 +262,16 @@ impl LogSpace for ScatteredLog {
         Some((at, Rc::new(block)))
     }
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
-        let Some(scattered) = &mut superblock.scattered else { return false };
+        let is_longer = self.announce_longest(&mut superblock.transaction_bound);
+        let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let chosen = self.chosen.unwrap_or(self.last);
         let mut wanted = ActiveLogs::none();
         self.logs.announced_with(chosen).for_each(|bit| wanted.set(bit));
         let said = match tail {
             Some(tail) => {
                 // What lies before the tail recovery need not see.
-                let live = self.held.iter().filter(|held| !tail.is_after(held.transaction));
-                for (log, _) in live.filter_map(|held| held.bound) {
+                let live = self.held.iter().filter(|(transaction, _)| !tail.is_after(*transaction));
+                for (log, _) in live.filter_map(|(_, held)| held.bound) {
                     self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
                 }
                 std::mem::replace(&mut scattered.active, wanted)
@@ -273,19 +282,17 @@ impl LogSpace for ScatteredLog {
                 said
             }
         };
-        !said.includes(&scattered.active)
+        is_longer || !said.includes(&scattered.active)
     }
     /// Recovery begins with the logs that are announced, wherever a transaction starts.
     fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {
         Some(self.anchor)
     }
     fn oldest(&self) -> Option<TransactionId> {
-        self.held.front().map(|held| held.transaction)
+        self.held.oldest()
     }
     fn release(&mut self, transaction: TransactionId) {
-        let index = self.position(transaction).expect("a transaction in the log is released once");
-        let held = &mut self.held[index];
-        held.released = true;
+        let held = self.held.get(transaction).expect("a transaction in the log is released once");
         let (log, _) = held.bound.expect("what was never written is not released");
         let used = &mut self.used[log as usize];
         used.live -= 1;
@@ -293,9 +300,7 @@ impl LogSpace for ScatteredLog {
             self.free += used.blocks;
             used.blocks = 0;
         }
-        while self.held.front().is_some_and(|held| held.released) {
-            self.held.pop_front();
-        }
+        self.held.release(transaction, drop);
         self.note_rooms();
     }
 }
@@ -303,6 +308,7 @@ impl LogSpace for ScatteredLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
     use units::BlockSize;
 
     /// Four logs of 16 blocks, 100 blocks of home apart.
@@ -396,6 +402,27 @@ mod tests {
             live.push_back(run);
         }
         assert!(next > 500, "only {next} runs");
+    }
+
+    #[test]
+    fn a_longer_run_is_announced_before_it_is_written() {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 64, [9; 16]);
+        superblock.set_scattered(5);
+        let places =
+            LogPlaces { first: LogBlock(64), blocks: 256, homes: vec![HomeBlock(0), HomeBlock(1000)] };
+        let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
+        let mut longest = Vec::new();
+        for (number, count) in [(0, 3), (1, 14), (2, 15), (3, 40), (4, 50), (5, 3)] {
+            log.reserve(id(number), count).unwrap();
+            log.choose(id(number), HomeBlock(0));
+            let is_news = log.announce(&mut superblock, None);
+            longest.push((is_news, superblock.transaction_bound.unwrap_or(0)));
+            log.bind(id(number));
+        }
+        // The first announces the log.
+        assert_eq!(longest, [(true, 0), (false, 0), (true, 16), (true, 64), (false, 64), (false, 64)]);
+        assert!(!log.announce(&mut superblock, Some(id(5))), "the tail moves, and the length stays");
+        assert_eq!(superblock.transaction_bound, Some(64));
     }
 
     #[test]

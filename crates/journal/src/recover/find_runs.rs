@@ -13,8 +13,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// So many bytes behind the last run of a log are looked at for another: a header that has rotted is to be noticed.
-const LOOK_AHEAD: usize = 64 << 10;
+/// So many bytes behind the last run of a log are looked at for another, and more where the superblock knows of longer
+/// runs: a header that has rotted is to be noticed.
+const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
+
+/// So many log blocks behind the last run of a log are looked at for another.
+pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {
+    let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+    // Of a run whose header has rotted, that block and those behind it; and the next one's header.
+    let longest = superblock.transaction_bound.unwrap_or(0);
+    ((LOOK_AHEAD / unit) as u32).max(longest.saturating_add(1))
+}
 
 /// Before the first pass: which runs there are.
 #[derive(Debug)]
@@ -57,6 +66,10 @@ pub struct FoundRuns {
 }
 
 impl FoundRuns {
+    /// Of the oldest.
+    pub fn start(&self) -> Option<LogBlock> {
+        self.walk.start()
+    }
     /// The runs, in order.
     pub fn walk(&self) -> Rc<dyn LogWalk> {
         self.walk.clone()
@@ -67,8 +80,7 @@ impl FindRuns {
     /// `superblock` says that the log lies in scattered logs.
     pub fn new(superblock: &JournalSuperblock, logs: Rc<Logs>) -> FindRuns {
         let active = superblock.scattered.as_ref().map(|scattered| logs.active(&scattered.active));
-        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
-        let look_ahead = (LOOK_AHEAD / unit) as u32;
+        let look_ahead = look_ahead(superblock);
         let mut find = FindRuns {
             queue: active.into_iter().flatten().collect(),
             seed: superblock.scattered_seed(),
@@ -208,7 +220,7 @@ mod tests {
     use crate::log_space::LogPlaces;
     use units::{BlockSize, HomeBlock};
 
-    /// Four logs of 32 blocks of 1 KiB, of which all are active.
+    /// Four logs of blocks of 1 KiB, of which all are active.
     struct Disk {
         superblock: JournalSuperblock,
         logs: Rc<Logs>,
@@ -219,13 +231,16 @@ mod tests {
 
     impl Disk {
         fn new(tail: TransactionId) -> Disk {
+            Disk::with_logs(tail, EACH)
+        }
+        fn with_logs(tail: TransactionId, each: u32) -> Disk {
             let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), FIRST, [9; 16]);
             superblock.set_scattered(5);
             superblock.sequence = tail;
             (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
-            let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
-            let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * EACH) as usize];
+            let places = LogPlaces { first: LogBlock(FIRST), blocks: each, homes };
+            let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * each) as usize];
             Disk { superblock, logs: Rc::new(places.in_units(1).unwrap()), blocks }
         }
         fn put(&mut self, log: u32, at: u32, transaction: u32, blocks: u32) -> LogBlock {
@@ -240,7 +255,7 @@ mod tests {
         fn search(&self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
             let mut find = FindRuns::new(&self.superblock, self.logs.clone());
             while let Some(at) = find.wants() {
-                assert!(find.blocks_read <= u64::from(4 * EACH), "a search without end");
+                assert!(find.blocks_read <= u64::from(self.logs.blocks()), "a search without end");
                 find.give(&self.blocks[at.get() as usize]);
             }
             find.finish(until_damage)
@@ -298,6 +313,29 @@ mod tests {
             let found = disk.search(true).unwrap();
             assert_eq!((starts(&found).len(), found.gave_up, found.latest), (1, true, TransactionId(9)));
         }
+    }
+
+    #[test]
+    fn a_rotted_header_of_the_longest_run_hides_no_later_run() {
+        for longest in [2, 63, 64, 65, 300, 1024] {
+            let mut disk = Disk::with_logs(TransactionId(7), 2048);
+            disk.superblock.transaction_bound = Some(u32::next_power_of_two(longest));
+            disk.put(0, 0, 7, 2);
+            let rotten = disk.put(0, 3, 8, longest - 1);
+            disk.put(0, 3 + longest, 9, 2);
+            assert_eq!(starts(&disk.search(false).unwrap()).len(), 3);
+            disk.blocks[rotten.get() as usize].fill(0);
+            let error = disk.search(false).unwrap_err();
+            let is_damage = matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. });
+            assert!(is_damage, "a run of {longest} blocks: {error}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_length_makes_the_search_no_longer_than_the_logs() {
+        let mut disk = Disk::new(TransactionId(7));
+        disk.superblock.transaction_bound = Some(u32::MAX);
+        assert_eq!(disk.search(false).unwrap().blocks_read, u64::from(4 * EACH));
     }
 
     /// Headers with right checksums and anything else: no panic, and no block is read twice.

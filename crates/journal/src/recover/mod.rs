@@ -21,7 +21,7 @@ mod revoke_pass;
 mod scan;
 
 pub(crate) use decide::{Decision, Facts, decide};
-pub use find_runs::{FindRuns, FoundRuns};
+pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};
 pub use revoke_pass::RevokePass;

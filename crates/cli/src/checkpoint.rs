@@ -1,0 +1,138 @@
+//! `okeanos checkpoint`: has a mounted volume write home what its log holds, and tells what waiting has spared.
+
+use crate::daemon::control::{Ask, Client, find_mount, no_answer};
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::format_duration;
+use device::World;
+use engine::CheckpointReport;
+use ext4::Volume;
+use runtime::RealWorld;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos mount -o log=scattered,checkpoint=manual disk.img /mnt/a
+  okeanos checkpoint /mnt/a                     at night, from cron
+  okeanos checkpoint --json /mnt/a
+
+Overwritten: blocks in the log of which a later version went home in their place. Merged: writes that went home as part
+of another one's, since they were neighbours. Both count from the checkpoint before.";
+
+/// Write home all that the log of a mounted volume holds
+///
+/// Returns when everything that was changed before is home. Without this the log is written home as mount -o checkpoint=
+/// says, or when it is full.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CheckpointArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the volume is mounted, or any place in it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// How often a daemon is asked how far it is.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a daemon answers.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+struct Told {
+    is_under_way: bool,
+    blocks: u64,
+    blocks_left: u64,
+    #[serde(default)]
+    error: Option<String>,
+    /// Of the one that is over.
+    #[serde(default)]
+    report: Option<CheckpointReport>,
+}
+
+pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
+    let mount = find_mount(&arguments.directory)?;
+    let subject = mount.directory.display();
+    let mut client = Client::connect(&mount)?;
+    let progress = Progress::new();
+    let mut ask = Ask::Checkpoint;
+    let report = loop {
+        let told: Told = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
+        match told {
+            Told { is_under_way: true, blocks, blocks_left, .. } => {
+                progress.show(format_args!("{subject}: {blocks_left} of {blocks} blocks are not home yet"));
+            }
+            Told { error: Some(error), .. } => return Err(CliError::new(format!("{subject}: {error}"))),
+            Told { report, .. } => break report,
+        }
+        ask = Ask::Checkpointing;
+        std::thread::sleep(PAUSE);
+    };
+    drop(progress);
+    let Some(report) = report else {
+        return Err(CliError::new(format!("{subject}: this mount has no log to be written home")));
+    };
+    if arguments.json { print_json(&report) } else { print(&tell(&report)) }
+}
+
+fn tell(report: &CheckpointReport) -> String {
+    let CheckpointReport { blocks_logged, writes_logged, blocks_written, writes, .. } = *report;
+    format!(
+        "{blocks_written} blocks of {blocks_logged} in the log went home: {:.0} % were overwritten by later ones.\n\
+         {writes} writes did it in place of {writes_logged}: {:.0} % were merged with their neighbours.\n\
+         This checkpoint took {}.\n",
+        report.blocks_skipped,
+        report.writes_merged,
+        format_duration(Duration::from_nanos(report.nanoseconds)),
+    )
+}
+
+/// Of a daemon that has nothing to write home.
+pub fn nothing() -> serde_json::Value {
+    serde_json::json!(Told::default())
+}
+
+/// The daemon's end: one checkpoint at a time, and everybody is told how far it is.
+#[derive(Clone)]
+pub struct Checkpointer {
+    world: RealWorld,
+    volume: Rc<Volume>,
+    is_under_way: Rc<Cell<bool>>,
+    last: Rc<RefCell<Option<Result<CheckpointReport, String>>>>,
+}
+
+impl Checkpointer {
+    pub fn new(world: &RealWorld, volume: &Rc<Volume>) -> Checkpointer {
+        let (world, volume) = (world.clone(), volume.clone());
+        Checkpointer { world, volume, is_under_way: Rc::default(), last: Rc::default() }
+    }
+
+    pub fn begin(&self) {
+        if self.is_under_way.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        self.world.spawn(Box::pin(async move {
+            let ended = this.volume.engine().checkpoint().await;
+            *this.last.borrow_mut() = Some(ended.map_err(|error| error.to_string()));
+            this.is_under_way.set(false);
+        }));
+    }
+
+    pub fn tell(&self) -> serde_json::Value {
+        let progress = self.volume.engine().checkpoint_progress();
+        let last = self.last.borrow().clone().filter(|_| !self.is_under_way.get());
+        serde_json::json!(Told {
+            is_under_way: self.is_under_way.get(),
+            blocks: progress.blocks,
+            blocks_left: progress.blocks_left,
+            error: last.clone().and_then(Result::err),
+            report: last.and_then(Result::ok),
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! A checkpoint that someone asks for: everything goes home now, and the log is empty but for what comes meanwhile.
+
+use crate::checkpoints::{CheckpointProgress, CheckpointReport};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::tail::Occasion;
+
+impl Engine {
+    /// When it returns, all that was changed before the call is home, and the log needs nothing of it any more.
+    pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
+        if self.pipeline.is_resting() {
+            return Ok(CheckpointReport::default());
+        }
+        self.sync().await?;
+        let _turn = self.queue.turn().await;
+        self.pipeline.check()?;
+        self.write_all_committed().await?;
+        if let Some(log) = &self.log {
+            log.borrow_mut().tail.is_waited_for();
+        }
+        self.advance_tail(Occasion::Space).await?;
+        Ok(self.checkpoints.last())
+    }
+
+    pub fn checkpoint_progress(&self) -> CheckpointProgress {
+        self.checkpoints.progress()
+    }
+}

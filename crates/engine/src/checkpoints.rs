@@ -1,0 +1,282 @@
+//! When all that is committed goes home although neither the log nor memory is short (`checkpoint=`), and what was saved by
+//! waiting: neighbours that went home together, and versions of blocks that never did.
+//!
+//! Invariants
+//! 1. Between the ends of two checkpoints everything is counted that was logged, and everything that went home from the
+//!    log, whoever wrote it.
+
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::str::FromStr;
+use std::time::Duration;
+use units::{HomeBlock, Instant};
+
+/// The `checkpoint=` option of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CheckpointTimes {
+    /// Each block by itself, when it is old enough (`writeback=`, `expire=`).
+    #[default]
+    ByAge,
+    /// All, so long after the first of them or the last time.
+    Periodic(Duration),
+    /// All, when nothing was committed or read from home for so long.
+    Idle(Duration),
+    /// All, at these hours.
+    OffHours(OffHours),
+    /// When someone asks for it.
+    Manual,
+}
+
+/// From the hour `from` until the hour `to` begins, perhaps over midnight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OffHours {
+    from: i64,
+    to: i64,
+    /// Of the hours' clock.
+    seconds_east: i64,
+}
+
+impl OffHours {
+    /// The hours of a clock that is so far ahead of UTC.
+    #[must_use]
+    pub fn of_clock(self, seconds_east: i64) -> OffHours {
+        OffHours { seconds_east, ..self }
+    }
+    fn holds(self, wall_clock: i64) -> bool {
+        let hour = (wall_clock + self.seconds_east).rem_euclid(24 * 3600) / 3600;
+        match self.from < self.to {
+            true => (self.from..self.to).contains(&hour),
+            false => hour >= self.from || hour < self.to,
+        }
+    }
+}
+
+impl FromStr for CheckpointTimes {
+    type Err = String;
+    fn from_str(text: &str) -> Result<CheckpointTimes, String> {
+        let seconds = |text: &str| match text.parse() {
+            Ok(seconds @ 1..=31_536_000) => Ok(Duration::from_secs(seconds)),
+            _ => Err(format!("{text}: seconds, from 1 to a year, are needed")),
+        };
+        match text.split_once(':') {
+            None if text == "manual" => Ok(CheckpointTimes::Manual),
+            Some(("periodic", time)) => seconds(time).map(CheckpointTimes::Periodic),
+            Some(("idle", time)) => seconds(time).map(CheckpointTimes::Idle),
+            Some(("off-hours", hours)) => {
+                let hour = |text: &str| text.parse().ok().filter(|hour| (0..=23).contains(hour));
+                let hours = hours.split_once('-').and_then(|(from, to)| hour(from).zip(hour(to)));
+                match hours.filter(|(from, to)| from != to) {
+                    Some((from, to)) => Ok(CheckpointTimes::OffHours(OffHours { from, to, seconds_east: 0 })),
+                    None => Err("two hours of the day are needed, as in off-hours:22-6".to_owned()),
+                }
+            }
+            _ => Err("periodic:SECONDS, idle:SECONDS, off-hours:HH-HH or manual is needed".to_owned()),
+        }
+    }
+}
+
+impl CheckpointTimes {
+    /// How often is looked whether it is time, where write-back looks so often.
+    pub(crate) fn pause(self, writeback: Duration) -> Duration {
+        match self {
+            CheckpointTimes::Periodic(time) | CheckpointTimes::Idle(time) => time.min(writeback),
+            _ => writeback,
+        }
+    }
+}
+
+/// What a checkpoint did, and what was spared since the one before.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CheckpointReport {
+    /// Blocks of transactions, and the writes that they would have taken one by one: neighbours of one transaction are one.
+    pub blocks_logged: u64,
+    pub writes_logged: u64,
+    /// What went home of them.
+    pub blocks_written: u64,
+    pub writes: u64,
+    /// Percent: blocks that later ones overwrote, and writes that were merged.
+    pub blocks_skipped: f64,
+    pub writes_merged: f64,
+    /// Of this checkpoint.
+    pub nanoseconds: u64,
+}
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct CheckpointProgress {
+    pub is_under_way: bool,
+    /// Blocks that were to go home when it began, and those that still are.
+    pub blocks: u64,
+    pub blocks_left: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    blocks_logged: u64,
+    writes_logged: u64,
+    blocks_written: u64,
+    writes: u64,
+}
+
+/// What is known of checkpoints.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    counted: Cell<Counted>,
+    /// At the end of the last one.
+    before: Cell<Counted>,
+    last: Cell<CheckpointReport>,
+    progress: Cell<CheckpointProgress>,
+    /// Since when there is anything to do that the last one did not.
+    waits_since: Cell<Option<Instant>>,
+    /// What was done of all else, and since when it is no more.
+    activity: Cell<Option<(u64, Instant)>>,
+}
+
+impl Checkpoints {
+    /// A transaction is committed that has these blocks.
+    pub fn logged(&self, blocks: impl Iterator<Item = HomeBlock>) {
+        let (mut counted, mut last) = (self.counted.get(), None);
+        for block in blocks {
+            counted.blocks_logged += 1;
+            counted.writes_logged += u64::from(last.is_none_or(|last: HomeBlock| last.plus(1) != block));
+            last = Some(block);
+        }
+        self.counted.set(counted);
+    }
+    /// So many blocks went home from the log, with one write.
+    pub fn written(&self, blocks: u64) {
+        let mut counted = self.counted.get();
+        counted.blocks_written += blocks;
+        counted.writes += u64::from(blocks > 0);
+        self.counted.set(counted);
+        let mut progress = self.progress.get();
+        progress.blocks_left = progress.blocks_left.saturating_sub(blocks);
+        self.progress.set(progress);
+    }
+
+    /// There was nothing to do before.
+    pub fn begins_to_wait(&self, now: Instant) {
+        self.waits_since.set(Some(now));
+        self.activity.set(None);
+    }
+    /// `activity`: counts whatever keeps the disk from being idle.
+    pub fn is_due(&self, times: CheckpointTimes, now: Instant, wall_clock: i64, activity: u64) -> bool {
+        match times {
+            CheckpointTimes::ByAge | CheckpointTimes::Manual => false,
+            CheckpointTimes::Periodic(time) => match self.waits_since.get() {
+                Some(since) => since.plus(time) <= now,
+                None => {
+                    self.waits_since.set(Some(now));
+                    false
+                }
+            },
+            CheckpointTimes::Idle(time) => match self.activity.get() {
+                Some((seen, since)) if seen == activity => since.plus(time) <= now,
+                _ => {
+                    self.activity.set(Some((activity, now)));
+                    false
+                }
+            },
+            CheckpointTimes::OffHours(hours) => hours.holds(wall_clock),
+        }
+    }
+
+    pub fn begin(&self, blocks: u64) {
+        self.progress.set(CheckpointProgress { is_under_way: true, blocks, blocks_left: blocks });
+    }
+    pub fn end(&self, began: Instant, now: Instant) {
+        let (counted, before) = (self.counted.get(), self.before.replace(self.counted.get()));
+        let (blocks_logged, writes_logged) =
+            (counted.blocks_logged - before.blocks_logged, counted.writes_logged - before.writes_logged);
+        let (blocks_written, writes) =
+            (counted.blocks_written - before.blocks_written, counted.writes - before.writes);
+        let spared = |of: u64, done: u64| of.saturating_sub(done) as f64 * 100.0 / of.max(1) as f64;
+        self.last.set(CheckpointReport {
+            blocks_logged,
+            writes_logged,
+            blocks_written,
+            writes,
+            blocks_skipped: spared(blocks_logged, blocks_written),
+            writes_merged: spared(writes_logged, writes),
+            nanoseconds: now.since(began).as_nanos() as u64,
+        });
+        self.progress.set(CheckpointProgress { is_under_way: false, ..self.progress.get() });
+        self.begins_to_wait(now);
+    }
+
+    pub fn last(&self) -> CheckpointReport {
+        self.last.get()
+    }
+    pub fn progress(&self) -> CheckpointProgress {
+        self.progress.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn times_are_read_and_nonsense_is_refused() {
+        let read = |text: &str| text.parse::<CheckpointTimes>();
+        assert_eq!(read("manual"), Ok(CheckpointTimes::Manual));
+        assert_eq!(read("periodic:60"), Ok(CheckpointTimes::Periodic(Duration::from_secs(60))));
+        assert_eq!(read("idle:5"), Ok(CheckpointTimes::Idle(Duration::from_secs(5))));
+        for text in ["", "idle", "idle:", "idle:0", "periodic:-1", "periodic:99999999999", "manual:1"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        for hours in ["", "22", "22-", "-6", "24-6", "6-6", "2-3-4", "a-b"] {
+            assert!(read(&format!("off-hours:{hours}")).is_err(), "{hours}");
+        }
+    }
+
+    #[test]
+    fn off_hours_may_pass_midnight_and_are_of_their_own_clock() {
+        let Ok(CheckpointTimes::OffHours(night)) = "off-hours:22-6".parse() else { panic!("hours") };
+        let holds =
+            |hours: OffHours| (0..24).filter(|hour| hours.holds(hour * 3600 + 1800)).collect::<Vec<_>>();
+        assert_eq!(holds(night), [0, 1, 2, 3, 4, 5, 22, 23]);
+        assert_eq!(holds(OffHours { seconds_east: 7200, ..night }), [0, 1, 2, 3, 20, 21, 22, 23]);
+        assert!(night.holds(-3600), "before 1970 is no reason to panic");
+        let Ok(CheckpointTimes::OffHours(day)) = "off-hours:9-11".parse() else { panic!("hours") };
+        assert_eq!(holds(day), [9, 10]);
+    }
+
+    #[test]
+    fn a_period_begins_with_the_first_block_and_rest_with_the_last_activity() {
+        let checkpoints = Checkpoints::default();
+        let due = |times: &str, at: u64, activity: u64| {
+            checkpoints.is_due(times.parse().unwrap(), Instant(at * SECOND), 0, activity)
+        };
+        checkpoints.begins_to_wait(Instant(100 * SECOND));
+        assert!(!due("periodic:10", 109, 0) && due("periodic:10", 110, 0));
+        checkpoints.end(Instant(0), Instant(110 * SECOND));
+        assert!(!due("periodic:10", 119, 0) && due("periodic:10", 120, 0));
+        assert!(!due("idle:10", 120, 1) && !due("idle:10", 129, 1) && due("idle:10", 130, 1));
+        assert!(!due("idle:10", 131, 2) && !due("idle:10", 140, 2) && due("idle:10", 141, 2));
+        assert!(!due("manual", 1000, 2));
+    }
+
+    #[test]
+    fn shares_are_of_what_was_logged_since_the_last_checkpoint() {
+        let checkpoints = Checkpoints::default();
+        let log = |blocks: &[u64]| checkpoints.logged(blocks.iter().copied().map(HomeBlock));
+        checkpoints.begin(0);
+        checkpoints.end(Instant(0), Instant(0));
+        log(&[1, 2, 9]);
+        log(&[1, 2, 3]);
+        checkpoints.begin(4);
+        checkpoints.written(3);
+        let progress = CheckpointProgress { is_under_way: true, blocks: 4, blocks_left: 1 };
+        assert_eq!(checkpoints.progress(), progress);
+        checkpoints.written(1);
+        checkpoints.end(Instant(0), Instant(SECOND));
+        let report = checkpoints.last();
+        assert_eq!((report.blocks_logged, report.blocks_written), (6, 4));
+        assert_eq!((report.writes_logged, report.writes), (3, 2));
+        assert!((report.blocks_skipped - 100.0 / 3.0).abs() < 1e-9, "{report:?}");
+        assert!((report.writes_merged - 100.0 / 3.0).abs() < 1e-9, "{report:?}");
+    }
+}
