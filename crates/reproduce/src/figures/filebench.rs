@@ -106,8 +106,8 @@ fn play(context: &Context, cell: &Cell) -> Result<FilebenchReport, FigureError> 
 
 fn table_1(context: &Context) -> Result<Results, FigureError> {
     let mut cells = Vec::new();
-    for workload in 0..WORKLOADS.len() {
-        let share = share_of_table(WORKLOADS[workload].personality);
+    for (workload, Workload { personality, .. }) in WORKLOADS.iter().enumerate() {
+        let share = share_of_table(*personality);
         cells.extend(FOUR_MODES.map(|mode| Cell { workload, mode, share }));
     }
     let reports = context.play(&cells, |cell| play(context, cell))?;

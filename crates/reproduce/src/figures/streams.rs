@@ -87,8 +87,11 @@ impl Played {
 /// All runs of a figure.
 pub(super) struct Runs(pub Vec<Played>);
 
+/// The seed, and what is varied.
+type Key = (u64, Option<Varied>);
+
 /// Several figures look at the same runs.
-static PLAYED: Mutex<Vec<((u64, Option<Varied>), Played)>> = Mutex::new(Vec::new());
+static PLAYED: Mutex<Vec<(Key, Played)>> = Mutex::new(Vec::new());
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
     let key = (context.seed, context.varied);
