@@ -2,8 +2,8 @@
 
 mod common;
 
-use device::{Buffer, Disk, Durability};
 use common::{Layout, Rig, STALE, Setup};
+use device::{Buffer, Disk, Durability};
 use engine::{Base, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
 use std::rc::Rc;

@@ -96,7 +96,8 @@ mod tests {
         assert!(long.held() == 1 << 20 && memory.as_ptr() != place && memory.len() == 1 << 20);
         assert_eq!(long.clone().held(), LONG + 1);
         drop(long);
-        assert_eq!(spares.take().as_ptr(), place);
+        let again = spares.take();
+        assert_eq!(again.as_ptr(), place);
         let many: Vec<Bytes> = (0..50).map(|_| spares.message(&mut memory, 1 << 20)).collect();
         drop(many);
         assert_eq!(spares.free.borrow().len(), SPARES_MAX);

@@ -24,6 +24,9 @@ pub enum Durable {
     Now,
 }
 
+/// Who is told of recoveries that come of themselves.
+type Listener = Box<dyn Fn(&RecoveryReport)>;
+
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
     pub(crate) store: Rc<dyn Store>,
@@ -43,7 +46,7 @@ pub struct Host {
     /// Held by whoever restores the connection, or closes.
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
-    pub(crate) told: RefCell<Option<Box<dyn Fn(&RecoveryReport)>>>,
+    pub(crate) told: RefCell<Option<Listener>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
 

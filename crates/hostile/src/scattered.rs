@@ -71,8 +71,9 @@ fn search(choice: u8, bytes: &[u8]) {
     let seed = superblock.scattered_seed();
     if let Some(scattered) = &mut superblock.scattered {
         scattered.active = ActiveLogs::parse(&[choice | 1; ActiveLogs::BYTES]);
-        scattered.longest = [0, 100, 1 << 20, u32::MAX][usize::from(choice >> 4) % 4];
     }
+    superblock.transaction_bound =
+        [None, Some(100), Some(1 << 20), Some(u32::MAX)][usize::from(choice >> 4) % 4];
     let homes = (0..LOGS).map(|log| HomeBlock(1000 * u64::from(log))).collect();
     let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
     let logs = Rc::new(places.in_units(1).expect("few blocks"));

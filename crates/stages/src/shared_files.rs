@@ -337,7 +337,7 @@ impl SharedFiles {
 
     /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
-        let edges = [(at / PAGE, at % PAGE != 0), (end / PAGE, end % PAGE != 0)];
+        let edges = [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
         for (page, is_partial) in edges {
             let is_cold = self.0.cold.borrow_mut().get_mut(&file).is_some_and(|pages| pages.remove(&page));
             if is_partial && is_cold {

@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 24] = [
+    let stays: [(&str, bool); 25] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),

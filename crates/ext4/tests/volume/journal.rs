@@ -350,7 +350,8 @@ fn a_file_that_looks_like_scattered_logs_does_not_keep_the_volume_from_being_ope
         virtual_world.run(async move {
             let engine = EngineOptions { log: LogKind::Scattered, ..EngineOptions::default() };
             let options = VolumeOptions { engine, ..VolumeOptions::default() };
-            let parts = OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options };
+            let parts =
+                OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options };
             let volume = Volume::open(parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
             volume.close().await.unwrap();
         });
