@@ -420,6 +420,6 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
 #[test]
 #[should_panic(expected = "neither all")]
 fn without_barriers_a_cache_that_is_lost_loses_what_was_acknowledged() {
-    let policy = DataMode::Wasteless.policy(WriteThreshold(600));
+    let policy = DataMode::Wasteless.policy(WriteThreshold::Fixed(600));
     play(policy, formats()[4].1(), (Where::Ring, How::Missing, Whose::Volume), "without barriers");
 }

@@ -22,7 +22,7 @@ fn block_buffers_are_whole_pages_in_a_row_and_take_no_more_than_their_bytes() {
     let before = resident();
     blocks.extend((0..BLOCKS).map(|_| Buffer::copy_of(&[1; BLOCK])));
     let grown = resident() - before;
-    println!("{} KiB for {}", grown >> 10, BLOCKS * BLOCK >> 10);
+    println!("{} KiB for {}", grown >> 10, (BLOCKS * BLOCK) >> 10);
     // And what is left of a huge page.
     assert!(grown < BLOCKS * BLOCK + (3 << 20), "{grown} bytes");
     let address = |buffer: &Buffer| buffer.as_ptr().addr();
