@@ -17,9 +17,7 @@ const PROGRAM: usize = 32 * MEBIBYTE;
 /// and large requests at the door.
 const DOOR: usize = 64 * MEBIBYTE;
 /// Of parts of blocks on their way to the log: what the heap loses between short buffers.
-const PARTS: usize = 32 * MEBIBYTE;
-/// So much of that may stay when nothing is asked any more. What a burst leaves within the heap is more.
-const LEFT: usize = 24 * MEBIBYTE;
+const PARTS: usize = 8 * MEBIBYTE;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A figure of the process, in bytes.
@@ -41,11 +39,11 @@ fn with_bounded_memory(mode: &str, on_top: usize, work: impl Fn(&Volume)) {
     assert!(peak <= CACHE + on_top, "{mode}: {} MiB at most, {cache}", peak >> 20);
     assert!(cache["bytes"].as_u64() <= cache["limit_bytes"].as_u64(), "{mode}: {cache}");
     let (begun, left) = (Instant::now(), || status_of(daemon, "VmRSS"));
-    while left() > CACHE + LEFT && begun.elapsed() < PATIENCE {
+    while left() > CACHE + PROGRAM && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(100));
     }
     println!("{mode}: {} MiB at most, {} MiB left", peak >> 20, left() >> 20);
-    assert!(left() <= CACHE + LEFT, "{mode}: {} MiB left", left() >> 20);
+    assert!(left() <= CACHE + PROGRAM, "{mode}: {} MiB left", left() >> 20);
     volume.umount_and_check();
 }
 
