@@ -5,6 +5,8 @@
 set -euo pipefail
 readonly OKEANOS=$(realpath "$1")
 readonly WORK=$(mktemp -d /tmp/okeanos-host.XXXXXX)
+# Others than root come by, too.
+chmod 755 "$WORK"
 cd "$WORK"
 
 writer=

@@ -7,11 +7,14 @@ use rig::Rig;
 use std::process::Command;
 
 /// `start OPTIONS…`: a server on the socket `s`, said what to `out`. `stop`: ends it as SIGTERM does. `kill_server`: as a power cut of the program.
+/// A script that fails leaves none behind: it would hold the pipe that the test reads.
 const WORDS: &str = r#"
     U='nbd+unix:///?socket=s'
+    P=; end() { [ -z "$P" ] || kill -9 $P 2>/dev/null || true; }; trap end EXIT
     start() {
+        rm -f out
         $O nbd --socket s "$@" >out & P=$!
-        for i in $(seq 300); do grep -q listening out && return; sleep 0.1; done; return 1
+        for i in $(seq 300); do grep -qs listening out && return; sleep 0.1; done; return 1
     }
     stop() { kill -TERM $P; wait $P; }
     kill_server() { kill -9 $P; wait $P || true; }
@@ -52,11 +55,11 @@ fn ext4_of_the_kernel_lives_on_scattered_logs() {
          start --scattered --format --log-size 1M --group-size 8M --mtl table disk
          nbdfuse d/disk --unix s & F=$!
          for i in $(seq 100); do [ -e d/disk ] && break; sleep 0.1; done
-         L=$(losetup --find --show d/disk); trap 'umount here || true; losetup -d $L || true; umount d || true' EXIT
+         L=$(losetup --find --show d/disk); trap 'umount here || true; losetup -d $L || true; umount d || true; end' EXIT
          timeout 100 mke2fs -q -t ext4 -E lazy_itable_init=0 $L; timeout 60 mount $L here
          cp -r /etc/default here/; for i in $(seq 20); do echo $i | dd of=here/log bs=100 oflag=sync,append conv=notrunc status=none; done
          umount here; clean $L; timeout 60 mount $L here; diff -r /etc/default here/default; seq 20 | cmp - here/log
-         umount here; losetup -d $L; for i in $(seq 100); do umount d 2>/dev/null && break; sleep 0.1; done; trap - EXIT
+         umount here; losetup -d $L; for i in $(seq 100); do umount d 2>/dev/null && break; sleep 0.1; done; trap end EXIT
          wait $F; stop");
 }
 
