@@ -30,7 +30,7 @@ pub fn all() -> [Figure; 3] {
             title: "Mail and new files",
             source: "Arion (FAST 2015), Figure 4",
             about: "Filebench's varmail for a minute, and createfiles: operations per second, and what a data server receives for each.",
-            minutes: 2,
+            minutes: 20,
             by_chance: false,
             real_time: false,
             run: figure_4,
