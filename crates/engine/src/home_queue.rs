@@ -12,7 +12,7 @@ use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{HomeBlock, Instant};
+use units::{HomeBlock, Instant, is_within};
 
 /// Entries of the queue whose block is clean, beyond those of dirty ones.
 const STALE_MAX: usize = 4096;
@@ -109,14 +109,11 @@ impl HomeQueue {
 
     /// The dirty blocks within `runs` (first block and count, in order and apart), sorted.
     pub fn dirty_within(&self, cache: &Cache, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
-        let is_within = |at: HomeBlock| {
-            let before = runs.partition_point(|(start, _)| *start <= at);
-            before > 0 && at.get() - runs[before - 1].0.get() < runs[before - 1].1
-        };
         let is_dirty = |at: HomeBlock| cache.peek(at).is_some_and(|block| block.is_dirty());
         let entries = self.entries.borrow();
         let numbers = entries.iter().map(|(_, number)| *number);
-        let mut found: Vec<_> = numbers.filter(|number| is_within(*number) && is_dirty(*number)).collect();
+        let mut found: Vec<_> =
+            numbers.filter(|number| is_within(runs, *number) && is_dirty(*number)).collect();
         found.sort_unstable();
         found.dedup();
         found

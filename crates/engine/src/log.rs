@@ -11,7 +11,7 @@ use journal::{Checkpoint, CircularLog, Holdings, LogKind, LogSpace, ScatteredLog
 use runtime::sync::Event;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockMap, HomeBlock, LogBlock, TransactionId};
+use units::{BlockMap, HomeBlock, LogBlock, TransactionId, is_within};
 
 /// `EIO`, as the journal superblock records it after an abort.
 pub(crate) const ERRNO_IO: i32 = -5;
@@ -164,11 +164,7 @@ impl LiveRecords {
             let blocks = runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
             return blocks.filter(|block| self.contains(*block)).collect();
         }
-        let is_within = |at: &HomeBlock| {
-            let before = runs.partition_point(|(start, _)| start <= at);
-            before > 0 && at.get() - runs[before - 1].0.get() < runs[before - 1].1
-        };
-        let mut found: Vec<_> = self.latest.keys().copied().filter(is_within).collect();
+        let mut found: Vec<_> = self.latest.keys().copied().filter(|at| is_within(runs, *at)).collect();
         found.sort_unstable();
         found
     }

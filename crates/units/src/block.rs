@@ -1,3 +1,5 @@
+use crate::HomeBlock;
+
 /// The size of a file-system block: a power of two from 1 KiB to 64 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockSize {
@@ -53,4 +55,10 @@ impl BlockRange {
     pub const fn covers(self, other: BlockRange) -> bool {
         self.start <= other.start && other.end <= self.end
     }
+}
+
+/// Whether a block is one of `runs`: first block and count, in order and apart.
+pub fn is_within(runs: &[(HomeBlock, u64)], at: HomeBlock) -> bool {
+    let before = runs.partition_point(|(start, _)| *start <= at);
+    before > 0 && at.get() - runs[before - 1].0.get() < runs[before - 1].1
 }

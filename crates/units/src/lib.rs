@@ -9,7 +9,7 @@ mod random;
 mod time;
 mod transaction;
 
-pub use block::{BlockRange, BlockSize};
+pub use block::{BlockRange, BlockSize, is_within};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};
 pub use random::SplitMix;
