@@ -86,7 +86,7 @@ test-apps: deps build ## real programs on a volume of each mode
 	scripts/test-databases.sh $(OKEANOS) postgres
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
-	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test robustness crowded
+	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::crowded
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:
@@ -100,7 +100,7 @@ test-posix: deps posix-tools build ## the POSIX suites of others, on mounted vol
 soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) 1000000
-	SEED=$(SOAK_SEED) OPERATIONS=1000000 PATIENCE=86400 $(CARGO) test --package cli --test exerciser --test stress
+	SEED=$(SOAK_SEED) OPERATIONS=1000000 PATIENCE=86400 $(CARGO) test --package cli --test all -- exerciser:: stress::
 
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare

@@ -1,7 +1,7 @@
 #!/bin/bash
 # How each golden image was made. An image that exists is never made again: formats once written are kept for ever.
 # A new image gets a function here; its `expect` is written by
-#   GOLDEN_WRITE_EXPECT=1 cargo test -p hostile --test golden
+#   GOLDEN_WRITE_EXPECT=1 cargo test -p hostile --test all golden
 # and read by a person before it is committed. Needs root. Usage: scripts/make-golden.sh OKEANOS
 set -euo pipefail
 

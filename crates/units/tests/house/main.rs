@@ -75,3 +75,16 @@ fn the_journal_waits_for_nothing_and_touches_no_disk() {
         }
     }
 }
+
+/// Linking a binary costs more than running what is in it. One whose allocator counts has to be alone.
+#[test]
+fn a_crate_has_one_binary_of_tests() {
+    for name in crates() {
+        let Ok(entries) = fs::read_dir(root().join("crates").join(&name).join("tests")) else { continue };
+        let counts = |path: &std::path::Path| {
+            fs::read_to_string(path).is_ok_and(|text| text.contains("#[global_allocator]"))
+        };
+        let others = entries.map(|entry| entry.unwrap().path()).filter(|path| !counts(path));
+        assert!(others.count() <= 1, "{name}: add a module to tests/all instead");
+    }
+}

@@ -1,0 +1,188 @@
+//! A real cluster for each test, one at a time.
+
+use ceph::{Options, Store};
+use runtime::{Either, RealWorld, race};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{Caller, Event, FileId, Identity, NewNode, Store as _, StoreError};
+
+use device::World;
+
+/// Generous: only what hangs takes as long.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+
+pub struct Cluster {
+    folder: tempfile::TempDir,
+    directory: PathBuf,
+    _one: MutexGuard<'static, ()>,
+}
+
+/// Several at once would only be slower.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ceph-cluster.sh")
+}
+
+impl Cluster {
+    pub fn start(arguments: &[&str]) -> Cluster {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::Builder::new().prefix("okc").tempdir_in("/tmp").unwrap();
+        let directory = folder.path().join("c");
+        let cluster = Cluster { folder, directory, _one: one };
+        let output = cluster.run("start", arguments);
+        assert!(
+            output.status.success(),
+            "no cluster (make deps-ceph installs what it needs): {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        cluster
+    }
+    /// One OSD in memory.
+    pub fn small() -> Cluster {
+        Cluster::start(&[])
+    }
+    fn run(&self, verb: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(script());
+        command.arg(verb).arg(&self.directory).args(arguments);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+    pub fn must(&self, verb: &str, arguments: &[&str]) {
+        let output = self.run(verb, arguments);
+        assert!(output.status.success(), "{verb} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    /// As above, without waiting for its end.
+    pub fn begin(&self, verb: &str) -> Child {
+        Command::new(script()).arg(verb).arg(&self.directory).stdin(Stdio::null()).spawn().unwrap()
+    }
+    pub fn conf(&self) -> PathBuf {
+        self.directory.join("ceph.conf")
+    }
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+    pub fn options(&self, identity: &str) -> Options {
+        Options {
+            conf: self.conf(),
+            user: "admin".into(),
+            file_system: String::new(),
+            directory: "/".into(),
+            identity: Identity(identity.into()),
+            program: env!("CARGO_BIN_EXE_ceph-helper").into(),
+            arguments: Vec::new(),
+        }
+    }
+}
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let output = self.run("stop", &[]);
+        if !output.status.success() {
+            eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+/// A client of the cluster that is not ours, in a mount namespace of its own.
+pub struct CephFuse {
+    child: Child,
+    mount: PathBuf,
+}
+impl CephFuse {
+    pub fn mount(cluster: &Cluster) -> CephFuse {
+        let mount = cluster.folder().join("m");
+        std::fs::create_dir(&mount).unwrap();
+        let child = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "ceph-fuse", "-f", "-n", "client.admin", "-c"])
+            .args([&cluster.conf(), &mount])
+            // With the kernel's page cache it would read old pages for a moment: it is told of changes after the fact.
+            .arg("--fuse_disable_pagecache=true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let client = CephFuse { child, mount };
+        let deadline = std::time::Instant::now() + PATIENCE;
+        let is_mounted = || {
+            let table = std::fs::read_to_string(format!("/proc/{}/mounts", client.child.id()));
+            table.is_ok_and(|table| table.contains("fuse.ceph-fuse"))
+        };
+        while !is_mounted() {
+            assert!(std::time::Instant::now() < deadline, "ceph-fuse does not mount");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        client
+    }
+    /// A path below its mount, as this process reaches it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        let inside = self.mount.strip_prefix("/").unwrap();
+        Path::new(&format!("/proc/{}/root", self.child.id())).join(inside).join(name)
+    }
+}
+impl Drop for CephFuse {
+    fn drop(&mut self) {
+        // The mount goes before its process: the last process of a namespace would wait for its own answer.
+        let _ = Command::new("nsenter")
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.child.id()))
+            .args(["umount", "--lazy"])
+            .arg(&self.mount)
+            .status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `work` on a world, and fails when it hangs.
+pub fn run<T: 'static, F: Future<Output = T> + 'static>(work: impl FnOnce(RealWorld) -> F) -> T {
+    let world = RealWorld::new().unwrap();
+    let work = work(world.clone());
+    let patience = world.sleep_until(world.now().plus(PATIENCE));
+    let result = world.run(async move {
+        match race(work, patience).await {
+            Either::Left(value) => Some(value),
+            Either::Right(()) => None,
+        }
+    });
+    world.end();
+    result.expect("it hangs")
+}
+
+pub async fn connect(world: &RealWorld, options: Options) -> Store {
+    Store::connect(world, options).await.unwrap()
+}
+
+pub async fn make(store: &Store, name: &str) -> FileId {
+    let node = NewNode::Regular { mode: 0o644 };
+    store.make(store.root(), name.as_bytes(), node, ROOT).await.unwrap().file
+}
+
+/// The next event that is not about caches.
+pub async fn next_event(store: &Store) -> Event {
+    loop {
+        match store.next_event().await {
+            Event::Changed { .. } => {}
+            event => return event,
+        }
+    }
+}
+
+/// Returns each recalled token, as a host does.
+pub async fn give_way(store: std::rc::Rc<Store>) {
+    loop {
+        match next_event(&store).await {
+            Event::Recall { file, .. } => store.return_token(file).await.unwrap(),
+            _ => return,
+        }
+    }
+}
+
+pub fn is_fenced(error: &StoreError) -> bool {
+    matches!(error, StoreError::Fenced { .. })
+}
+pub fn is_disconnected(error: &StoreError) -> bool {
+    matches!(error, StoreError::Disconnected { .. })
+}

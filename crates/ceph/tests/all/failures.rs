@@ -1,0 +1,81 @@
+//! What dies while requests are under way: the helper, a metadata server, an OSD.
+
+use crate::common::{Cluster, connect, is_disconnected, make, next_event, run};
+use device::World;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Access, Event, Store as _, Token};
+
+#[test]
+fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
+    const WRITES: u64 = 200;
+    let cluster = Cluster::small();
+    let options = cluster.options("here");
+    run(|world| async move {
+        let store = Rc::new(connect(&world, options).await);
+        let file = make(&store, "file").await;
+        for round in 0..5u64 {
+            let open = store.open(file, Access::ReadWrite).await.unwrap();
+            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let calls: Vec<_> = (0..WRITES)
+                .map(|number| {
+                    let call = store.write(open, number * 100, &[1; 100]);
+                    runtime::spawn_with_result(&world, call)
+                })
+                .collect();
+            let durable = runtime::spawn_with_result(&world, store.make_durable(open));
+            world.sleep_until(world.now().plus(Duration::from_millis(round * 3))).await;
+            let helper = store.helper().unwrap() as i32;
+            // SAFETY: a signal to the helper that this test started, and has not yet reaped.
+            assert_eq!(unsafe { libc::kill(helper, libc::SIGKILL) }, 0);
+            let (mut done, mut failed) = (0, 0);
+            for call in calls {
+                match call.await.unwrap() {
+                    // Answered in order: nothing succeeds behind the first that failed.
+                    Ok(_) if failed == 0 => done += 1,
+                    Err(error) if is_disconnected(&error) => failed += 1,
+                    other => panic!("round {round}, after {done} and {failed}: {other:?}"),
+                }
+            }
+            let _ = durable.await.unwrap();
+            let Event::Disconnected { fenced: false } = next_event(&store).await else {
+                panic!("no end was told")
+            };
+            store.reconnect().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
+    let cluster = Rc::new(Cluster::start(&["--store", "bluestore"]));
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(move |world| async move {
+        let store = Rc::new(connect(&world, here).await);
+        let file = make(&store, "file").await;
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let mut written = 0;
+        for victim in ["mds", "osd0"] {
+            store.write(open, written, victim.as_bytes()).await.unwrap();
+            written += victim.len() as u64;
+            cluster.must("kill", &[victim]);
+            let durable = runtime::spawn_with_result(&world, store.make_durable(open));
+            let mut resumed = cluster.begin("resume");
+            durable.await.unwrap().unwrap();
+            let status = loop {
+                match resumed.try_wait().unwrap() {
+                    Some(status) => break status,
+                    None => world.sleep_until(world.now().plus(Duration::from_millis(20))).await,
+                }
+            };
+            assert!(status.success(), "{victim} does not come back");
+        }
+        store.return_token(file).await.unwrap();
+        let version = store.attributes(file).await.unwrap().version;
+        let other = connect(&world, there).await;
+        assert_eq!(other.find(file).await.unwrap().attributes.version, version);
+        let open = other.open(file, Access::Read).await.unwrap();
+        assert_eq!(other.read(open, 0, 100).await.unwrap(), b"mdsosd0");
+    });
+}

@@ -1,0 +1,7 @@
+//! All tests of `ceph` that use it from outside: one program, because linking each costs more than running it.
+
+mod common;
+mod failures;
+mod files;
+mod hostile;
+mod tokens;

@@ -1,0 +1,87 @@
+//! `checkpoint=` and `okeanos checkpoint`: when the log of a mounted volume goes home, and what is told of it.
+
+use crate::rig::{DETACHED, Rig};
+use serde_json::Value;
+
+/// The same blocks again and again, each time durably, and some that are neighbours.
+const OVERWRITES: &str = r#"for at in $(seq 20); do
+    dd if=/dev/zero of=$M/file bs=4096 count=4 oflag=dsync conv=notrunc status=none; done"#;
+
+fn json(rig: &Rig, script: &str) -> Value {
+    let said = rig.run(script);
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn a_checkpoint_by_hand_empties_the_log_and_tells_what_was_spared() {
+    let rig = Rig::new();
+    for log in ["circular", "scattered"] {
+        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 64M -- -q");
+        let said = rig.run(&format!(
+            "serve log={log},data=journal,checkpoint=manual,writeback=1s,expire=1s image
+             {OVERWRITES}; sleep 4; $O stats --json $M >before
+             $O checkpoint --json $M >report; $O checkpoint $M
+             $O stats --json $M >after; kill_daemon; umount -l $M; settle image"
+        ));
+        assert!(said.contains("blocks of") && said.contains("merged with their neighbours"), "{said}");
+        let [before, report, after] =
+            ["before", "report", "after"].map(|name| json(&rig, &format!("cat {name}")));
+        // Far older than a second, and still in the log alone.
+        assert_eq!(before["engine"]["home_writes"], 0, "{log}: {before}");
+        let number = |name: &str| report[name].as_u64().unwrap();
+        assert!(number("blocks_logged") >= 80 && number("blocks_written") < 60, "{log}: {report}");
+        assert!(number("writes") < number("writes_logged"), "{log}: {report}");
+        assert!(report["blocks_skipped"].as_f64().unwrap() > 25.0, "{log}: {report}");
+        assert_eq!(after["engine"]["cache"]["dirty_blocks"], 0, "{log}: {after}");
+        let dry = json(&rig, "$O recover --dry-run --json image");
+        assert_eq!(dry["transactions"], 0, "{log}: {dry}");
+        rig.run("$O recover image");
+        rig.check("");
+    }
+}
+
+/// Waits until everything is home, and fails if that takes far too long.
+const UNTIL_HOME: &str = r#"for i in $(seq 600); do
+    $O stats --json $M | grep -q '"dirty_blocks": 0' && break; sleep 0.1; done
+    $O stats --json $M | grep -q '"dirty_blocks": 0'"#;
+
+#[test]
+fn the_log_goes_home_at_the_times_that_were_asked_for() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 64M -- -q");
+    let hour = rig.run("date +%H").trim().parse::<u32>().unwrap();
+    let now = format!("off-hours:{hour}-{}", (hour + 2) % 24);
+    for times in ["periodic:1", "idle:1", &now] {
+        rig.run(&format!(
+            "$O mount -o data=journal,checkpoint={times},writeback=1s,expire=1h image $M
+             {OVERWRITES}; {UNTIL_HOME}; $O umount $M; {DETACHED}"
+        ));
+    }
+    let other = format!("off-hours:{}-{}", (hour + 5) % 24, (hour + 7) % 24);
+    let stats = json(
+        &rig,
+        &format!(
+            "$O mount -o data=journal,checkpoint={other},writeback=1s,expire=1s image $M
+             {OVERWRITES}; sleep 4; $O stats --json $M; $O umount $M; {DETACHED}"
+        ),
+    );
+    assert_eq!(stats["engine"]["home_writes"], 0, "{stats}");
+    rig.check("");
+}
+
+#[test]
+fn what_is_no_time_or_no_mount_is_refused_with_what_to_do() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 16M -- -q");
+    for times in ["", "sometimes", "periodic", "idle:0", "off-hours:25-3", "off-hours:3-3"] {
+        let said = rig.run(&format!("refuses $O mount -o checkpoint={times} image $M 2>&1"));
+        assert!(said.contains("checkpoint"), "{times}: {said}");
+    }
+    let said = rig.run("refuses $O checkpoint $M 2>&1");
+    assert!(said.contains("no okeanos volume"), "{said}");
+    let said = rig.run(&format!(
+        "$O mount -o ro image $M; $O checkpoint --json $M; refuses $O mount -o remount,checkpoint=manual image $M 2>&1
+         $O umount $M; {DETACHED}"
+    ));
+    assert!(said.contains("\"blocks_written\": 0") && said.contains("checkpoint"), "{said}");
+}

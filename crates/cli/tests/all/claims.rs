@@ -1,0 +1,146 @@
+//! One disk, one user: what mkfs, mount and recover keep off, and what keeps the kernel off. Needs root, FUSE and loop
+//! devices; every mount is made in a namespace of its own.
+
+use crate::rig::Rig;
+
+/// A volume on `image` that is mounted, with a file on it; then what is said here; then the file is still there and
+/// the volume whole.
+fn keeps_off(mkfs: &str, mount: &str, attempts: &str) {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{mkfs}; $O mount {mount} $M; echo mine >$M/file; sync -f $M/file
+           {attempts}
+           grep -q mine $M/file; echo more >>$M/file; $O umount $M"#
+    ));
+}
+
+#[test]
+fn mkfs_keeps_off_an_image_that_is_mounted_without_a_loop_device() {
+    keeps_off(
+        "$O mkfs image 64M -- -q",
+        "-o noloop image",
+        "refuses $O mkfs image -- -q -F 2>out; grep -q 'in use' out; refuses $O recover image",
+    );
+}
+
+#[test]
+fn a_second_loop_device_over_a_mounted_image_is_refused() {
+    keeps_off(
+        "$O mkfs image 64M -- -q; mkdir other",
+        "image",
+        r#"L=$(losetup -f --show image); trap 'losetup -d $L' EXIT
+           refuses $O mkfs $L -- -q -F 2>out; grep -q 'is attached to' out
+           refuses $O mount $L other 2>out; grep -q 'is attached to' out
+           refuses $O recover $L"#,
+    );
+}
+
+#[test]
+fn mkfs_keeps_off_the_journal_of_a_mounted_volume() {
+    keeps_off(
+        "$O mkfs --journal-device log --journal-size 16M image 64M -- -q",
+        "-o journal_dev=log image",
+        r#"refuses $O mkfs log -- -q -F 2>out; grep -q 'in use' out
+           refuses $O mkfs --journal-device log other 64M -- -q -F 2>out; grep -q 'in use' out
+           L=$(losetup -f --show log); trap 'losetup -d $L' EXIT
+           refuses $O mkfs $L -- -q -F 2>out
+           refuses $O mkfs --journal-device $L other 64M -- -q -F 2>out"#,
+    );
+}
+
+/// A mke2fs that takes its time.
+const SLOW: &str = r#"
+    mkdir bin; REAL=$(PATH=$PATH:/sbin:/usr/sbin command -v mke2fs)
+    printf '#!/bin/sh\ntouch %s/begun; while [ ! -e %s/go ]; do sleep 0.1; done; exec %s "$@"\n' $PWD $PWD $REAL >bin/mke2fs
+    chmod +x bin/mke2fs
+    begin() { PATH=$PWD/bin:$PATH $O mkfs "$@" & MKFS=$!; for i in $(seq 100); do [ -e begun ] && break; sleep 0.1; done; }
+"#;
+
+#[test]
+fn nobody_mounts_what_mkfs_is_making() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{SLOW}
+           $O mkfs image 64M -- -q
+           begin image -- -q -F
+           for options in noloop ro ''; do refuses $O mount -o "$options" image $M 2>out; grep -q 'in use' out; done
+           touch go; wait $MKFS; $O mount image $M; $O umount $M
+           settle image; rm begun go
+           L=$(losetup -f --show image); trap 'losetup -d $L' EXIT
+           begin $L -- -q -F
+           refuses $O mount $L $M 2>out; grep -q 'in use' out
+           refuses $O mkfs $L -- -q -F 2>out; grep -q 'in use' out
+           touch go; wait $MKFS; $O mount $L $M; $O umount $M"#
+    ));
+}
+
+/// The kernel's ext4 and e2fsck keep off the image, also who would repair it.
+const REFUSED: &str = r#"
+    mkdir -p other; L=$(losetup -f --show image)
+    refuses mount -t ext4 $L other 2>out; refuses mount -t ext4 -o ro $L other 2>>out; losetup -d $L; settle image
+    copy image copied
+    for how in -fp -fy; do refuses timeout 60 e2fsck $how copied >>out 2>&1; done; grep -q 'unknown incompatible feature' out
+"#;
+
+#[test]
+fn the_kernel_refuses_an_image_that_is_mounted_without_a_loop_device() {
+    for mode in ["ordered", "journal", "wasteless"] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; $O mount -o noloop,data={mode} image $M
+               {REFUSED}
+               echo mine >$M/file; sync $M/file
+               {REFUSED}
+               grep -q mine $M/file; $O umount $M; clean image
+               mount -o loop image $M; grep -q mine $M/file; umount $M"#
+        ));
+    }
+}
+
+#[test]
+fn after_a_crash_of_such_a_mount_okeanos_recovers_it_for_all() {
+    for work in ["", "echo mine >$M/file; sync $M/file"] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; serve noloop,data=ordered image; {work}
+               kill_daemon; umount $M
+               {REFUSED}
+               $O recover image; clean image
+               mount -o loop image $M; [ -z "{work}" ] || grep -q mine $M/file; umount $M"#
+        ));
+    }
+}
+
+#[test]
+fn what_nothing_keeps_the_kernel_off_is_told() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q -O ^has_journal; $O mount -o noloop image $M 2>told; grep -q 'nothing keeps' told
+           $O umount $M; $O mount image $M 2>told; refuses test -s told; $O umount $M; settle image; clean image"#,
+    );
+}
+
+#[test]
+fn an_image_is_not_mounted_beside_the_kernel() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; mkdir other; mount -o loop image other
+           refuses $O mount -o noloop image $M; refuses $O mount image $M
+           umount other; settle image; $O mount -o noloop image $M; $O umount $M; clean image"#,
+    );
+}
+
+#[test]
+fn a_volume_that_others_make_anew_between_claim_and_mount_is_refused_and_left_alone() {
+    // Each mount(2) of the daemon and its porter begins late: so there is time to be between.
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; L=$(losetup -f --show image); trap 'losetup -d $L' EXIT
+           strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_enter=1s $O mount $L $M 2>out & MOUNT=$!
+           # Marked as mounted, and not claimed any more.
+           is_between() {
+               dumpe2fs -h $L 2>/dev/null | grep -q '^Mount count: *1$' &&
+                   python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' $L 2>/dev/null
+           }
+           for i in $(seq 600); do is_between && break; sleep 0.05; done
+           U=11111111-2222-4333-8444-555555555555; mke2fs -q -F -t ext4 -U $U $L
+           refuses wait $MOUNT; cat out; grep -q 'another program wrote to' out
+           for i in $(seq 100); do mountpoint -q $M || break; sleep 0.1; done; refuses mountpoint -q $M
+           clean $L; blkid -p $L | grep -q $U"#,
+    );
+}

@@ -1,0 +1,219 @@
+//! `barrier=coerce` through the program: flush zones on volumes, judged by e2fsck and the kernel.
+
+use crate::rig::Rig;
+use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneSuperblock};
+use std::os::unix::fs::FileExt;
+
+const PROFILE: &str = r#"cat >profile <<END
+model = "A drive"
+size = 1000
+trials = 50
+milliseconds = 1.5
+[workload]
+pattern = "random"
+writes = 16
+bytes = 160000
+END"#;
+
+const SYNC_WRITES: &str = "for at in 1 2 3 4; do
+         dd if=/dev/zero of=$M/log bs=100 count=4 oflag=sync,append conv=notrunc status=none; done";
+
+#[test]
+fn every_mode_evicts_where_it_would_flush() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for (journal, option) in [("", ""), ("--journal-device log --journal-size 8M", ",journal_dev=log")] {
+        for mode in ["writeback", "ordered", "journal", "wasteless", "selective"] {
+            rig.run(&format!(
+                "rm -f image log; $O mkfs --flush-zone profile --force-profile {journal} image 64M -- -q"
+            ));
+            let counts = rig.run(&format!(
+                "$O mount -o barrier=coerce,data={mode}{option} image $M
+                 {SYNC_WRITES}
+                 $O stats --json $M | tr -d ' \n' | grep -o '\"evictions\":[0-9]*'
+                 $O umount $M"
+            ));
+            let counts: Vec<u64> =
+                counts.lines().map(|line| line.rsplit(':').next().unwrap().parse().unwrap()).collect();
+            let disks = if journal.is_empty() { 1 } else { 2 };
+            assert_eq!(counts.len(), disks, "{mode} {journal}");
+            // Each of the 16 writes is durable by itself: on the disk that holds the log if nothing else.
+            assert!(*counts.last().unwrap() >= 16, "{mode} {journal}: {counts:?}");
+            if journal.is_empty() {
+                rig.check("");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_zone_is_a_file_right_behind_the_journal_and_the_kernel_takes_the_volume() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for kind in ["", "-t ext3"] {
+        rig.run(&format!(
+            "rm -f image; $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M -- -q {kind}"
+        ));
+        rig.check("");
+        let told = rig.run("$O inspect super image");
+        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
+        let journal = rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
+        let zone =
+            rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sort -n | sed -n 2p");
+        let [journal, zone] = [journal, zone].map(|text| text.trim().parse::<u64>().unwrap());
+        assert!(zone > journal && zone < journal + 16, "journal ends at {journal}, zone begins at {zone}");
+        rig.run("mount -o loop image $M; ls -a $M | grep -q flush-zone; echo kernel >$M/file; umount $M");
+        rig.run("$O mount -o barrier=coerce image $M; cat $M/file; rm $M/file; $O umount $M");
+        rig.check("");
+    }
+}
+
+#[test]
+fn a_crash_is_recovered_through_the_zone() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
+    rig.run(&format!(
+        "serve barrier=coerce,data=wasteless image
+         {SYNC_WRITES}
+         kill_daemon; umount -l $M; settle image; $O recover image"
+    ));
+    rig.check("");
+    rig.run("$O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
+}
+
+#[test]
+fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run("refuses $O mkfs --flush-zone profile image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("--force-profile"), "{said}");
+    let said = rig.run("refuses $O mkfs --flush-zone hitachi-7k80 image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("hitachi-7k80 may not fit"), "{said}");
+    let said = rig.run("refuses $O mkfs --flush-zone samsung-16 image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("samsung-16 has no profile") && said.contains("--as-paper"), "{said}");
+    rig.run("$O mkfs image 64M -- -q");
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("no flush zone"), "{said}");
+    rig.check("");
+}
+
+/// Rewrites the zone of `image` as if it had been made on this drive.
+fn claim_drive(rig: &Rig, model: &str, size: u64) {
+    let block = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let at = block.trim().parse::<u64>().unwrap() * 4096;
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
+    let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
+    file.read_exact_at(&mut bytes, at).unwrap();
+    let zone = FlushZoneSuperblock::parse(&bytes).unwrap();
+    let zone = FlushZoneSuperblock { model: model.into(), drive_size: size, ..zone };
+    file.write_all_at(&zone.serialize(), at).unwrap();
+}
+
+/// An image tells no model, so it is another drive than any that has one.
+#[test]
+fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
+    rig.run("$O mount -o barrier=coerce image $M; $O umount $M");
+    claim_drive(&rig, "A drive", 64 << 20);
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("A drive") && said.contains("barrier=flush"), "{said}");
+    rig.run(&format!(
+        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image; $O recover image"
+    ));
+    rig.check("");
+    rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
+}
+
+#[test]
+fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    for disk in ["image", "log"] {
+        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
+        assert!(told.contains("\"writes\": 16"), "{told}");
+    }
+    // `writes` of the zone's superblock, one bit of it.
+    let at = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let of_image = at.trim().parse::<u64>().unwrap() * 4096 + 36;
+    for (disk, at) in [("image", of_image), ("log", (8 << 20) + 36)] {
+        rig.run("cp image image.good; cp log log.good");
+        let file = std::fs::File::options().read(true).write(true).open(rig.path(disk)).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        assert_eq!(byte, [16], "{disk}");
+        file.write_all_at(&[17], at).unwrap();
+        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        assert!(told.matches("superblock has checksum").count() == 2, "{told}");
+        let said = rig.run("refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1");
+        assert!(said.contains("checksum") && said.contains("barrier=flush"), "{said}");
+        rig.run(&format!(
+            "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image"
+        ));
+        let said = rig.run("$O recover --journal-device log image 2>&1");
+        assert!(said.contains("recovering as with barrier=flush"), "{said}");
+        rig.check("-j log");
+        rig.run("mv image.good image; mv log.good log");
+    }
+}
+
+#[test]
+fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run(
+        "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1; test ! -e image",
+    );
+    assert!(said.contains("the flush zone needs") && said.contains("--journal-size"), "{said}");
+    let said = rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
+    assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
+    rig.run("truncate -s 8M log");
+    let said = rig.run(
+        "refuses $O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q 2>&1",
+    );
+    assert!(said.contains("behind it need"), "{said}");
+}
+
+/// Evictions write to the blocks that the file had when the volume was mounted.
+#[test]
+fn nobody_takes_the_zones_blocks_away() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
+    for options in ["barrier=coerce", "barrier=flush"] {
+        rig.run(&format!(
+            "$O mount -o {options} image $M; refuses chattr -i $M/.flush-zone; refuses rm -f $M/.flush-zone
+             refuses truncate -s 0 $M/.flush-zone; refuses fallocate -p -l 64K $M/.flush-zone
+             touch $M/other; chattr +i $M/other; chattr -i $M/other; $O umount $M"
+        ));
+    }
+    // The kernel lets root do it.
+    let said = rig.run(
+        "mount -o loop image $M; chattr -i $M/.flush-zone; umount $M; settle image
+         refuses $O mount -o barrier=coerce image $M 2>&1
+         mount -o loop image $M; chattr +i $M/.flush-zone; umount $M; settle image
+         e2fsck -fp image >/dev/null; tune2fs -U random image >/dev/null; $O mount -o barrier=coerce image $M; $O umount $M",
+    );
+    assert!(said.contains("no longer immutable"), "{said}");
+    rig.check("");
+}
+
+/// What a loop device keeps in the page cache pushes nothing out of a drive.
+#[test]
+fn a_loop_device_without_direct_io_is_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run(
+        "$O mkfs --flush-zone profile --force-profile image 64M -- -q
+         D=$(losetup --find --show --direct-io=off image); trap 'losetup -d $D' EXIT
+         refuses $O mount -o barrier=coerce $D $M 2>&1
+         refuses $O fingerprint --destroy $D 2>&1
+         losetup --direct-io=on $D
+         $O mount -o barrier=coerce $D $M; $O umount $M",
+    );
+    assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
+}

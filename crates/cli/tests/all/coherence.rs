@@ -1,0 +1,482 @@
+//! The kernel's page cache beside what goes past it: memory maps, synchronous writes, holes, block addresses.
+
+use crate::common::Volume;
+use crate::rig::Rig;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const PAGE: usize = 4096;
+
+/// A file mapped shared and for writing.
+struct Map {
+    words: *mut u64,
+    bytes: usize,
+}
+
+// SAFETY: the memory is touched through atomics alone.
+unsafe impl Sync for Map {}
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Map {}
+
+impl Map {
+    fn new(file: &File, bytes: usize) -> Map {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, unmapped once, by Drop.
+        let map = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert!(map != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Map { words: map.cast(), bytes }
+    }
+    /// The word that byte `at` begins.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at < self.bytes);
+        // SAFETY: inside the mapping, aligned, and only ever seen as an atomic.
+        unsafe { AtomicU64::from_ptr(self.words.add(at / 8)) }
+    }
+    fn sync(&self) {
+        // SAFETY: the mapping is ours.
+        assert_eq!(unsafe { libc::msync(self.words.cast(), self.bytes, libc::MS_SYNC) }, 0);
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and no reference outlives this.
+        unsafe { libc::munmap(self.words.cast(), self.bytes) };
+    }
+}
+
+fn open(volume: &Volume, name: &str, flags: i32) -> File {
+    let mut options = OpenOptions::new();
+    let options = options.create(true).truncate(false).read(true).write(true).custom_flags(flags);
+    options.open(volume.at(name)).unwrap()
+}
+
+fn word_at(file: &File, at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, at as u64).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// Writers with descriptors of `flags`, each at its own words of a few pages, whose other words two threads change
+/// through a shared mapping meanwhile.
+fn hammer(options: &str, flags: i32, map_through: i32) {
+    const PAGES: usize = 4;
+    const WRITERS: usize = 3;
+    const ROUNDS: u64 = 60;
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount(options);
+    std::fs::write(volume.at("file"), vec![0; PAGES * PAGE]).unwrap();
+    let map = Map::new(&open(&volume, "file", map_through), PAGES * PAGE);
+    let done = AtomicBool::new(false);
+    // A writer's word of a page, and a mapper's.
+    let written = |writer: usize, page: usize| page * PAGE + writer * 1024;
+    let mapped = |mapper: usize, page: usize| page * PAGE + 2048 + 1024 * mapper + 512;
+    let last: Vec<u64> = std::thread::scope(|scope| {
+        let mappers = [0, 1].map(|mapper| {
+            let (map, done) = (&map, &done);
+            scope.spawn(move || {
+                let mut value = 0;
+                while !done.load(Ordering::Relaxed) {
+                    value += 1;
+                    (0..PAGES)
+                        .for_each(|page| map.word(mapped(mapper, page)).store(value, Ordering::Relaxed));
+                }
+                value
+            })
+        });
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let file = open(&volume, "file", flags);
+                scope.spawn(move || {
+                    for value in 1..=ROUNDS {
+                        for page in 0..PAGES {
+                            let at = written(writer, page);
+                            file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
+                            assert_eq!(word_at(&file, at), value, "writer {writer} reads what it wrote");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let writers: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.unwrap());
+        mappers.into_iter().map(|mapper| mapper.join().unwrap()).collect()
+    });
+    map.sync();
+    drop(map);
+    volume.umount_and_check();
+    volume.mount(options);
+    let file = File::open(volume.at("file")).unwrap();
+    for page in 0..PAGES {
+        for writer in 0..WRITERS {
+            assert_eq!(word_at(&file, written(writer, page)), ROUNDS, "written by {writer} in page {page}");
+        }
+        for (mapper, last) in last.iter().enumerate() {
+            assert_eq!(word_at(&file, mapped(mapper, page)), *last, "mapped by {mapper} in page {page}");
+        }
+    }
+    drop(file);
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_synchronous_write_survives_a_dirty_mapping_of_its_page() {
+    hammer("data=wasteless", libc::O_DSYNC, 0);
+}
+
+#[test]
+fn a_synchronous_write_survives_a_mapping_of_a_synchronous_descriptor() {
+    hammer("data=ordered", libc::O_SYNC, libc::O_SYNC);
+}
+
+fn seek(file: &File, offset: i64, whence: i32) -> Option<i64> {
+    // SAFETY: lseek takes integers.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
+    (found >= 0).then_some(found)
+}
+
+/// A file of `pages` pages: a hole, or space that nothing was written to.
+fn make_empty(volume: &Volume, name: &str, pages: usize, allocated: bool) {
+    let file = File::create(volume.at(name)).unwrap();
+    file.set_len((pages * PAGE) as u64).unwrap();
+    if allocated {
+        // SAFETY: fallocate takes integers.
+        assert_eq!(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, (pages * PAGE) as i64) }, 0);
+    }
+}
+
+#[test]
+fn copies_have_what_a_mapping_changed_in_holes() {
+    const PAGES: usize = 64;
+    // A block smaller than a page, and one as large.
+    for block in ["1024", "4096"] {
+        let volume = Volume::new(&["-t", "ext4", "-b", block]);
+        volume.mount("data=wasteless");
+        for (number, allocated) in [false, true, false].into_iter().enumerate() {
+            let name = format!("file{number}");
+            make_empty(&volume, &name, PAGES, allocated);
+            if number == 2 {
+                // The pages are there before anybody can change them.
+                assert_eq!(std::fs::read(volume.at(&name)).unwrap().len(), PAGES * PAGE);
+            }
+            let file = open(&volume, &name, 0);
+            let map = Map::new(&file, PAGES * PAGE);
+            for page in [3, 4, 40] {
+                map.word(page * PAGE + 2048).store(7, Ordering::Relaxed);
+            }
+            let first = seek(&file, 0, libc::SEEK_DATA).unwrap();
+            assert!(first <= 3 * PAGE as i64 + 2048, "{name} of {block}: data at {first}");
+            let copied = std::process::Command::new("cp")
+                .args(["--sparse=auto", "--reflink=never"])
+                .args([volume.at(&name), volume.at("copy")])
+                .status()
+                .unwrap();
+            assert!(copied.success());
+            let copy = std::fs::read(volume.at("copy")).unwrap();
+            assert!(copy == std::fs::read(volume.at(&name)).unwrap(), "{name} of {block}");
+            assert_eq!(copy.iter().filter(|byte| **byte == 7).count(), 3);
+            std::fs::remove_file(volume.at("copy")).unwrap();
+        }
+        volume.umount_and_check();
+    }
+}
+
+#[test]
+fn holes_that_nobody_can_have_changed_stay_holes() {
+    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
+    volume.mount("");
+    make_empty(&volume, "file", 1024, false);
+    let file = open(&volume, "file", 0);
+    assert_eq!(seek(&file, 0, libc::SEEK_DATA), None, "nobody has read any page");
+    let map = Map::new(&file, 1024 * PAGE);
+    map.word(512 * PAGE).store(1, Ordering::Relaxed);
+    assert!(seek(&file, 0, libc::SEEK_DATA).is_some());
+    drop((map, file));
+    let file = File::open(volume.at("file")).unwrap();
+    let page = (512 * PAGE) as i64;
+    assert_eq!(seek(&file, 0, libc::SEEK_DATA), Some(page), "written back when the mapping went");
+    assert_eq!(seek(&file, page, libc::SEEK_HOLE), Some(page + PAGE as i64));
+    drop(file);
+    volume.umount_and_check();
+}
+
+/// `FIBMAP` (linux/fs.h).
+fn address_of(file: &File, block: i32) -> u64 {
+    let mut block = block;
+    // SAFETY: the ioctl reads and writes one int.
+    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), 1, &mut block) }, 0);
+    block as u64
+}
+
+#[test]
+fn what_a_told_address_holds_is_the_file_and_is_never_overwritten_late() {
+    for mode in ["wasteless", "journal", "ordered", "writeback"] {
+        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
+        volume.mount(&format!("data={mode},writeback=1,expire=1"));
+        let image = OpenOptions::new().read(true).write(true).open(volume.image()).unwrap();
+        let file = open(&volume, "file", libc::O_DSYNC);
+        let map_file = open(&volume, "file", 0);
+        file.write_all_at(&[1; 5 * PAGE], 0).unwrap();
+        file.write_all_at(b"small", PAGE as u64).unwrap();
+        let addresses: Vec<u64> = (0..5).map(|block| address_of(&file, block)).collect();
+        assert!(addresses.iter().all(|address| *address > 0), "{mode}");
+        let at_home = |block: usize| {
+            let mut bytes = vec![0; PAGE];
+            image.read_exact_at(&mut bytes, addresses[block] * PAGE as u64).unwrap();
+            bytes
+        };
+        let mut wanted = vec![1; PAGE];
+        assert!(at_home(0) == wanted, "{mode}");
+        wanted[..5].copy_from_slice(b"small");
+        assert!(at_home(1) == wanted, "{mode}");
+        // Once told, each write is home before its answer, also one through a mapping.
+        file.write_all_at(b"other", PAGE as u64).unwrap();
+        assert_eq!(&at_home(1)[..5], b"other", "{mode}");
+        let map = Map::new(&map_file, PAGE);
+        map.word(8).store(u64::MAX, Ordering::Relaxed);
+        map.sync();
+        assert_eq!(at_home(0)[8..16], [255; 8], "{mode}");
+        // Somebody uses the blocks past us, as swapping does.
+        for address in &addresses {
+            image.write_all_at(&[9; PAGE], address * PAGE as u64).unwrap();
+        }
+        image.sync_all().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(3500));
+        std::fs::write(volume.at("another"), "to commit").unwrap();
+        File::open(volume.root()).unwrap().sync_all().unwrap();
+        for block in 0..5 {
+            assert!(at_home(block) == [9; PAGE], "{mode}: block {block}");
+        }
+        drop((map, map_file, file));
+        volume.umount_and_check();
+    }
+}
+
+#[test]
+fn times_that_were_set_stay_when_changed_pages_come_back() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    std::fs::write(volume.at("file"), [0; PAGE]).unwrap();
+    let file = open(&volume, "file", 0);
+    let map = Map::new(&file, PAGE);
+    map.word(0).store(1, Ordering::Relaxed);
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    file.set_modified(then).unwrap();
+    map.sync();
+    let modified = || std::fs::metadata(volume.at("file")).unwrap().modified().unwrap();
+    assert_eq!(modified(), then);
+    map.word(0).store(2, Ordering::Relaxed);
+    map.sync();
+    assert!(modified() > then, "changed after the time was set");
+    drop((map, file));
+    volume.umount_and_check();
+}
+
+/// `FS_IOC_SETFLAGS`, and the flag that makes a file immutable (linux/fs.h).
+const SETFLAGS: u64 = 0x4008_6602;
+const IMMUTABLE: libc::c_long = 0x10;
+const EXTENTS: libc::c_long = 0x8_0000;
+
+fn set_flags(file: &File, flags: libc::c_long) {
+    // SAFETY: the ioctl reads one variable.
+    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), SETFLAGS, &flags) }, 0);
+}
+
+#[test]
+fn what_was_changed_before_a_file_became_immutable_is_kept() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    std::fs::write(volume.at("file"), [0; PAGE]).unwrap();
+    let file = open(&volume, "file", 0);
+    let map = Map::new(&file, PAGE);
+    map.word(0).store(77, Ordering::Relaxed);
+    set_flags(&file, EXTENTS | IMMUTABLE);
+    map.sync();
+    drop((map, file));
+    volume.umount();
+    volume.mount("");
+    let file = File::open(volume.at("file")).unwrap();
+    assert_eq!(word_at(&file, 0), 77);
+    set_flags(&file, EXTENTS);
+    drop(file);
+    volume.umount_and_check();
+}
+
+#[test]
+fn chattr_changes_the_time_of_the_last_change() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    std::fs::write(volume.at("file"), "x").unwrap();
+    let file = File::open(volume.at("file")).unwrap();
+    let changed = || file.metadata().map(|about| (about.ctime(), about.ctime_nsec())).unwrap();
+    let before = changed();
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    set_flags(&file, EXTENTS | 0x40);
+    assert!(changed() > before);
+    drop(file);
+    volume.umount_and_check();
+}
+
+#[test]
+fn room_is_counted_as_the_kernels_ext4_counts_it() {
+    Rig::new().run(
+        r#"for size in 64M 512M 1G; do
+             rm -f image; $O mkfs --force image $size -- -q >made
+             $O mount image $M; echo x >$M/x; sync -f $M; ours=$(stat -f -c '%b %f %a %c %d' $M); $O umount $M; settle image
+             mount -o loop,ro image $M; theirs=$(stat -f -c '%b %f %a %c %d' $M); umount $M; settle image
+             [ "$ours" = "$theirs" ] || { echo "$size: $ours, the kernel $theirs"; exit 1; }
+           done"#,
+    );
+}
+
+#[test]
+fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount("");
+    let name = |name: &str| std::ffi::CString::new(volume.at(name).to_str().unwrap()).unwrap();
+    let rename = |from: &str, to: &str| {
+        let flags = libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT;
+        let (from, to) = (name(from), name(to));
+        // SAFETY: both names end with NUL and live on.
+        unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) }
+    };
+    std::fs::write(volume.at("a"), "a").unwrap();
+    std::fs::write(volume.at("b"), "b").unwrap();
+    assert_eq!((rename("a", "b"), rename("a", "c")), (-1, 0));
+    assert_eq!(std::fs::read(volume.at("c")).unwrap(), b"a");
+    let left = std::fs::symlink_metadata(volume.at("a")).unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&left));
+    volume.umount_and_check();
+}
+
+/// What the kernel lists as the inode of `name`, without looking it up.
+fn listed(directory: &Path, name: &str) -> Option<u64> {
+    let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
+    // SAFETY: the path ends with NUL; the stream is used by this thread alone and closed once.
+    let stream = unsafe { libc::opendir(path.as_ptr()) };
+    assert!(!stream.is_null(), "{}", std::io::Error::last_os_error());
+    let mut found = None;
+    // SAFETY: the stream is open; an entry is not used beyond the next call.
+    while let Some(entry) = unsafe { libc::readdir(stream).as_ref() } {
+        // SAFETY: a name ends with NUL.
+        if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes() {
+            found = Some(entry.d_ino);
+        }
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(stream) };
+    found
+}
+
+#[test]
+fn a_directory_that_moved_lists_its_new_parent() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    let number = |name: &str| volume.at(name).metadata().unwrap().ino();
+    let parent = |name: &str| {
+        // The second comes from what the kernel keeps, if it keeps anything.
+        let [first, second] = [(); 2].map(|()| listed(&volume.at(name), "..").unwrap());
+        assert_eq!(first, second, "{name}");
+        first
+    };
+    for name in ["a", "b", "a/one", "b/two"] {
+        std::fs::create_dir(volume.at(name)).unwrap();
+    }
+    let (a, b) = (number("a"), number("b"));
+    assert_eq!((parent("a/one"), parent("b/two")), (a, b));
+    let path = |name: &str| std::ffi::CString::new(volume.at(name).to_str().unwrap()).unwrap();
+    let exchange = || {
+        let (one, two) = (path("a/one"), path("b/two"));
+        // SAFETY: both names end with NUL and live on.
+        let result = unsafe {
+            libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, two.as_ptr(), libc::RENAME_EXCHANGE)
+        };
+        assert_eq!(result, 0);
+    };
+    for round in 0..20 {
+        exchange();
+        assert_eq!((parent("a/one"), parent("b/two")), (a, b), "exchanged, round {round}");
+        std::fs::rename(volume.at("a/one"), volume.at("b/one")).unwrap();
+        assert_eq!(parent("b/one"), b, "moved, round {round}");
+        std::fs::rename(volume.at("b/one"), volume.at("b/other")).unwrap();
+        assert_eq!(parent("b/other"), b, "renamed, round {round}");
+        std::fs::rename(volume.at("b/other"), volume.at("a/one")).unwrap();
+        assert_eq!(parent("a/one"), a, "moved back, round {round}");
+    }
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_file_that_gets_its_name_late_is_listed() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    std::fs::create_dir(volume.at("directory")).unwrap();
+    for number in 0..20 {
+        let name = format!("file-{number}");
+        assert_eq!(listed(&volume.at("directory"), &name), None);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(libc::O_TMPFILE).open(volume.at("directory")).unwrap();
+        let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let path = volume.at("directory").join(&name);
+        let to = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let here = libc::AT_FDCWD;
+        // SAFETY: both names end with NUL and live on.
+        let linked = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+        assert_eq!(linked, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(listed(&volume.at("directory"), &name), Some(file.metadata().unwrap().ino()));
+    }
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_listing_is_asked_for_once_and_tells_of_every_change() {
+    let volume = Volume::new(&[]);
+    volume.mount("data=ordered");
+    let directory = volume.at("directory");
+    std::fs::create_dir(&directory).unwrap();
+    let names = || {
+        let mut names: Vec<String> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let name = format!("file-{number:03}");
+        File::create(directory.join(&name)).unwrap();
+        expected.push(name);
+        if number % 7 == 3 {
+            let gone = expected.remove(number % expected.len());
+            std::fs::remove_file(directory.join(gone)).unwrap();
+        }
+        if number % 11 == 5 {
+            let (old, new) = (expected.remove(0), format!("moved-{number:03}"));
+            std::fs::rename(directory.join(old), directory.join(&new)).unwrap();
+            expected.push(new);
+        }
+        expected.sort();
+        assert_eq!(names(), expected, "after {number}");
+    }
+    let listings = || {
+        let counts = &volume.statistics()["door"]["by_operation"];
+        let names = ["opendir", "readdir", "readdirplus", "releasedir"];
+        names.map(|name| counts[name].as_u64().unwrap_or(0)).iter().sum::<u64>()
+    };
+    // The first fills the kernel's cache, with all that came since the last change.
+    names();
+    let before = listings();
+    assert!(before > 0);
+    for _ in 0..20 {
+        assert_eq!(names(), expected);
+    }
+    assert_eq!(listings(), before, "the kernel has the listing");
+    volume.umount_and_check();
+}

@@ -1,0 +1,135 @@
+//! What requests under way may hold of the daemon's memory, however many come at once.
+
+use crate::common::{Volume, okeanos_within, said};
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MEBIBYTE: usize = 1 << 20;
+const WRITERS: usize = 600;
+const WRITES_EACH: usize = 2;
+/// `cache=16M`, and what comes on top of it: 64 MiB of requests at the door, 32 for the program.
+const WHOLE_MAX: usize = (16 + 64 + 32) * MEBIBYTE;
+/// Over the ring another 128 MiB may be under way.
+const WHOLE_MAX_RING: usize = WHOLE_MAX + 128 * MEBIBYTE;
+/// More than a daemon takes, and less than the ring's buffers.
+const ADDRESS_SPACE: u64 = 100 << 20;
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The module parameter is on while this lives; nobody else here switches it meanwhile.
+struct RingAllowed {
+    before: String,
+    _turn: MutexGuard<'static, ()>,
+}
+impl RingAllowed {
+    fn new() -> Option<RingAllowed> {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = fs::read_to_string(PARAMETER).ok()?;
+        fs::write(PARAMETER, "Y").unwrap();
+        Some(RingAllowed { before, _turn: turn })
+    }
+    fn or_say() -> Option<RingAllowed> {
+        let allowed = RingAllowed::new();
+        if allowed.is_none() {
+            eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
+        }
+        allowed
+    }
+}
+impl Drop for RingAllowed {
+    fn drop(&mut self) {
+        let _ = fs::write(PARAMETER, self.before.trim());
+    }
+}
+
+/// The most that a process ever had in memory, in bytes.
+fn peak_of(process: i32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+}
+
+/// All write the same mebibyte: they wait for one another, so that all of them are under way.
+fn crowd_of_writers(volume: &Volume) {
+    let path = volume.at("file");
+    fs::write(&path, vec![0; MEBIBYTE]).unwrap();
+    let content = vec![7; MEBIBYTE];
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            let (path, content) = (&path, &content);
+            scope.spawn(move || {
+                let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+                for _ in 0..WRITES_EACH {
+                    file.write_all_at(content, 0).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read(&path).unwrap(), content);
+}
+
+/// Reads past the page cache of a file that the cache does not hold.
+fn crowd_of_readers(volume: &Volume) {
+    let path = volume.at("large");
+    fs::write(&path, vec![9; 40 * MEBIBYTE]).unwrap();
+    std::thread::scope(|scope| {
+        for reader in 0..WRITERS / 2 {
+            let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            scope.spawn(move || {
+                let mut content = vec![0; MEBIBYTE];
+                file.read_exact_at(&mut content, (reader % 40 * MEBIBYTE) as u64).unwrap();
+                assert!(content.iter().all(|byte| *byte == 9));
+            });
+        }
+    });
+}
+
+fn memory_stays_bounded(transport: &str, whole_max: usize) {
+    let volume = Volume::with_size(&["-t", "ext4"], 256 << 20);
+    volume.mount(&format!("transport={transport},cache=16M,data=ordered"));
+    crowd_of_writers(&volume);
+    let daemon = volume.daemon();
+    let peak = peak_of(daemon);
+    println!("{transport}: at most {} MiB in memory", peak >> 20);
+    assert!(peak < whole_max, "{transport}: {} MiB after writing", peak >> 20);
+    crowd_of_readers(&volume);
+    let peak = peak_of(daemon);
+    println!("{transport}: at most {} MiB in memory", peak >> 20);
+    assert!(peak < whole_max, "{transport}: {} MiB after reading", peak >> 20);
+    volume.umount_and_check();
+}
+
+#[test]
+fn a_crowd_of_large_requests_holds_bounded_memory_over_the_classic_channel() {
+    memory_stays_bounded("classic", WHOLE_MAX);
+}
+
+#[test]
+fn a_crowd_of_large_requests_holds_bounded_memory_over_the_ring() {
+    let Some(_allowed) = RingAllowed::or_say() else { return };
+    memory_stays_bounded("uring", WHOLE_MAX_RING);
+}
+
+#[test]
+fn without_memory_for_the_ring_the_mount_takes_the_classic_channel() {
+    let Some(_allowed) = RingAllowed::or_say() else { return };
+    let volume = Volume::new(&["-t", "ext4"]);
+    let mount = |transport: &str| {
+        let options = format!("transport={transport}");
+        let (image, root) = (volume.image(), volume.root());
+        let words: [&OsStr; 5] =
+            ["mount".as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str(), root.as_os_str()];
+        okeanos_within(ADDRESS_SPACE, &words)
+    };
+    let refused = mount("uring");
+    assert!(!refused.status.success() && said(&refused).contains("no memory"), "{}", said(&refused));
+    let mounted = mount("auto");
+    assert!(mounted.status.success(), "{}", said(&mounted));
+    assert_eq!(volume.statistics()["transport"], "classic");
+    fs::write(volume.at("file"), "content").unwrap();
+    volume.umount_and_check();
+}

@@ -1,0 +1,42 @@
+//! `okeanos fingerprint` through the program: where it writes, and what it goes on from.
+
+use crate::rig::Rig;
+
+/// Stopped once measurements are kept, it refuses to put others to them, and goes on with the same.
+#[test]
+fn what_is_kept_goes_on_under_the_same_conditions_alone() {
+    let rig = Rig::new();
+    rig.run("timeout -s KILL 7 $O fingerprint --model hitachi-7k80 --ignore-flush --quick --out kept || test -e kept/fingerprint.json");
+    let said = rig.run("refuses $O fingerprint --model hitachi-7k80 --out kept 2>&1");
+    assert!(said.contains("ignoring flushes") && said.contains("--out"), "{said}");
+    let said = rig.run("refuses $O fingerprint --model hitachi-32 --ignore-flush --out kept 2>&1");
+    assert!(said.contains("hitachi-32"), "{said}");
+    rig.run("truncate -s 64M file");
+    let said = rig.run("refuses $O fingerprint file --out kept 2>&1");
+    assert!(said.contains("file"), "{said}");
+    rig.run("head -c 3000 kept/fingerprint.json >cut; mv cut kept/fingerprint.json");
+    let said = rig.run("refuses $O fingerprint --model hitachi-7k80 --ignore-flush --out kept 2>&1");
+    assert!(said.contains("remove the file"), "{said}");
+}
+
+#[test]
+fn a_device_is_refused_without_leave_in_use_or_too_small_a_part_of_it() {
+    let rig = Rig::new();
+    let said = rig.run(
+        r#"truncate -s 64M image
+         D=$(losetup --find --show --direct-io=on image); trap 'umount -q $M; losetup -d $D' EXIT
+         sum=$(sha256sum <image)
+         refuses $O fingerprint $D 2>&1; refuses $O fingerprint --flush-test $D 2>&1
+         refuses $O fingerprint image 2>&1
+         refuses $O fingerprint --destroy --range 1M+1M $D 2>&1
+         refuses $O fingerprint --destroy --range 60M+10M $D 2>&1
+         test "$sum" = "$(sha256sum <image)"
+         mke2fs -q $D; mount $D $M; refuses $O fingerprint --destroy $D 2>&1"#,
+    );
+    assert_eq!(said.matches("Say --destroy").count(), 2, "{said}");
+    assert!(said.contains("is attached to /dev/loop") && said.contains("is mounted at"), "{said}");
+    assert!(said.contains("too few for a fingerprint") && said.contains("Give a larger --range"), "{said}");
+    assert!(said.contains("do not lie on"), "{said}");
+    let said = rig.run("$O mkfs volume 64M -- -q; refuses $O fingerprint volume 2>&1; clean volume");
+    assert!(said.contains("holds a volume") && said.contains("--destroy"), "{said}");
+}

@@ -1,0 +1,147 @@
+//! `cache=` bounds what the daemon holds, within the constant that the manual states.
+
+use crate::common::Volume;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+const MEBIBYTE: usize = 1 << 20;
+const CACHE: usize = 96 * MEBIBYTE;
+const FILE: usize = 2 * CACHE;
+/// What comes on top of `cache=`, as `okeanos mount --help` says: the program and what belongs to it,
+const PROGRAM: usize = 32 * MEBIBYTE;
+/// and large requests at the door.
+const DOOR: usize = 64 * MEBIBYTE;
+/// Of parts of blocks on their way to the log: what the heap loses between short buffers.
+const PARTS: usize = 8 * MEBIBYTE;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A figure of the process, in bytes.
+fn status_of(process: i32, name: &str) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+}
+
+/// `on_top`: what `work` may take beside the cache.
+fn with_bounded_memory(mode: &str, on_top: usize, work: impl Fn(&Volume)) {
+    // Large transactions: the log must not be what bounds them.
+    let volume = Volume::with_size(&["-t", "ext4", "-J", "size=300"], 1 << 30);
+    volume.mount(&format!("cache={CACHE},data={mode}"));
+    let daemon = volume.daemon();
+    work(&volume);
+    let peak = status_of(daemon, "VmHWM");
+    let cache = volume.statistics()["engine"]["cache"].clone();
+    assert!(peak <= CACHE + on_top, "{mode}: {} MiB at most, {cache}", peak >> 20);
+    assert!(cache["bytes"].as_u64() <= cache["limit_bytes"].as_u64(), "{mode}: {cache}");
+    let (begun, left) = (Instant::now(), || status_of(daemon, "VmRSS"));
+    while left() > CACHE + PROGRAM && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("{mode}: {} MiB at most, {} MiB left", peak >> 20, left() >> 20);
+    assert!(left() <= CACHE + PROGRAM, "{mode}: {} MiB left", left() >> 20);
+    volume.umount_and_check();
+}
+
+fn overwrites(volume: &Volume) {
+    for round in 1..=2u8 {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(volume.at("file")).unwrap();
+        let content = vec![round; MEBIBYTE];
+        for at in (0..FILE).step_by(MEBIBYTE) {
+            file.write_all_at(&content, at as u64).unwrap();
+        }
+        file.sync_all().unwrap();
+    }
+}
+
+/// A writable mapping of a whole file.
+struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+impl Mapping {
+    fn new(file: &File, length: usize) -> Mapping {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping of an open file, checked below.
+        let start = unsafe { libc::mmap(null_mut(), length, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Mapping { start: start.cast(), length }
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is as long as this value lives, and nobody cuts the file.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
+    }
+    fn sync(&self) {
+        // SAFETY: the range is that of the mapping.
+        assert_eq!(unsafe { libc::msync(self.start.cast(), self.length, libc::MS_SYNC) }, 0);
+    }
+}
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is that of the mapping, and no reference to it is left.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+fn mapped_writes(volume: &Volume) {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(volume.at("file")).unwrap();
+    file.set_len(FILE as u64).unwrap();
+    let mut mapping = Mapping::new(&file, FILE);
+    for round in 1..=2 {
+        mapping.bytes().fill(round);
+        mapping.sync();
+    }
+}
+
+fn written_and_removed(volume: &Volume) {
+    let content = vec![7; 4 * MEBIBYTE];
+    for round in 0..40 {
+        let path = volume.at(&format!("file{}", round % 3));
+        fs::write(&path, &content).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Parts of blocks are copied for the log. Clean blocks take what others leave.
+fn halves_of_blocks(volume: &Volume) {
+    let path = volume.at("read");
+    fs::write(&path, vec![5; CACHE]).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let file = File::create(volume.at("file")).unwrap();
+    for at in (0..2 * CACHE).step_by(4096) {
+        file.write_all_at(&[7; 2000], at as u64).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn parts_of_blocks_on_their_way_to_the_log_stay_within_the_bound() {
+    for mode in ["wasteless", "selective"] {
+        with_bounded_memory(mode, PROGRAM + PARTS, halves_of_blocks);
+    }
+}
+
+#[test]
+fn overwriting_a_file_of_twice_the_cache_stays_within_the_bound() {
+    for mode in ["ordered", "writeback", "journal", "wasteless"] {
+        with_bounded_memory(mode, PROGRAM + DOOR, overwrites);
+    }
+}
+
+#[test]
+fn mapped_writes_of_twice_the_cache_stay_within_the_bound() {
+    for mode in ["ordered", "writeback"] {
+        with_bounded_memory(mode, PROGRAM + DOOR, mapped_writes);
+    }
+}
+
+#[test]
+fn files_written_and_removed_again_and_again_stay_within_the_bound() {
+    for mode in ["ordered", "writeback", "wasteless"] {
+        with_bounded_memory(mode, PROGRAM + DOOR, written_and_removed);
+    }
+}

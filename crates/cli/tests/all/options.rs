@@ -1,0 +1,227 @@
+//! Mount options that do something, on real mounts. Needs root, FUSE and loop devices; every mount is made in a
+//! namespace of its own.
+
+use crate::rig::Rig;
+
+#[test]
+fn a_read_only_mount_replays_the_journal() {
+    for options in ["data=ordered", "data=wasteless", "noloop,data=ordered"] {
+        let rig = Rig::new();
+        rig.run(&format!(
+            r#"$O mkfs image 64M -- -q; serve {options} image; echo kept >$M/file; sync $M/file
+               exec 7>$M/orphan; rm $M/orphan; sync $M
+               kill_daemon; exec 7>&-; umount $M; settle image
+               $O mount -o ro,{options} image $M
+               grep -q kept $M/file; refuses touch $M/new; $O umount $M; settle image; clean image
+               $O mount -o ro,{options} image $M; grep -q kept $M/file; $O umount $M"#
+        ));
+    }
+}
+
+#[test]
+fn a_write_protected_disk_with_a_journal_to_replay_is_refused_with_the_way_out() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; echo old >text; debugfs -w -R 'write text old' image 2>/dev/null
+           serve data=ordered image; echo kept >$M/file; sync $M/file
+           kill_daemon; umount $M; settle image; sha256sum image >before
+           refuses $O mount -o noload image $M 2>out; grep -q 'ro,noload' out
+           L=$(losetup -r -f --show image); trap 'losetup -d $L' EXIT
+           refuses $O mount -o ro $L $M 2>out; grep -q write-protected out; grep -q 'ro,noload' out
+           for word in noload norecovery; do
+               $O mount -o ro,$word $L $M; grep -q old $M/old; refuses touch $M/new; $O umount $M
+           done
+           losetup -d $L; trap - EXIT; settle image; sha256sum -c before
+           $O recover image; clean image"#,
+    );
+}
+
+#[test]
+fn what_an_fstab_line_of_ext4_may_say_can_be_mounted() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q
+           for options in defaults,errors=remount-ro,nofail errors=continue,discard,noatime,user,x-systemd.automount \
+               acl,user_xattr,barrier=1,nodelalloc,auto_da_alloc,nodiratime,lazytime,commit=60,data=ordered \
+               rw,relatime,stripe=128,journal_checksum,i_version,init_itable=10,_netdev,comment=x \
+               strictatime,noauto_da_alloc,nodiscard,noacl,nouser_xattr,sync,nosuid,nodev,noexec,owner,noiversion \
+               ro,noload,errors=panic
+           do $O mount -o $options image $M 2>>told; $O umount $M; settle image; done
+           clean image; grep -q discard told; grep -q errors=panic told; grep -q noacl told
+           for options in usrquota jqfmt=vfsv0 usrjquota=aquota.user resuid=5 sb=8193; do
+               refuses $O mount -o $options image $M 2>out; grep -q "$options" out
+           done"#,
+    );
+}
+
+/// A file whose block lies beyond the end.
+const DAMAGED: &str = r#"
+    truncate -s 64M image; mke2fs -q -t ext3 image; echo text >text
+    debugfs -w -R 'write text bad' image 2>/dev/null; debugfs -w -R 'sif bad block[0] 99999999' image
+"#;
+
+#[test]
+fn errors_decides_what_damage_stops() {
+    for (tune, options, stops) in [
+        ("-e continue", "defaults", false),
+        ("-e continue", "errors=remount-ro", true),
+        ("-e remount-ro", "defaults", true),
+        ("-e remount-ro", "errors=continue", false),
+    ] {
+        let then = if stops { "refuses touch $M/new" } else { "touch $M/new; sync -f $M/new" };
+        let end = if stops { "refuses $O umount $M" } else { "$O umount $M" };
+        Rig::new().run(&format!(
+            r#"{DAMAGED} tune2fs {tune} image >out; $O mount -o {options} image $M; touch $M/before
+               refuses cat $M/bad; {then}; {end}; settle image
+               dumpe2fs -h image 2>/dev/null | grep 'state:.*errors'"#
+        ));
+    }
+}
+
+#[test]
+fn the_superblock_says_how_to_mount_where_the_command_does_not() {
+    let rig = Rig::new();
+    let mode = |tune: &str, options: &str| {
+        let told = rig.run(&format!(
+            "[ -e image ] || $O mkfs image 64M -- -q >out; tune2fs {tune} image >out
+             $O mount -o {options} image $M; $O stats --json $M; $O umount $M; settle image"
+        ));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["about"]["data"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(mode("-o journal_data", "defaults"), "journal");
+    assert_eq!(mode("-o journal_data", "data=wasteless"), "wasteless");
+    assert_eq!(mode("-o ^journal_data,journal_data_writeback", "noatime"), "writeback");
+    assert_eq!(mode("-E mount_opts=data=selective", "defaults"), "selective");
+    rig.run(
+        r#"tune2fs -o bsdgroups image >out; $O mount image $M; mkdir $M/d; chgrp 77 $M/d; touch $M/d/theirs
+           [ $(stat -c %g $M/d/theirs) = 77 ]; $O umount $M; settle image
+           $O mount -o nogrpid image $M; touch $M/d/ours; [ $(stat -c %g $M/d/ours) = 0 ]; $O umount $M"#,
+    );
+}
+
+#[test]
+fn after_damage_with_remount_ro_changes_find_a_read_only_volume_and_syncs_an_error() {
+    Rig::new().run(&format!(
+        r#"{DAMAGED} $O mount -o errors=remount-ro image $M; echo kept >$M/before; sync $M/before; echo more >>$M/before
+           refuses cat $M/bad
+           for change in "touch $M/new" "rm $M/before" "mv $M/before $M/after" "chmod 600 $M/before" "mkdir $M/d" \
+               "truncate -s 1 $M/before"; do
+               refuses $change 2>out; grep -q 'Read-only file system' out
+           done
+           refuses sync $M/before 2>out; grep -q 'Input/output error' out
+           refuses sync -f $M/before 2>out; grep -q 'Input/output error' out
+           refuses $O mount -o remount,rw image $M 2>out; grep -q aborted out
+           refuses $O umount $M; settle image"#
+    ));
+}
+
+/// `has WORD`: the mount's options tell it. `refuses_changes`: as on a volume that is read-only.
+const REMOUNT: &str = r#"
+    has() { findmnt -no OPTIONS $M | grep -qw -- "$1"; }
+    refuses_changes() { refuses touch $M/new 2>out; grep -q 'Read-only file system' out; }
+    $O mkfs image 64M -- -q
+"#;
+
+#[test]
+fn a_remount_makes_a_read_only_volume_writable_and_back() {
+    for options in
+        ["data=ordered", "data=wasteless", "data=journal", "noloop,data=selective", "noloop,data=writeback"]
+    {
+        Rig::new().run(&format!(
+            r#"{REMOUNT} serve ro,{options} image; has ro; refuses_changes
+               for round in 1 2 3; do
+                   $O mount -o remount,rw image $M; has rw; echo round $round >>$M/file
+                   mkdir $M/directory$round; exec 7>$M/orphan; rm $M/orphan; exec 7>&-
+                   $O mount -o remount,ro image $M; has ro; refuses_changes; grep -q "round $round" $M/file
+                   # As clean as if it were unmounted.
+                   copy image rested; clean rested; dumpe2fs -h rested 2>/dev/null >told; refuses grep -q needs_recovery told
+               done
+               $O mount -o remount,rw image $M; echo last >>$M/file; sync $M/file
+               kill_daemon; umount $M; settle image
+               $O mount -o {options} image $M; [ $(cat $M/file | wc -l) = 4 ]; grep -q last $M/file; $O umount $M
+               settle image; clean image"#
+        ));
+    }
+}
+
+#[test]
+fn a_volume_that_cannot_be_written_stays_read_only_for_a_reason_that_is_told() {
+    Rig::new().run(&format!(
+        r#"{REMOUNT} L=$(losetup -r -f --show image); trap 'losetup -d $L' EXIT; $O mount -o ro $L $M
+           refuses $O mount -o remount,rw $L $M 2>out; grep -q write-protected out; has ro; refuses_changes
+           $O umount $M; losetup -d $L; trap - EXIT; settle image
+           $O mount -o ro,noload image $M; refuses $O mount -o remount,rw image $M 2>out; grep -q noload out; refuses_changes
+           $O umount $M; settle image; mkdir other; $O mount -o ro,noloop image $M; $O mount -o ro,noloop image other
+           refuses $O mount -o remount,rw image $M 2>out; grep -q 'in use' out; has ro; refuses_changes
+           $O umount other; $O mount -o remount,rw image $M; echo text >$M/file
+           refuses $O mount -o ro,noloop image other 2>out; grep -q 'in use' out
+           $O mount -o remount,ro image $M; $O mount -o ro,noloop image other; grep -q text other/file
+           $O umount other; $O umount $M; clean image"#
+    ));
+}
+
+#[test]
+fn a_remount_changes_commit_barrier_and_errors_of_what_is_mounted() {
+    Rig::new().run(&format!(
+        r#"{REMOUNT} told() {{ $O stats --json $M | tr -d ' ,"' | sed -n "s/^$1://p"; }}
+           $O mount -o commit=1h image $M; sync -f $M; before=$(told commits); echo text >$M/file; sleep 2; [ $(told commits) = $before ]
+           # A transaction that runs already keeps its age; so does the kernel's.
+           $O mount -o remount,commit=1,discard,auto_da_alloc image $M; sync -f $M; before=$(told commits); echo more >>$M/file
+           for i in $(seq 600); do [ $(told commits) -gt $before ] && break; sleep 0.1; done; [ $(told commits) -gt $before ]
+           $O mount -o remount,barrier=0 image $M 2>out; grep -q 'power cut' out; [ $(told barrier) = false ]
+           # What no word speaks of stays.
+           $O mount -o remount,errors=remount-ro image $M; $O mount -o remount,noatime image $M
+           [ $(told stop_on_error) = true ]; [ $(told barrier) = false ]
+           [ $(told secs) = 1 ]
+           $O mount -o remount,barrier=1,errors=continue image $M; [ $(told barrier) = true ]
+           [ $(told stop_on_error) = false ]
+           refuses $O mount -o remount,barrier=coerce image $M 2>out; grep -q 'barrier=coerce cannot change' out
+           $O umount $M; settle image; clean image"#
+    ));
+}
+
+#[test]
+fn a_remount_changes_what_can_change() {
+    Rig::new().run(
+        r#"has() { findmnt -no OPTIONS $M | grep -qw -- "$1"; }
+           $O mkfs image 64M -- -q; $O mount -o data=wasteless image $M; echo one >$M/file
+           $O mount -o remount,ro image $M; has ro; refuses touch $M/new; grep -q one $M/file
+           $O mount -o remount,rw,nosuid,noatime image $M; has rw; has nosuid; has noatime; echo two >>$M/file
+           exec 7>>$M/file; refuses $O mount -o remount,ro image $M 2>out; grep -q 'open for writing' out; exec 7>&-
+           has rw; echo three >>$M/file
+           touch -a -d 2001-01-01 $M/file; cat $M/file >/dev/null; [ "$(stat -c %x $M/file | cut -c1-4)" = 2001 ]
+           refuses $O mount -o remount,data=journal image $M 2>out; grep -q 'data cannot change' out
+           # As mount(8) calls its helper: with all words that it knows of the mount.
+           ln -s $O mount.fuseblk.okeanos
+           ./mount.fuseblk.okeanos image $M -o rw,suid,strictatime,remount,user_id=0,group_id=0,blksize=4096
+           refuses has nosuid; refuses has noatime
+           echo 3 >/proc/sys/vm/drop_caches; cat $M/file >/dev/null; [ "$(stat -c %x $M/file | cut -c1-4)" != 2001 ]
+           $O umount $M; settle image; clean image
+           refuses $O mount -o remount,ro image $M"#,
+    );
+}
+
+#[test]
+fn the_kernel_reads_ahead_as_far_as_the_mount_says() {
+    for (options, kilobytes) in [("defaults", 4096), ("readahead=1M", 1024), ("noloop,readahead=2M", 2048)] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M; ls $M >out
+               D=$(mountpoint -d $M); cat /sys/class/bdi/$D*/read_ahead_kb >told
+               $O umount $M; grep -qx {kilobytes} told"#
+        ));
+    }
+}
+
+#[test]
+fn an_idle_mount_takes_no_processor_time() {
+    for options in ["data=wasteless", "data=ordered,poll=10ms"] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M
+               for number in $(seq 100); do echo $number >>$M/file; sync $M/file; done
+               P=$($O stats --json $M | sed -n 's/.*"process": *\([0-9]*\).*/\1/p')
+               sleep 1; set -- $(cat /proc/$P/stat); before=$((${{14}} + ${{15}}))
+               sleep 2; set -- $(cat /proc/$P/stat); after=$((${{14}} + ${{15}}))
+               # Of two hundred hundredths of a second.
+               echo $((after - before)) >ticks; $O umount $M; test $(cat ticks) -le 10"#
+        ));
+    }
+}

@@ -1,0 +1,191 @@
+//! What people meet in their first minutes and every day: refusals that help, mounts that can be looked at, deaths that
+//! are told.
+
+use crate::rig::Rig;
+
+#[test]
+fn mkfs_gives_the_root_directory_to_its_maker() {
+    Rig::new().run(
+        r#"chmod 777 .; cp $O program; chmod 755 program
+           as_nobody ./program mkfs mine 32M -- -q; debugfs -R 'stat /' mine 2>/dev/null >told; grep -q 'User: 65534 *Group: 65534' told
+           as_nobody ./program mkfs also 32M -- -q -E lazy_itable_init=0
+           debugfs -R 'stat /' also 2>/dev/null >told; grep -q 'User: 65534 *Group: 65534' told
+           as_nobody ./program mkfs given 32M -- -q -E root_owner=12:34
+           debugfs -R 'stat /' given 2>/dev/null >told; grep -q 'User: *12 *Group: *34' told
+           $O mkfs root 32M -- -q; debugfs -R 'stat /' root 2>/dev/null >told; grep -q 'User: *0 *Group: *0' told"#,
+    );
+}
+
+#[test]
+fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
+    Rig::new().run(
+        r#"$O mkfs image 32M -- -q -L mail; before=$(sha256sum <image)
+           refuses $O mkfs image 2>told </dev/null; grep -q 'type ext4 (label "mail")' told; grep -q -- '--force' told
+           [ "$before" = "$(sha256sum <image)" ]
+           $O mkfs --force image -- -q; [ "$before" != "$(sha256sum <image)" ]
+           # No file system at all, but not nothing either.
+           truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>told; grep -q 'data of type swap' told
+           truncate -s 32M empty; $O mkfs empty -- -q
+           truncate -s 32M log; mke2fs -q -O journal_dev log; refuses $O mkfs --journal-device log new 32M 2>told; grep -q "log appears" told
+           [ ! -e new ]"#,
+    );
+}
+
+#[test]
+fn every_mount_is_listed_with_its_mode_and_health_and_a_dead_daemon_is_told_apart() {
+    Rig::new().run(
+        r#"$O list >told; grep -q 'No okeanos volume' told || ! grep -q "$M" told
+           $O mkfs image 64M -- -q >made; $O mkfs second 64M -- -q >made; mkdir other
+           $O mount -o data=wasteless,transport=classic image $M; $O mount -o ro,noloop second other
+           $O list >told; grep "^$M" told | grep image | grep -w wasteless | grep -w classic | grep -qw ok
+           grep "$PWD/other" told | grep second | grep -qw read-only; $O umount other; $O umount $M; settle image
+           serve data=wasteless,noloop image; echo kept >$M/file; sync $M/file; mkdir $M/below; kill_daemon
+           $O list >told; grep "^$M" told | grep -q 'daemon died'
+           for command in "stats $M" "stats $M/below/deep" "recover image" "recover $M" "mount image $M" "mount -o remount,ro image $M"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
+           done
+           $O umount $M 2>told; grep -q 'had died' told; grep -q "okeanos mount .*image $M" told
+           $O recover image >told; $O mount -o noloop image $M; grep -q kept $M/file; $O umount $M; clean image"#,
+    );
+}
+
+#[test]
+fn umount_names_others_and_not_itself() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in
+           (cd $M/in; exec sleep 1000) & S=$!; for i in $(seq 100); do [ "$(readlink /proc/$S/cwd)" = $M/in ] && break; sleep 0.05; done
+           refuses $O umount $M 2>told; grep -q "sleep ($S)" told; refuses grep -q 'okeanos (' told
+           kill $S; wait $S || true
+           # Called from inside, it does not stand in its own way.
+           bash -c "cd $M/in; exec $O umount ../../mount"; refuses mountpoint -q $M; settle image; clean image"#,
+    );
+}
+
+#[test]
+fn rates_are_one_line_an_interval() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount -o data=wasteless image $M
+           (for i in $(seq 200); do echo $i | dd of=$M/log oflag=sync,append conv=notrunc status=none; done) & W=$!
+           $O stats --watch 0.5 --count 3 $M >told; wait $W; [ $(wc -l <told) = 4 ]; head -1 told | grep -q 'syncs/s.*p99.*requests/s'
+           # At least one of them saw a sync.
+           awk 'NR > 1 && $1 > 0 { seen = 1 } END { exit !seen }' told
+           $O stats $M >told; grep -q '^write ' told; $O umount $M; settle image"#,
+    );
+}
+
+#[test]
+fn metrics_are_those_of_prometheus_and_readable_by_whoever_may_look_into_the_volume() {
+    Rig::new().run(
+        r#"chmod 755 . ..; cp $O program; chmod 755 program; $O mkfs image 64M -- -q
+           $O mount -o data=wasteless,allow_other image $M; echo text >$M/file; sync $M/file
+           as_nobody ./program stats --prometheus $M >told
+           as_nobody ./program list >listed; grep "^$M" listed | grep -qw wasteless
+           # Whoever only asks gives no orders.
+           refuses as_nobody ./program umount $M 2>refused
+           cat >check.py <<'END'
+import re, sys
+from prometheus_client.parser import text_string_to_metric_families
+text = open("told").read()
+families = list(text_string_to_metric_families(text))
+names = {family.name for family in families}
+assert {"okeanos_info", "okeanos_failed", "okeanos_read_only", "okeanos_commits", "okeanos_sync_duration_seconds"} <= names, names
+for family in families:
+    assert family.documentation and family.type in ("counter", "gauge", "histogram"), family
+    assert family.samples, family
+    for sample in family.samples:
+        assert sample.labels["volume"] == sys.argv[1], sample
+        assert family.type != "counter" or sample.name.endswith("_total"), sample
+    assert not re.search("nanoseconds|microseconds|milliseconds", family.name)
+[syncs] = [family for family in families if family.type == "histogram"]
+buckets = [sample.value for sample in syncs.samples if sample.name.endswith("_bucket")]
+[count] = [sample.value for sample in syncs.samples if sample.name.endswith("_count")]
+assert buckets == sorted(buckets) and buckets[-1] == count >= 1, buckets
+END
+           # Debian's own: python3-prometheus-client.
+           /usr/bin/python3 check.py $M
+           if command -v promtool >/dev/null; then promtool check metrics <told; fi
+           $O umount $M; $O mount image $M
+           refuses as_nobody ./program stats $M 2>told; $O umount $M; settle image"#,
+    );
+}
+
+#[test]
+fn logs_have_levels_and_a_file_and_verbose_shows_requests() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount -o log_file=log,log_level=debug image $M; mkdir $M/seen; $O umount $M; settle image
+           grep -q 'info: .*image is mounted on' log; grep -q 'debug: request [0-9]*: mkdir, node 1, process [0-9]*: done' log
+           grep -q 'info: .*everything is home' log; grep -qE '^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} [+-][0-9]{4} okeanos' log
+           $O mount -o log_file=quiet,log_level=error image $M; $O umount $M; settle image; [ ! -s quiet ]
+           $O mount -f -v image $M 2>told & D=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+           rmdir $M/seen; $O umount $M; wait $D; grep -q 'request .*rmdir' told
+           refuses $O mount -o log_level=loud image $M 2>told; grep -q 'error, warning, info or debug' told"#,
+    );
+}
+
+#[test]
+fn check_finds_damage_and_lies_in_bitmaps_and_its_exit_codes_are_those_of_fsck() {
+    Rig::new().run(
+        r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
+           for options in '' '-b 1024' '-O ^metadata_csum,uninit_bg' '-O ^extents,^metadata_csum,^64bit'; do
+               rm -f image; $O mkfs image 64M -- -q $options; $O mount image $M; mkdir $M/many
+               for i in $(seq 400); do echo $i >$M/many/with-a-rather-long-name-$i; done
+               head -c 3M /dev/zero >$M/large; for i in $(seq 1 2 60); do printf x | dd of=$M/holes bs=8192 seek=$i status=none; done
+               setfattr -n user.big -v $(head -c 600 /dev/zero | tr '\0' v) $M/large
+               [ $(code $O check $M) = 0 ]; grep -q 'nothing is wrong' told; $O umount $M; settle image; clean image
+               [ $(code $O check image) = 0 ] || { cat told >&2; exit 1; }; grep -q 'nothing is wrong' told
+           done
+           rm image; $O mkfs image 64M -- -q; $O mount image $M; head -c 3M /dev/zero >$M/large; $O umount $M; settle image
+           copy image lies; in_use=$(debugfs -R 'blocks large' lies 2>fs | cut -d' ' -f1)
+           free=$(debugfs -R 'ffb 1' lies 2>fs | grep -o '[0-9]* *$')
+           debugfs -w -R "freeb $in_use 2" lies 2>fs; debugfs -w -R "setb $free" lies 2>fs
+           [ $(code $O check lies) = 4 ]; grep -q '2 blocks are in use and marked free' told; grep -q '1 blocks are marked as in use' told
+           copy image damaged; at=$(debugfs -R 'imap large' damaged 2>/dev/null | sed -n 's/.*block \([0-9]*\), offset \(0x[0-9a-f]*\).*/\1 \2/p')
+           set -- $at; printf '\377' | dd of=damaged bs=1 seek=$(($1 * 1024 + $2 + 20)) conv=notrunc status=none
+           [ $(code $O check damaged) = 4 ]; grep -q 'inode' told; grep -q 'e2fsck' told
+           [ $(code $O check /dev/null) = 8 ]; $O mount image $M; [ $(code $O check image) = 8 ]; $O umount $M; settle image
+           serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
+           [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
+    );
+}
+
+#[test]
+fn advice_follows_from_what_was_written() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount -o data=ordered image $M; refuses grep -q 'Advice' <<<"$($O advise $M)"
+           $O bench streams --writers 4 --size 128 --count 400 $M >told; $O advise $M >told; grep -q 'Advice: mount -o data=wasteless' told
+           $O advise --json $M | grep -q '"journal_bytes"'; $O umount $M; settle image"#,
+    );
+}
+
+#[test]
+fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
+    Rig::new().run(
+        r#"$O man pages; for page in pages/*; do groff -ww -man -Tutf8 -z $page 2>>warned; done; [ ! -s warned ] || { cat warned >&2; exit 1; }
+           grep -q '^.SH MOUNT.OPTIONS\|^.SH "MOUNT OPTIONS"' pages/okeanos-mount.8; groff -man -Tutf8 pages/okeanos-mkfs.8 | sed 's/\x1b\[[0-9;]*m//g;s/.\x08//g' >page
+           grep -q 'okeanos mkfs .*IMAGE' page; grep -q '^EXIT STATUS' page; [ -s pages/mount.fuse.okeanos.8 ]
+           for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; done; bash -n script.bash
+           for width in 60 80 100; do
+               for command in "" mount mkfs umount recover check advise list stats "bench streams" "bench replay" sim fingerprint "disk serve" powercut reproduce; do
+                   COLUMNS=$width $O $command --help >help
+                   # A word, or a line that is to be typed, may be wider.
+                   awk -v w=$width 'length > w && !/^ *[^ ]+$/ && !/okeanos|--|<.*>|\// { print; bad = 1 } END { exit bad }' help
+               done
+           done
+           $O sim --help >help; grep -q wrapping-4k help; grep -q flush-hang help; $O fingerprint --help >help; grep -q cheetah help
+           $O --version | grep -q '^okeanos [0-9]'; refuses $O mkfs small 1XB 2>told; grep -q '1GB for' told
+           $O mkfs decimal 64MB -- -q; [ $(stat -c %s decimal) = 64000000 ]
+           refuses $O mount -o cache=1 decimal $M 2>told; grep -q 'at least 1M' told"#,
+    );
+}
+
+#[test]
+fn a_service_manager_is_told_when_the_volume_is_mounted() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q
+           python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify"); s.settimeout(120); open("bound", "w"); print(s.recv(100).decode())' >heard & P=$!
+           for i in $(seq 100); do [ -e bound ] && break; sleep 0.1; done
+           NOTIFY_SOCKET=$PWD/notify $O mount -f image $M & D=$!; wait $P; grep -q READY=1 heard; mountpoint -q $M; $O umount $M; wait $D"#,
+    );
+}

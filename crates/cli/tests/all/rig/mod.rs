@@ -1,0 +1,89 @@
+//! Scripts over images in a directory of their own, run where nobody else sees their mounts.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
+
+/// No script takes so many seconds; one that does hangs.
+const PATIENCE: &str = "300";
+
+/// Words for scripts. `settle FILE...`: the kernel detaches a loop device some time after its last user is gone.
+/// `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed. `kill_daemon` does that, and waits
+/// until the kernel knows: it lets go of a dead process's ring a moment later.
+/// `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail (bash lets a `!` pass whatever
+/// comes of it).
+const WORDS: &str = r#"
+settle() { for file; do for i in $(seq 100); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
+serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
+kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
+copy() { cp --sparse=always $1 $2; }
+refuses() { if "$@"; then echo "not refused: $*" >&2; exit 1; fi; }
+clean() { timeout 60 e2fsck -fn "$@" >fsck 2>&1 || { cat fsck; exit 1; }; }
+"#;
+
+/// A directory for images and scripts.
+pub struct Rig {
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        let rig = Rig { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(rig.path("mount")).unwrap();
+        rig
+    }
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+    /// Runs a script where its mounts are seen by nobody else: `$O` is the program, `$M` a mount point, and the
+    /// images are in the current directory.
+    pub fn run(&self, script: &str) -> String {
+        let script = format!("{WORDS}{script}");
+        let output = Command::new("timeout")
+            .args(["-k", "5", PATIENCE, "unshare", "--mount", "--propagation", "private"])
+            .args(["bash", "-euo", "pipefail", "-c", &script])
+            .current_dir(self.directory.path())
+            .env("O", OKEANOS)
+            .env("M", self.path("mount"))
+            .output()
+            .unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script}\n{}\n{out}{err}", output.status);
+        out.into_owned()
+    }
+    pub fn check(&self, options: &str) {
+        self.run(&format!("clean {options} image"));
+    }
+}
+
+/// The kernel detaches a loop device some time after its last user is gone.
+pub const DETACHED: &str = "settle image";
+
+/// Something of everything that a volume can hold, changed a few times over.
+pub const WORK: &str = r#"
+    cd $M
+    mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link; ln -s $(head -c 200 /dev/zero | tr '\0' x) long
+    for i in $(seq 300); do echo "file $i" >many/name-of-file-$i; done
+    rm many/name-of-file-*7; mv many/name-of-file-10 a/moved; ln a/moved a/b/hard
+    head -c 3000000 /dev/zero | tr '\0' y >large; truncate -s 100000 large; truncate -s 5000000 large
+    dd if=/dev/zero of=sparse bs=4096 count=1 seek=3000 status=none
+    # Preallocation needs extents.
+    fallocate -l 1M room || [ "${EXTENTS:-yes}" = no ]
+    fallocate -p -o 8192 -l 8192 large
+    for i in $(seq 50); do printf 'record %05d\n' $i | dd of=log bs=13 oflag=sync,append conv=notrunc status=none; done
+    setfattr -n user.colour -v red log; setfattr -n trusted.secret -v x a
+    setfattr -n user.big -v $(head -c 700 /dev/zero | tr '\0' v) log
+    setfacl -m u:1234:rw log; setfacl -d -m g:77:rx a; touch a/inherits; mkdir a/too
+    chmod 4750 a/moved; chown 12:34 many/name-of-file-1; touch -d 2040-01-02 late
+    cd /
+"#;
+
+/// What there is to see of a tree, for comparison.
+pub const TELL: &str = r#"
+    (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
+     find . -type f -print0 | sort -z | xargs -0 sha256sum
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfattr -d -m - --absolute-names -e hex
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfacl -n --absolute-names)
+"#;

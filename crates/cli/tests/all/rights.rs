@@ -1,0 +1,124 @@
+//! What a system call asks that the kernel passes on unchecked is checked by the daemon.
+
+use crate::common::Volume;
+use std::fs::{File, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const NOBODY: u32 = 65534;
+const IMMUTABLE: u64 = 0x10;
+const APPEND: u64 = 0x20;
+const NO_DUMP: u64 = 0x40;
+/// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, and the number by which a 32-bit process knows the latter.
+const GETFLAGS: libc::c_ulong = 0x8008_6601;
+const SETFLAGS: libc::c_ulong = 0x4008_6602;
+const SETFLAGS_32: libc::c_ulong = 0x4004_6602;
+
+/// A volume whose mount everybody may enter.
+fn volume_for_all() -> Volume {
+    let volume = Volume::new(&["-t", "ext4"]);
+    std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    volume.mount("allow_other");
+    volume
+}
+
+/// Runs `act` on a thread that has this user's rights and no capability.
+fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: the bare calls take integers and a null list, and change this thread alone.
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
+            }
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// Runs `act` on a thread of root's that lacks some capabilities, as root in a container does.
+fn without_capabilities<T: Send>(numbers: &[u32], act: impl FnOnce() -> T + Send) -> T {
+    let mask = numbers.iter().fold(!0u64, |mask, number| mask & !(1 << number));
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let mut header = [0x2008_0522u32, 0];
+            let mut sets = [0u32; 6];
+            // SAFETY: version 3 takes a header of two words and sets of six; both are live.
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_capget, &raw mut header, &raw mut sets), 0);
+                for (half, bits) in [mask as u32, (mask >> 32) as u32].into_iter().enumerate() {
+                    (0..3).for_each(|set| sets[half * 3 + set] &= bits);
+                }
+                assert_eq!(libc::syscall(libc::SYS_capset, &raw mut header, &raw mut sets), 0);
+            }
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// The error number, or zero.
+fn ioctl(path: &Path, command: libc::c_ulong, word: u64) -> i32 {
+    let file = File::open(path).unwrap();
+    let mut area = [0u8; 256];
+    area[..8].copy_from_slice(&word.to_ne_bytes());
+    // SAFETY: no command here reads or writes more than the area holds.
+    match unsafe { libc::ioctl(file.as_raw_fd(), command, area.as_mut_ptr()) } {
+        -1 => std::io::Error::last_os_error().raw_os_error().unwrap(),
+        _ => 0,
+    }
+}
+
+fn flags_of(path: &Path) -> u64 {
+    all_flags_of(path) & (IMMUTABLE | APPEND | NO_DUMP)
+}
+
+fn all_flags_of(path: &Path) -> u64 {
+    let file = File::open(path).unwrap();
+    let mut flags = 0u64;
+    // SAFETY: the variable is as wide as the command's number says.
+    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), GETFLAGS, &raw mut flags) }, 0);
+    flags
+}
+
+/// The error number, or zero. Flags that this test knows nothing of stay.
+fn set_flags(path: &Path, command: libc::c_ulong, flags: u64) -> i32 {
+    ioctl(path, command, all_flags_of(path) & !(IMMUTABLE | APPEND | NO_DUMP) | flags)
+}
+
+#[test]
+fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
+    let volume = volume_for_all();
+    let (file, log, mine) = (volume.at("file"), volume.at("log"), volume.at("mine"));
+    for path in [&file, &log, &mine] {
+        std::fs::write(path, "readable").unwrap();
+    }
+    std::os::unix::fs::chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
+    assert_eq!(set_flags(&log, SETFLAGS, APPEND), 0);
+    as_user(NOBODY, || {
+        for command in [SETFLAGS, SETFLAGS_32] {
+            for path in [&file, &volume.root()] {
+                assert_ne!(set_flags(path, command, IMMUTABLE), 0, "{command:x} {path:?}");
+                assert_ne!(set_flags(path, command, NO_DUMP), 0, "{command:x} {path:?}");
+            }
+            assert_ne!(set_flags(&log, command, 0), 0, "{command:x}");
+            assert_ne!(set_flags(&mine, command, IMMUTABLE), 0, "{command:x}");
+        }
+        // What one owns one may mark, as far as it takes no capability.
+        assert_eq!(set_flags(&mine, SETFLAGS, NO_DUMP), 0);
+        assert_eq!(set_flags(&mine, SETFLAGS_32, 0), libc::ENOTTY, "as the kernel's ext4 says");
+    });
+    without_capabilities(&[9], || {
+        for command in [SETFLAGS, SETFLAGS_32] {
+            assert_ne!(set_flags(&file, command, IMMUTABLE), 0, "{command:x}");
+        }
+    });
+    let flags = [&file, &log, &mine, &volume.root()].map(|path| flags_of(path));
+    assert_eq!(flags, [0, APPEND, NO_DUMP, 0]);
+    assert_eq!((set_flags(&file, SETFLAGS, IMMUTABLE), flags_of(&file)), (0, IMMUTABLE));
+    assert_eq!((set_flags(&file, SETFLAGS, 0), flags_of(&file)), (0, 0));
+    volume.umount_and_check();
+}

@@ -1,0 +1,298 @@
+//! `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the kernel, mounted in every mode, and
+//! recovered after the daemon was killed.
+
+use crate::rig::{DETACHED, Rig, TELL, WORK};
+use serde_json::Value;
+
+const MODES: [&str; 6] = ["writeback", "ordered", "journal", "wasteless", "selective", "adaptive"];
+
+/// 16 synced writes, of which none may be lost.
+const SYNC_WRITES: &str = "for at in 1 2 3 4; do
+         dd if=/dev/zero of=$M/log bs=100 count=4 oflag=sync,append conv=notrunc status=none; done";
+
+/// Kills the daemon, and takes the mount away.
+const KILL: &str = "kill_daemon; umount -l $M; settle image";
+
+fn logs(rig: &Rig, options: &str) -> Value {
+    serde_json::from_str(&rig.run(&format!("$O inspect logs {options} --json image"))).unwrap()
+}
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+/// Tells of the logs that recovery would look at, and of what lives in all of them.
+fn live_runs(told: &Value) -> u64 {
+    told["told"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
+}
+
+#[test]
+fn mkfs_makes_the_logs_that_are_asked_for_and_e2fsck_and_the_kernel_accept_them() {
+    let rig = Rig::new();
+    // How it is asked for, more for mke2fs, and the logs: how many, how long, how far apart (in MiB).
+    for (sizes, extra, expected) in [
+        ("", "", (4, 10, 100)),
+        ("=log-size=4M,group-size=64M", "", (5, 4, 64)),
+        ("=group-size=32M,log-size=2M", "-b 1024", (10, 2, 32)),
+        ("=log-size=20M", "-O ^flex_bg,^64bit", (4, 20, 100)),
+        ("=group-size=50M", "-O ^metadata_csum", (7, 10, 50)),
+    ] {
+        rig.run(&format!("rm -f image; $O mkfs --scattered-logs{sizes} image 320M -- -q {extra}"));
+        rig.check("");
+        let told = logs(&rig, "--all");
+        let found = (
+            number(&told, "logs"),
+            number(&told, "bytes_of_each") >> 20,
+            number(&told, "bytes_between") >> 20,
+        );
+        assert_eq!(found, expected, "{sizes} {extra}");
+        assert_eq!(told["told"].as_array().unwrap().len() as u64, expected.0, "{told}");
+        rig.run(&format!(
+            "mount -o loop image $M; ls -a $M | grep -q scattered-logs; refuses truncate -s 0 $M/.scattered-logs
+             echo kernel >$M/file; umount $M; {DETACHED}"
+        ));
+        rig.run("$O mount -o log=scattered image $M; grep -q kernel $M/file; rm $M/file; $O umount $M");
+        rig.check("");
+    }
+}
+
+#[test]
+fn logs_that_do_not_fit_are_refused_and_leave_no_image() {
+    let rig = Rig::new();
+    for (arguments, extra, reason) in [
+        ("--scattered-logs=log-size=60M", "", "more than a half"),
+        ("--scattered-logs=log-size=4K,group-size=1M", "", "may have from"),
+        ("--scattered-logs=log-size=0", "", "may have from"),
+        ("--scattered-logs", "-b 1024", "may have from"),
+        ("--scattered-logs=log-size=1M,group-size=100M", "", "together they need"),
+        ("--scattered-logs=log-size=60M,group-size=200M", "-J size=16", "nowhere on the volume"),
+        ("--scattered-logs", "-t ext3", "extents"),
+        ("--scattered-logs", "-O ^has_journal", "journal"),
+        ("--scattered-logs --journal-device log", "", "journal inside"),
+        ("--scattered-logs=size=1M", "", "log-size=SIZE"),
+    ] {
+        let said = rig.run(&format!(
+            "refuses $O mkfs {arguments} image 64M -- -q {extra} 2>&1; test ! -e image; test ! -e log"
+        ));
+        assert!(said.contains(reason), "{arguments} {extra}: {said}");
+        assert!(!said.contains("panicked"), "{arguments} {extra}: {said}");
+    }
+}
+
+#[test]
+fn every_mode_and_record_format_works_over_scattered_logs_and_leaves_what_the_kernel_reads() {
+    let rig = Rig::new();
+    for mode in MODES {
+        for records in ["blocks", "packed"] {
+            rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+            let ours = rig.run(&format!(
+                "$O mount -o log=scattered,data={mode},records={records} image $M; {WORK} {TELL} $O umount $M; {DETACHED}"
+            ));
+            rig.check("");
+            let kernel = rig.run(&format!("mount -o loop image $M; {TELL} umount $M; {DETACHED}"));
+            // The kernel shows no more of the file that holds the logs than we do.
+            assert_eq!(ours, kernel, "{mode} {records}");
+            let told = logs(&rig, "");
+            assert_eq!((&told["live"], live_runs(&told)), (&Value::Bool(false), 0), "{told}");
+        }
+    }
+}
+
+#[test]
+fn every_mode_evicts_beside_scattered_logs() {
+    let rig = Rig::new();
+    rig.run(
+        r#"printf 'model = "A drive"\nsize = 1000\ntrials = 50\nmilliseconds = 1.5\n[workload]\npattern = "random"\nwrites = 16\nbytes = 160000\n' >profile"#,
+    );
+    for mode in MODES {
+        rig.run(
+            "rm -f image; $O mkfs --flush-zone profile --force-profile --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
+        );
+        let counts = rig.run(&format!(
+            "$O mount -o barrier=coerce,log=scattered,data={mode} image $M
+             {SYNC_WRITES}
+             $O stats --json $M | tr -d ' \n' | grep -o '\"evictions\":[0-9]*'
+             $O umount $M; {DETACHED}"
+        ));
+        let evictions: u64 = counts.trim().rsplit(':').next().unwrap().parse().unwrap();
+        assert!(evictions >= 16, "{mode}: {counts}");
+        rig.check("");
+        rig.run(&format!(
+            "serve barrier=coerce,log=scattered,data={mode} image; {SYNC_WRITES}; {KILL}; $O recover image
+             $O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 3200; $O umount $M; {DETACHED}"
+        ));
+        rig.check("");
+    }
+}
+
+#[test]
+fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
+    let rig = Rig::new();
+    for (mode, records, next) in [
+        ("writeback", "blocks", "$O recover image"),
+        ("ordered", "packed", "$O mount -o log=circular image $M; $O umount $M"),
+        ("journal", "blocks", "$O mount -o log=scattered image $M; $O umount $M"),
+        ("wasteless", "blocks", "$O recover image"),
+        ("wasteless", "packed", "$O mount -o log=scattered,data=wasteless image $M; $O umount $M"),
+        ("selective", "packed", "$O mount -o ro image $M; $O umount $M"),
+        ("adaptive", "blocks", "$O recover image"),
+    ] {
+        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+        rig.run(&format!(
+            "serve log=scattered,data={mode},records={records},writeback=1h,expire=1h image
+             mkdir $M/a; echo kept >$M/a/file; sync $M/a/file; {SYNC_WRITES}; {KILL}"
+        ));
+        let told = logs(&rig, "");
+        assert_eq!(told["live"], Value::Bool(true), "{told}");
+        assert!(live_runs(&told) >= 16, "{mode} {records}: {told}");
+        // Others leave the live log alone, though e2fsck says in the superblock that it was there.
+        rig.run("refuses timeout 60 e2fsck -fp image >/dev/null 2>&1; cp --sparse=always image before");
+        let dry: Value = serde_json::from_str(&rig.run("$O recover --dry-run --json image")).unwrap();
+        assert!(
+            number(&dry, "transactions") >= 16 && number(&dry, "logs_read") > 0,
+            "{mode} {records}: {dry}"
+        );
+        rig.run("cmp image before");
+        rig.run(&format!("{next}; {DETACHED}"));
+        let told = logs(&rig, "");
+        assert_eq!((&told["live"], live_runs(&told)), (&Value::Bool(false), 0), "{mode} {records}: {told}");
+        rig.check("");
+        rig.run(&format!(
+            "mount -o loop image $M; grep -q kept $M/a/file; test $(stat -c %s $M/log) = 1600; umount $M; {DETACHED}"
+        ));
+    }
+}
+
+/// Writers, and files that come and go, while the daemon is killed: what was acknowledged is there.
+#[test]
+fn acknowledged_files_survive_many_kills_of_the_daemon() {
+    let rig = Rig::new();
+    // So small that the logs are full again and again.
+    rig.run("$O mkfs --scattered-logs=log-size=1M,group-size=16M image 64M -- -q; touch acknowledged");
+    for round in 0..4 {
+        rig.run(&format!(
+            "serve log=scattered,data=adaptive image
+             while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged
+             write() {{ for at in $(seq 2000); do
+                 echo \"round-{round}-$1-$at\" >$M/round-{round}-$1-$at && sync $M/round-{round}-$1-$at || break
+                 echo \"round-{round}-$1-$at\" >>acknowledged
+                 [ $at -lt 4 ] || dd if=/dev/zero of=$M/large-$1 bs=256K count=1 conv=notrunc,fsync status=none || break
+             done; }}
+             write 1 2>/dev/null & ONE=$!; write 2 2>/dev/null & TWO=$!
+             for i in $(seq 600); do [ $(wc -l <acknowledged) -gt $(({round} * 20 + 20)) ] && break; sleep 0.1; done
+             {KILL}; wait $ONE $TWO || true"
+        ));
+    }
+    rig.run(&format!(
+        "test $(wc -l <acknowledged) -gt 80
+         $O mount image $M; while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged; $O umount $M; {DETACHED}"
+    ));
+    rig.check("");
+}
+
+#[test]
+fn inspect_tells_place_fill_and_age_of_each_log() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+    let said = rig.run("$O inspect logs image");
+    assert!(
+        said.contains(" logs of 2.0 MiB, one in every 16.0 MiB") && said.contains("all are empty"),
+        "{said}"
+    );
+    rig.run(&format!(
+        "serve log=scattered,data=wasteless,writeback=1h,expire=1h image; {SYNC_WRITES}; {KILL}"
+    ));
+    let said = rig.run("$O inspect logs image");
+    assert!(said.contains("the log begins with transaction") && said.contains("to write home"), "{said}");
+    let told = logs(&rig, "");
+    let all = logs(&rig, "--all");
+    assert_eq!(all["told"].as_array().unwrap().len() as u64, number(&all, "logs"));
+    assert_eq!(live_runs(&told), live_runs(&all), "{told} {all}");
+    let mut newest = 0;
+    for log in told["told"].as_array().unwrap() {
+        assert_eq!(log["active"], Value::Bool(true));
+        let used = number(log, "bytes_used");
+        assert!(used <= 2 << 20 && number(log, "live_bytes") <= used, "{log}");
+        assert!(number(log, "first_block") * 4096 + (2 << 20) <= 128 << 20, "{log}");
+        newest = newest.max(number(log, "last_transaction"));
+        assert!(said.lines().any(|line| line.contains(&number(log, "first_block").to_string())), "{said}");
+    }
+    for log in told["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0) {
+        assert_eq!(number(log, "age"), newest - number(log, "first_transaction"), "{log}");
+    }
+    // What recovery finds is what was told.
+    let found: Value = serde_json::from_str(&rig.run("$O recover --json image")).unwrap();
+    assert!(number(&found, "transactions") <= live_runs(&told), "{found} {told}");
+    assert_eq!(number(&found, "logs_read"), told["told"].as_array().unwrap().len() as u64, "{found}");
+    rig.run("rm image; $O mkfs image 16M -- -q");
+    let said = rig.run("refuses $O inspect logs image 2>&1");
+    assert!(said.contains("has no scattered logs") && said.contains("mkfs --scattered-logs"), "{said}");
+}
+
+#[test]
+fn a_mount_without_logs_or_with_logs_that_lost_their_protection_is_refused() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 64M -- -q");
+    let said = rig.run("refuses $O mount -o log=scattered image $M 2>&1");
+    assert!(said.contains("scattered logs") && said.contains("mkfs --scattered-logs"), "{said}");
+    rig.check("");
+    rig.run("rm image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+    let said = rig.run(&format!(
+        "$O mount -o log=circular image $M; refuses chattr -i $M/.scattered-logs; refuses rm -f $M/.scattered-logs
+         $O umount $M; {DETACHED}
+         mount -o loop image $M; chattr -i $M/.scattered-logs; umount $M; {DETACHED}
+         refuses $O mount -o log=scattered image $M 2>&1
+         mount -o loop image $M; chattr +i $M/.scattered-logs; umount $M; {DETACHED}
+         $O mount -o log=scattered image $M; $O umount $M"
+    ));
+    assert!(said.contains("no longer immutable"), "{said}");
+    rig.check("");
+}
+
+/// The header of a long run rots, and short runs follow it in the same log.
+#[test]
+fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+    rig.run(&format!(
+        "serve log=scattered,data=journal,records=blocks,writeback=1h,expire=1h image
+         dd if=/dev/urandom of=$M/large bs=400K count=1 oflag=dsync status=none; {SYNC_WRITES}; {KILL}"
+    ));
+    let told = logs(&rig, "");
+    let tail = number(&told, "tail");
+    let holds = |log: &&Value| number(log, "live_runs") > 4 && number(log, "first_transaction") <= tail + 1;
+    let log = told["told"].as_array().unwrap().iter().find(holds).unwrap_or_else(|| panic!("{told}"));
+    assert!(number(log, "live_bytes") > 400 << 10, "{told}");
+    let at = number(log, "first_block");
+    rig.run(&format!(
+        "cp --sparse=always image before; dd if=/dev/zero of=image bs=4096 seek={at} count=1 conv=notrunc status=none
+         cp --sparse=always image rotten"
+    ));
+    let said = rig.run("refuses $O recover image 2>&1; cmp image rotten");
+    assert!(said.contains("durable"), "{said}");
+    let after = logs(&rig, "");
+    assert!(live_runs(&after) + 1 >= live_runs(&told), "{after} {told}");
+    let said = rig.run("refuses $O mount image $M 2>&1; cmp image rotten");
+    assert!(said.contains("durable"), "{said}");
+    rig.run("$O recover --until-damage image; cp before image; $O recover image");
+    rig.check("");
+}
+
+#[test]
+fn logs_that_overlap_are_refused() {
+    let rig = Rig::new();
+    rig.run(
+        "$O mkfs --scattered-logs=log-size=2M,group-size=16M --journal-size 4M image 48M -- -q -O ^64bit",
+    );
+    let told = logs(&rig, "--all");
+    let starts: Vec<u64> =
+        told["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
+    assert!(starts.len() >= 2, "{told}");
+    // The third entry of the inode's extents is the second log's: behind the header's three words and two entries of three.
+    let said = rig.run(&format!(
+        "debugfs -w -R 'sif /.scattered-logs block[11] {}' image 2>&1; $O inspect logs --all image
+         refuses $O mount -o log=scattered image $M 2>&1",
+        starts[0] + 100
+    ));
+    assert!(said.contains("overlap"), "{said}");
+    // Who does not use them does not care.
+    rig.run(&format!("$O mount image $M; $O umount $M; {DETACHED}"));
+}

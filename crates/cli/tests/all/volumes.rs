@@ -1,0 +1,229 @@
+//! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop devices; every mount is
+//! made in a namespace of its own.
+
+use crate::rig::{DETACHED, Rig, TELL, WORK};
+use ext4::{OpenParts, VolumeOptions};
+use runtime::RealWorld;
+use std::path::Path;
+use std::rc::Rc;
+
+const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
+
+/// Works on the volume with okeanos, then has e2fsck and the kernel look at it.
+fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
+    let rig = Rig::new();
+    rig.run(mkfs);
+    let extents = if mkfs.contains("ext3") { "no" } else { "yes" };
+    let ours =
+        rig.run(&format!("EXTENTS={extents}; $O mount {mount} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    rig.check(e2fsck);
+    let again = rig.run(&format!("$O mount {mount} image $M\n{TELL}\n$O umount $M"));
+    assert_eq!(ours, again, "{mkfs}: after an unmount");
+    let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
+    assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
+    // And on from what the kernel leaves.
+    rig.run(&format!("mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"));
+    rig.run(&format!(
+        "$O mount {mount} image $M; cmp $M/log $M/kernel/log; rm -r $M/kernel $M/many; $O umount $M"
+    ));
+    rig.check(e2fsck);
+}
+
+#[test]
+fn default_ext4_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 image 256M", "-o data=wasteless", "", "");
+}
+#[test]
+fn ext4_with_small_blocks_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 -b 1024 image 128M", "-o data=selective", "", "");
+}
+#[test]
+fn ext4_with_blocks_of_2_kib_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext4 -b 2048 image 128M", "-o data=writeback", "", "");
+}
+#[test]
+fn ext3_is_the_same_to_okeanos_and_the_kernel() {
+    prove("mke2fs -q -t ext3 -b 4096 image 256M", "-o data=ordered", "", "");
+}
+#[test]
+fn a_volume_with_an_external_journal_is_the_same_to_okeanos_and_the_kernel() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --journal-device log --journal-size 16M image 256M -- -q");
+    let ours = rig
+        .run(&format!("$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    let theirs = rig.run(&format!(
+        "L=$(losetup -f --show log); trap 'losetup -d $L' EXIT
+         e2fsck -fn -j $L image >out 2>&1 || {{ cat out; exit 1; }}
+         mount -o loop,journal_path=$L image $M\n{TELL}\numount $M"
+    ));
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
+    for mode in MODES {
+        let rig = Rig::new();
+        rig.run("$O mkfs image 256M -- -q -b 4096");
+        let told = rig.run(&format!(
+            "$O mount -f -o data={mode} image $M & DAEMON=$!
+             for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+             $O bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
+             sleep 1; kill -9 $DAEMON; wait $WRITERS; wait $DAEMON || true; umount $M
+             {DETACHED}
+             $O recover image >recovered; timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
+             $O mount -o data={mode} image $M; $O bench verify --acknowledged ack --json $M; $O umount $M"
+        ));
+        let verdict: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {told}");
+        assert_eq!(verdict["lost"], 0, "{mode}");
+        rig.check("");
+    }
+}
+
+#[test]
+fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 256M -- -q -b 4096");
+    let told = rig.run(&format!(
+        "$O mount -f -o data=wasteless,records=blocks image $M & DAEMON=$!
+         for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+         $O bench streams --writers 1 --count 3 $M >streams
+         kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
+         $O inspect journal image; $O recover image"
+    ));
+    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "checksums v3", "multiwrite"]), "{told}");
+    assert!(has(&["descriptor at log block", ": bytes 0..128 of block"]), "{told}");
+    assert!(has(&[": bytes 128..256 of block", "in log block", "at byte 0"]), "{told}");
+    assert!(has(&[": bytes 256..384 of block"]), "{told}");
+    assert!(has(&["whole, in log block"]), "the inodes' blocks: {told}");
+    assert!(has(&["commit at log block", "with a checksum of the whole transaction"]), "{told}");
+    assert!(has(&["are committed and would be replayed"]), "{told}");
+    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+    assert!(rig.run("$O inspect journal image").contains("the log is empty"));
+    rig.check("");
+}
+
+#[test]
+fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 256M -- -q -b 4096");
+    let told = rig.run(&format!(
+        "$O mount -f -o data=wasteless,log_unit=512 image $M & DAEMON=$!
+         for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+         $O bench streams --writers 1 --count 3 $M >streams
+         kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
+         $O inspect journal image; $O recover image"
+    ));
+    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "of 512 bytes", "checksums v3", "packed"]), "{told}");
+    assert!(has(&["packed at log block", "bytes of records", "was durable"]), "{told}");
+    for bytes in ["bytes 0..128 of block", "bytes 128..256 of block", "bytes 256..384 of block"] {
+        assert!(has(&[bytes]), "{bytes}: {told}");
+    }
+    assert!(has(&["are committed and would be replayed"]), "{told}");
+    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+    assert!(rig.run("$O inspect journal image").contains("the log is empty"));
+    rig.check("");
+}
+
+/// How many writers share a commit is the machine's doing (`make demo` shows the ratio of bytes); what one commit
+/// costs is not.
+#[test]
+fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
+    const RECORDS: u64 = 100 * 100;
+    const RECORD: u64 = 128;
+    let engine = |mode: &str| {
+        let rig = Rig::new();
+        rig.run("$O mkfs image 256M -- -q -b 4096");
+        let told = rig.run(&format!(
+            "$O mount -o data={mode} image $M; $O bench streams --writers 100 --count 100 $M >out
+             $O stats --json $M; $O umount $M"
+        ));
+        let stats: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(stats["engine"]["payload_bytes"], RECORDS * RECORD, "{mode}");
+        stats["engine"].clone()
+    };
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let home = |engine: &serde_json::Value| -> u64 {
+        engine["home_written"].as_object().unwrap().values().map(|count| number(&count["bytes"])).sum()
+    };
+    let (wasteless, journal, ordered) =
+        (engine("wasteless,records=blocks"), engine("journal"), engine("ordered"));
+    // Only the last multiwrite block of a commit may have room for another record.
+    let filled = RECORDS * RECORD / (4096 - RECORD) + number(&wasteless["commits"]);
+    let multiwrite = number(&wasteless["log_written"]["multiwrite"]["blocks"]);
+    assert!(multiwrite <= filled, "{multiwrite} multiwrite blocks, {filled} would do");
+    // Data journaling logs a block for each record, since no writer has two in one commit.
+    assert!(number(&journal["log_written"]["regular"]["blocks"]) >= RECORDS);
+    assert!(home(&wasteless) * 5 <= home(&ordered), "home: {} and {}", home(&wasteless), home(&ordered));
+}
+
+#[test]
+fn mount_and_umount_of_the_system_know_us() {
+    let rig = Rig::new();
+    // Called as mount(8) calls it, without touching /sbin.
+    rig.run(
+        "$O mkfs image 64M -- -q; ln -s $O mount.fuse.okeanos
+         ./mount.fuse.okeanos image $M -o rw,data=wasteless,x-test -t fuse.okeanos
+         echo hello >$M/a; umount $M
+         debugfs -R 'cat /a' image 2>/dev/null | grep -q hello",
+    );
+    rig.check("");
+}
+
+#[test]
+fn what_is_no_volume_is_refused_in_words_and_left_alone() {
+    let rig = Rig::new();
+    std::fs::write(rig.path("text"), "no volume\n".repeat(10_000)).unwrap();
+    let before = std::fs::read(rig.path("text")).unwrap();
+    for command in ["mount text $M", "recover text", "inspect super text", "inspect journal text"] {
+        let told = rig.run(&format!("if $O {command} 2>&1; then exit 1; fi"));
+        assert!(told.contains("text") && !told.contains("panicked"), "{command}: {told}");
+    }
+    assert_eq!(std::fs::read(rig.path("text")).unwrap(), before);
+    rig.run("mke2fs -q -t ext4 image 64M; truncate -s 20M image; if $O mount image $M 2>told; then exit 1; fi; grep -qi trunc told");
+    rig.run("rm image; mke2fs -q -t ext4 -O casefold image 64M; if $O mount image $M 2>told; then exit 1; fi; grep -q casefold told");
+}
+
+#[test]
+fn what_is_in_use_is_refused() {
+    let rig = Rig::new();
+    rig.run(
+        "$O mkfs image 64M -- -q; $O mount image $M
+         refuses $O mount image $M 2>told; refuses $O recover image 2>>told; refuses $O mkfs image 2>>told
+         echo alive >$M/a; $O umount $M",
+    );
+    rig.check("");
+}
+
+/// What `okeanos recover` does first.
+fn replay(image: &Path) {
+    let world = RealWorld::new().unwrap();
+    let disk = disks::FileDisk::open(world.ring(), image, disks::Access::ReadWrite).unwrap();
+    let parts = OpenParts {
+        world: Rc::new(world.clone()),
+        home: Rc::new(disk),
+        journal: None,
+        options: VolumeOptions::default(),
+    };
+    let report = world.run(async move { ext4::recover(&parts, false).await.unwrap() });
+    assert!(!report.clean);
+    world.end();
+}
+
+#[test]
+fn a_recovery_that_was_killed_behind_the_replay_is_finished_by_the_next_and_told() {
+    for (mode, mkfs) in [("ordered", "-O orphan_file"), ("wasteless", "-O ^orphan_file")] {
+        let rig = Rig::new();
+        rig.run(&format!(
+            "$O mkfs image 64M -- -q {mkfs}; serve noloop,data={mode} image; exec 7>$M/orphan; echo text >&7
+             rm $M/orphan; sync $M; kill_daemon; exec 7>&-; umount $M"
+        ));
+        replay(&rig.path("image"));
+        let told = rig.run("$O recover image");
+        assert!(told.contains("nothing to replay") && told.contains("1 freed"), "{mode}: {told}");
+        let told = rig.run("$O recover image; clean image");
+        assert!(told.contains("nothing to recover"), "{mode}: {told}");
+    }
+}

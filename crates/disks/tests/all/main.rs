@@ -1,0 +1,4 @@
+//! All tests of `disks` that use it from outside: one program, because linking each costs more than running it.
+
+mod file;
+mod memory;

@@ -1,0 +1,7 @@
+//! All tests of `emulated` that use it from outside: one program, because linking each costs more than running it.
+
+mod around_the_cache;
+mod common;
+mod drive;
+mod evictions;
+mod shingled;

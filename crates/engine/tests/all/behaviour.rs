@@ -1,0 +1,284 @@
+//! What the engine does when, seen from outside: groups, ages, reads, counts.
+
+use crate::common::{Layout, Rig, STALE, Setup};
+use device::{Buffer, Disk, Durability};
+use engine::{Base, Credits, Engine, FileUpdate, recover};
+use journal::DataMode;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
+
+async fn write(engine: &Rc<Engine>, home: u64, start: u32, bytes: &[u8], base: Base) -> TransactionId {
+    let mut handle = engine.start(Credits(0)).await.unwrap();
+    let update = FileUpdate {
+        owner: Owner(12),
+        home: HomeBlock(home),
+        range: BlockRange::new(start, start + bytes.len() as u32),
+        bytes,
+        base,
+        request: bytes.len() as u64,
+        sequential: false,
+    };
+    handle.file_data(update).await.unwrap();
+    handle.stop()
+}
+
+async fn sleep(engine: &Rc<Engine>, time: Duration) {
+    engine.world().sleep_until(engine.world().now().plus(time)).await
+}
+
+/// Runs `script` on a fresh volume with the default periods.
+fn on_fresh<T: 'static, F: Future<Output = T> + 'static>(
+    mode: DataMode,
+    script: impl FnOnce(Rc<Engine>) -> F + 'static,
+) -> (Rig, T) {
+    let mut setup = Setup::new(mode, Layout::Separate, 4096);
+    setup.options = engine::EngineOptions { data: mode, ..Default::default() };
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = rig.parts.clone();
+    let result = rig.run(async move { script(Rig::open(parts).await).await }).expect("power");
+    (rig, result)
+}
+
+#[test]
+fn all_who_ask_while_a_commit_is_under_way_share_the_next() {
+    let (_, statistics) = on_fresh(DataMode::Wasteless, |engine| async move {
+        let writers = (0..200u64).map(|writer| -> device::LocalFuture<()> {
+            let engine = engine.clone();
+            Box::pin(async move {
+                for _ in 0..5 {
+                    let transaction = write(&engine, writer, 7, b"synced", Base::Home).await;
+                    engine.commit(transaction).await.unwrap();
+                }
+            })
+        });
+        runtime::join_all(writers.collect()).await;
+        engine.statistics()
+    });
+    assert!(statistics.commits <= 12, "1000 syncs took {} commits", statistics.commits);
+    assert_eq!((statistics.handles, statistics.payload_bytes, statistics.sync.count), (1000, 6000, 1000));
+}
+
+#[test]
+fn few_writers_that_come_back_quickly_end_up_in_one_group() {
+    let (_, statistics) = on_fresh(DataMode::Wasteless, |engine| async move {
+        let writers = (0..8u64).map(|writer| -> device::LocalFuture<()> {
+            let engine = engine.clone();
+            Box::pin(async move {
+                for round in 0..50 {
+                    // Back after up to 40 us, less than a commit is held.
+                    sleep(&engine, Duration::from_micros((writer * 13 + round * 7) % 40)).await;
+                    let transaction = write(&engine, writer, 7, b"synced", Base::Home).await;
+                    engine.commit(transaction).await.unwrap();
+                }
+            })
+        });
+        runtime::join_all(writers.collect()).await;
+        engine.statistics()
+    });
+    assert!(statistics.commits <= 60, "50 rounds of 8 writers took {} commits", statistics.commits);
+}
+
+#[test]
+fn what_nobody_syncs_is_committed_and_written_home_by_age() {
+    for mode in DataMode::ALL {
+        let (rig, ()) = on_fresh(mode, move |engine| async move {
+            let transaction = write(&engine, 5, 0, b"old", Base::Zero).await;
+            assert_ne!(engine.committed(), transaction);
+            sleep(&engine, Duration::from_millis(5500)).await;
+            assert_eq!(engine.committed() == transaction, mode != DataMode::Writeback, "{mode}");
+            sleep(&engine, Duration::from_secs(41)).await;
+        });
+        assert_eq!(rig.home_block(5)[..5], *b"old\0\0", "{mode}");
+    }
+}
+
+#[test]
+fn missing_neighbours_come_with_one_read_and_readers_share_it() {
+    let (rig, ()) = on_fresh(DataMode::Ordered, |engine| async move {
+        let readers = (0..10).map(|_| -> device::LocalFuture<()> {
+            let engine = engine.clone();
+            Box::pin(async move {
+                let blocks = engine.read_data(HomeBlock(20), 32).await.unwrap();
+                assert!(blocks.len() == 32 && blocks.iter().all(|block| block[0] == STALE));
+            })
+        });
+        runtime::join_all(readers.collect()).await;
+        engine.metadata(HomeBlock(25)).await.unwrap();
+    });
+    assert_eq!(rig.disks[0].statistics().reads, 1);
+}
+
+#[test]
+fn a_small_update_needs_no_read_before_its_commit_in_wasteless_mode() {
+    let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {
+        let transaction = write(&engine, 9, 100, b"blind", Base::Home).await;
+        engine.commit(transaction).await.unwrap();
+        assert_eq!(engine.statistics().home_reads, 0);
+        // Only who wants to see it has the rest fetched.
+        let block = &engine.read_data(HomeBlock(9), 1).await.unwrap()[0];
+        assert_eq!((block[99], &block[100..105], block[105]), (STALE, &b"blind"[..], STALE));
+        write(&engine, 10, 100, b"blind", Base::Home).await;
+        engine.shutdown().await.unwrap();
+        assert_eq!(engine.statistics().home_reads, 2);
+    });
+    let block = rig.home_block(10);
+    assert_eq!((block[99], &block[100..105], block[105]), (STALE, &b"blind"[..], STALE));
+}
+
+#[test]
+fn wasteless_logs_a_fraction_of_what_journal_logs() {
+    let logged = |mode| {
+        let (_, statistics) = on_fresh(mode, |engine| async move {
+            for round in 0..10 {
+                let mut last = TransactionId(0);
+                for writer in 0..100 {
+                    last = write(&engine, writer, 128 * round, &[1; 128], Base::Home).await;
+                }
+                engine.commit(last).await.unwrap();
+            }
+            engine.statistics()
+        });
+        assert_eq!(statistics.payload_bytes, 128_000);
+        statistics.log_bytes()
+    };
+    let (journal, wasteless) = (logged(DataMode::Journal), logged(DataMode::Wasteless));
+    assert!(journal > 10 * wasteless, "journal {journal}, wasteless {wasteless} bytes");
+}
+
+#[test]
+fn a_handle_that_is_dropped_does_not_hold_up_the_commit() {
+    on_fresh(DataMode::Ordered, |engine| async move {
+        let transaction = {
+            let mut handle = engine.start(Credits(3)).await.unwrap();
+            handle.create(HomeBlock(1));
+            handle.transaction()
+        };
+        engine.commit(transaction).await.unwrap();
+        // One in which nothing happened is not written at all.
+        let idle = engine.start(Credits(3)).await.unwrap().stop();
+        engine.commit(idle).await.unwrap();
+        assert_eq!(engine.statistics().commits, 1);
+    });
+}
+
+#[test]
+fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
+    let setup = Setup::new(DataMode::Wasteless, Layout::Internal, 4096);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let transaction = write(&engine, 3, 1, b"fragment", Base::Home).await;
+        engine.commit(transaction).await.unwrap();
+    });
+    let rig = Rig::new(&setup, 1, rig.crash(0));
+    let parts = rig.parts.clone();
+    let reports = rig.run(async move {
+        let dry = recover(&parts, true).await.unwrap();
+        let untouched = parts.home.read(HomeBlock(3), 1).await.unwrap();
+        assert_eq!(untouched[1], STALE);
+        let refused = Engine::open(parts.clone()).await;
+        assert!(matches!(refused, Err(engine::EngineError::NeedsRecovery)));
+        (dry, recover(&parts, false).await.unwrap(), recover(&parts, false).await.unwrap())
+    });
+    let (dry, real, again) = reports.unwrap();
+    assert!(dry.dry_run && dry.transactions == 1 && dry.replay.fragment_records == 1);
+    assert_eq!((real.transactions, real.home_blocks_written, real.home_blocks_read), (1, 1, 1));
+    assert!(again.clean && again.transactions == 0);
+    assert_eq!(rig.home_block(3)[1..9], *b"fragment");
+}
+
+#[test]
+fn blocks_brought_home_are_there_and_durable() {
+    for mode in [DataMode::Wasteless, DataMode::Journal, DataMode::Ordered, DataMode::Writeback] {
+        let (rig, ()) = on_fresh(mode, |engine| async move {
+            for block in [10, 11, 12, 30] {
+                write(&engine, block, 100, b"update", Base::Home).await;
+            }
+            engine.bring_home(&[(HomeBlock(10), 2), (HomeBlock(30), 1)]).await.unwrap();
+        });
+        // What the disk may lose it loses now.
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.options = engine::EngineOptions { data: mode, ..Default::default() };
+        for seed in 0..8 {
+            let after = Rig::new(&setup, seed, rig.crash(seed));
+            for block in [10, 11, 30] {
+                let home = after.home_block(block);
+                assert_eq!(
+                    (home[99], &home[100..106], home[106]),
+                    (STALE, &b"update"[..], STALE),
+                    "{mode:?}"
+                );
+            }
+        }
+        if mode == DataMode::Wasteless {
+            assert_eq!(rig.home_block(12)[100], STALE, "nobody asked for this one");
+        }
+    }
+}
+
+#[test]
+fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
+    const FOREIGN: u8 = 0x77;
+    for mut setup in Setup::all() {
+        // Write-back must not move the log's tail past what replay could do.
+        (setup.options.writeback, setup.options.expire) = (Duration::from_secs(60), Duration::from_secs(60));
+        let rig = Rig::new(&setup, 1, setup.images());
+        let (parts, size) = (rig.parts.clone(), setup.block_size.bytes());
+        let disk = rig.disks[0].clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            // Of the first transaction, and not asked for: the log begins with it.
+            for block in [12, 10, 11] {
+                write(&engine, block, 100, b"update", Base::Home).await;
+            }
+            engine.sync().await.unwrap();
+            engine.bring_home(&[(HomeBlock(10), 2)]).await.unwrap();
+            let foreign = Buffer::copy_of(&vec![FOREIGN; 2 * size]);
+            disk.write(10 * size as u64, vec![Rc::new(foreign)], Durability::Durable).await.unwrap();
+            write(&engine, 12, 200, b"second", Base::Home).await;
+            engine.sync().await.unwrap();
+        })
+        .expect("power");
+        let after = Rig::new(&setup, 2, rig.crash(0));
+        let parts = after.parts.clone();
+        after.run(async move { recover(&parts, false).await }).expect("power").unwrap();
+        for block in [10, 11] {
+            assert!(after.home_block(block).iter().all(|byte| *byte == FOREIGN), "{setup:?}");
+        }
+        let kept = after.home_block(12);
+        assert_eq!((&kept[100..106], &kept[200..206]), (&b"update"[..], &b"second"[..]), "{setup:?}");
+    }
+}
+
+/// The end of a long request: a small part of a block.
+#[test]
+fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
+    for per_block in [false, true] {
+        let mut setup = Setup::new(DataMode::Selective, Layout::Separate, 4096);
+        setup.options.threshold_per_block = per_block;
+        setup.options.expire = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            let update = FileUpdate {
+                owner: Owner(1),
+                home: HomeBlock(70),
+                range: BlockRange::new(0, 100),
+                bytes: &[9; 100],
+                base: Base::Zero,
+                request: 8292,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+            engine.commit(handle.stop()).await.unwrap();
+        })
+        .unwrap();
+        let mut byte = [0];
+        rig.crash(1)[0].read(70 << 12, &mut byte);
+        assert_eq!(byte[0] != 9, per_block, "what is logged is not home yet");
+    }
+}

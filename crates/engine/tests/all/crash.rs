@@ -1,0 +1,101 @@
+//! Small scripts, cut at every write: whatever was acknowledged is there after recovery, nothing half-done.
+//! A failure prints setup, script, cut and tear: all that is needed to run exactly it.
+
+use crate::common;
+
+use crate::common::{Layout, Rig, Script, Setup, run_until, verify};
+use engine::{BarrierKind, recover};
+use journal::DataMode;
+
+/// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways; the
+/// first thing that is wrong afterwards.
+fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
+    for cut in 0.. {
+        let (rig, history, ended) = run_until(setup, script, Some(cut));
+        for tear in cut * 4..cut * 4 + 3 {
+            verify(setup, tear, rig.crash(tear), &history.borrow())
+                .map_err(|why| format!("{setup:?} {script:?} cut {cut} tear {tear}: {why}"))?;
+        }
+        if ended {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// SEEDS=n asks for more scripts.
+fn seeds() -> u64 {
+    std::env::var("SEEDS").map_or(1, |seeds| seeds.parse().expect("SEEDS is a number"))
+}
+
+/// With and without checksums, with a cache that holds everything and one that holds next to nothing.
+#[test]
+fn acknowledged_changes_survive_every_cut_in_every_mode() {
+    for seed in 1..=2 * seeds() {
+        for mut setup in Setup::all() {
+            if seed % 2 == 0 {
+                setup.options.journal_checksum = false;
+                setup.options.cache_bytes = 0;
+            }
+            every_cut(&setup, Script { writers: 3, handles: 24, sync_one_in: 3, seed }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn without_barriers_the_same_cuts_lose_what_was_acknowledged() {
+    for mut setup in Setup::all() {
+        setup.options.barrier = BarrierKind::None;
+        let lost = (1..20)
+            .any(|seed| every_cut(&setup, Script { writers: 3, handles: 10, sync_one_in: 2, seed }).is_err());
+        assert!(lost, "{setup:?}: nothing was lost, so the test above proves nothing");
+    }
+}
+
+/// Crashes while recovering from a crash, and again while recovering from that.
+#[test]
+fn a_crash_during_recovery_is_harmless_twice() {
+    for setup in Setup::all() {
+        let script = Script { writers: 3, handles: 30, sync_one_in: 3, seed: 5 };
+        for cut in (10..).step_by(17) {
+            let (rig, history, ended) = run_until(&setup, script, Some(cut));
+            for first in 0.. {
+                let context = format!("{setup:?} {script:?} cut {cut}, recovery cut {first}");
+                let once = Rig::new(&setup, cut, rig.crash(cut));
+                once.cut_at(first);
+                let parts = once.parts.clone();
+                let done = once.run(async move { recover(&parts, false).await }).is_some();
+                let twice = Rig::new(&setup, first, once.crash(first));
+                twice.cut_at(first / 2);
+                let parts = twice.parts.clone();
+                twice.run(async move { recover(&parts, false).await });
+                verify(&setup, 0, twice.crash(first + 1), &history.borrow())
+                    .unwrap_or_else(|why| panic!("{context}: {why}"));
+                if done {
+                    break;
+                }
+            }
+            if ended {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_operations_and_another_seed_others() {
+    let operations = |setup: &Setup, seed| {
+        let rig = Rig::new(setup, seed, setup.images());
+        rig.disks.iter().for_each(|disk| disk.record());
+        common::run_on(&rig, setup, Script { writers: 5, handles: 30, sync_one_in: 3, seed: 1 })
+            .1
+            .unwrap()
+            .unwrap();
+        rig.disks.iter().map(|disk| disk.take_log()).collect::<Vec<_>>()
+    };
+    for mode in DataMode::ALL {
+        let setup = Setup::new(mode, Layout::Separate, 1024);
+        assert_eq!(operations(&setup, 7), operations(&setup, 7), "{mode}");
+        assert_ne!(operations(&setup, 7), operations(&setup, 8), "{mode}");
+    }
+}

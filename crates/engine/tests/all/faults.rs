@@ -1,0 +1,121 @@
+//! A failed write or flush ends all writing, is never forgotten, and costs nothing that was acknowledged.
+
+use crate::common::{Layout, Rig, Script, Setup, run_on, verify};
+use device::Operation;
+use disks::Fault;
+use engine::{Credits, EngineError};
+use journal::DataMode;
+use units::{BlockRange, HomeBlock};
+
+/// Every write, or every flush, from some change on fails; the disk itself lives on.
+fn fail_from(setup: &Setup, disk: usize, operation: Operation, change: u64) -> bool {
+    let script = Script { writers: 3, handles: 20, sync_one_in: 2, seed: 3 };
+    let rig = Rig::new(setup, 3, setup.images());
+    rig.disks[disk].on_change(move |disk, number, _| {
+        if number == change {
+            disk.inject(Fault::forever(operation));
+        }
+    });
+    let (history, ended) = run_on(&rig, setup, script);
+    let result = ended.expect("power was never cut");
+    let context = format!("{setup:?} disk {disk}: {operation:?} fails from change {change}");
+    for error in &history.borrow().failed {
+        let told = matches!(error, EngineError::Aborted { .. } | EngineError::ReadOnlySince { .. });
+        assert!(told, "{context}: {error}");
+    }
+    rig.disks.iter().for_each(|disk| disk.heal());
+    verify(setup, 1, rig.crash(change * 4 + 2), &history.borrow())
+        .unwrap_or_else(|why| panic!("{context}: {why}"));
+    result.is_err()
+}
+
+#[test]
+fn what_was_acknowledged_before_a_failing_disk_is_recovered() {
+    for setup in Setup::all() {
+        let mut failures = 0;
+        for (disk, operation) in [(0, Operation::Write), (0, Operation::Flush), (1, Operation::Write)] {
+            let disk = disk.min(setup.images().len() - 1);
+            failures += (0..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
+        }
+        assert!(failures > 10, "{setup:?}: nothing ever failed");
+    }
+}
+
+#[test]
+fn after_a_failed_write_every_sync_and_every_start_reports_it() {
+    for mode in DataMode::ALL {
+        let setup = Setup::new(mode, Layout::Internal, 4096);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.create(HomeBlock(3));
+            let transaction = handle.stop();
+            disk.inject(Fault::once(Operation::Write));
+            for _ in 0..3 {
+                // Only the first write fails; the disk is well again, but what it holds is unknown.
+                let aborted = engine.commit(transaction).await;
+                assert!(matches!(aborted, Err(EngineError::Aborted { .. })), "{mode}: {aborted:?}");
+            }
+            assert!(matches!(engine.start(Credits(1)).await, Err(EngineError::ReadOnlySince { .. })));
+            assert!(matches!(engine.sync().await, Err(EngineError::Aborted { .. })));
+            assert!(matches!(engine.shutdown().await, Err(EngineError::Aborted { .. })));
+            assert_eq!(engine.metadata(HomeBlock(3)).await.unwrap().bytes()[0], 0, "reads still work");
+        });
+    }
+}
+
+#[test]
+fn a_failed_read_is_its_readers_alone() {
+    let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let bad = Fault { range: 5 << 12..6 << 12, ..Fault::once(Operation::Read) };
+        disk.inject(bad);
+        assert!(matches!(engine.metadata(HomeBlock(5)).await, Err(EngineError::Device(_))));
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        let block = engine.metadata(HomeBlock(5)).await.expect("the second read succeeds");
+        handle.change(&block, BlockRange::new(0, 1), |bytes| bytes[0] = 1);
+        let transaction = handle.stop();
+        engine.commit(transaction).await.unwrap();
+        engine.shutdown().await.unwrap();
+    });
+}
+
+/// A base that cannot be read delays the write-back of its block, and nothing else.
+#[test]
+fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
+    let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let bad = Fault { range: 5 << 12..6 << 12, ..Fault::forever(Operation::Read) };
+        disk.inject(bad);
+        let mut handle = engine.start(Credits(0)).await.unwrap();
+        for home in [4, 5, 6] {
+            let update = engine::FileUpdate {
+                owner: units::Owner(1),
+                home: HomeBlock(home),
+                range: BlockRange::new(8, 12),
+                bytes: b"late",
+                base: engine::Base::Home,
+                request: 4,
+                sequential: false,
+            };
+            handle.file_data(update).await.unwrap();
+        }
+        engine.commit(handle.stop()).await.unwrap();
+        let world = engine.world();
+        world.sleep_until(world.now().plus(std::time::Duration::from_secs(1))).await;
+        assert_eq!(engine.statistics().home_written["data"].blocks, 2);
+        disk.heal();
+        engine.shutdown().await.unwrap();
+    });
+    for home in [4, 5, 6] {
+        assert_eq!(rig.home_block(home)[8..12], *b"late");
+    }
+}

@@ -1,0 +1,63 @@
+//! Freeing many blocks at once.
+
+use crate::common::{Layout, Rig, Setup};
+use disks::Latency;
+use engine::{Base, Contents, Credits, FileUpdate};
+use journal::DataMode;
+use runtime::{Either, race};
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, Owner};
+
+/// Small updates leave many times more blocks in the log than it has blocks itself. To free them all takes more revokes than
+/// any fixed share of the log holds.
+#[test]
+fn one_handle_may_free_every_block_that_a_full_log_has_records_of() {
+    const UPDATES_A_HANDLE: u64 = 40;
+    for block_size in [1024, 4096] {
+        let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, block_size);
+        setup.home_blocks = 100_000;
+        setup.options.cache_bytes = 1 << 30;
+        setup.options.commit = Duration::from_secs(3600);
+        setup.options.expire = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        // Nothing comes home while the log fills.
+        let slow = Duration::from_secs(10);
+        rig.disks[0].set_latency(Latency { least: slow, spread: Duration::ZERO });
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let now = || engine.world().now();
+            let mut next = 0;
+            'full: loop {
+                let mut last = None;
+                for _ in 0..20 {
+                    let patience = engine.world().sleep_until(now().plus(Duration::from_secs(1)));
+                    let start = Box::pin(engine.start_writing(Credits(0), UPDATES_A_HANDLE as u32));
+                    let Either::Left(handle) = race(start, patience).await else { break 'full };
+                    let mut handle = handle.unwrap();
+                    for _ in 0..UPDATES_A_HANDLE {
+                        let update = FileUpdate {
+                            owner: Owner(1),
+                            home: HomeBlock(next),
+                            range: BlockRange::new(5, 6),
+                            bytes: &[7],
+                            base: Base::Zero,
+                            request: 1,
+                            sequential: false,
+                        };
+                        handle.file_data(update).await.unwrap();
+                        next += 1;
+                    }
+                    last = Some(handle.stop());
+                }
+                engine.commit(last.unwrap()).await.unwrap();
+            }
+            assert!(next > 10_000, "only {next} blocks are in the log");
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            handle.forget(HomeBlock(0), next, Contents::Data);
+            engine.commit(handle.stop()).await.unwrap();
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}

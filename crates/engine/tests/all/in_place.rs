@@ -1,0 +1,46 @@
+//! Data that is overwritten where it lies, and synced without a commit.
+
+use crate::common::{Layout, Rig, Setup, write_byte};
+use disks::Latency;
+use journal::DataMode;
+use runtime::race;
+use std::time::Duration;
+use units::Owner;
+
+/// One commit is under way when the sync begins; the next, for which nobody waits, begins as it ends and takes the data along.
+#[test]
+fn synced_data_that_the_next_commit_takes_along_is_durable() {
+    let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
+    setup.options.commit = Duration::from_millis(5);
+    setup.options.expire = Duration::from_secs(3600);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
+    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let found = write_byte(&engine, 1, 50, 1).await;
+        engine.commit(found).await.unwrap();
+        let other = write_byte(&engine, 2, 60, 1).await;
+        let first = engine.commit(other);
+        let second = async {
+            // Behind the lock of the first.
+            engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(1))).await;
+            let overwritten = write_byte(&engine, 1, 50, 2).await;
+            assert!(overwritten.is_after(other));
+            // Nobody waits for it but the timer.
+            if !engine.sync_in_place(Owner(1)).await.unwrap() {
+                engine.sync_owner(Owner(1), overwritten).await.unwrap();
+            }
+        };
+        let mut first = std::pin::pin!(first);
+        let mut second = std::pin::pin!(second);
+        race(&mut first, &mut second).await;
+        second.await;
+    })
+    .unwrap();
+    let mut byte = [0];
+    // Of what was not durable nothing is left.
+    rig.crash(0)[0].read(50 << 12, &mut byte);
+    assert_eq!(byte, [2]);
+}

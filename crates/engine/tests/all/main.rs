@@ -1,0 +1,15 @@
+//! All tests of `engine` that use it from outside: one program, because linking each costs more than running it.
+
+mod behaviour;
+mod common;
+mod crash;
+mod faults;
+mod frees;
+mod home;
+mod in_place;
+mod lazy_data;
+mod log_unit;
+mod memory;
+mod owners;
+mod space;
+mod time;

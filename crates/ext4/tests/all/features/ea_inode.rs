@@ -1,0 +1,365 @@
+//! `ea_inode`: attributes' values in inodes of their own.
+
+use crate::features::support::*;
+use device::World;
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
+use engine::EngineOptions;
+use ext4::{Caller, Existence, OpenParts, SetXattr, Volume, VolumeOptions, errno};
+use runtime::{VirtualWorld, join_all, race};
+use std::cell::Cell;
+use std::process::Command;
+use std::rc::Rc;
+
+/// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the kernel may share.
+const KERNEL: &str = "python3 - <<'P'
+import os
+for name in ('a', 'b', 'c', 'd1', 'd2', 'gone'): open(name, 'w').close()
+os.mkdir('directory')
+for name in ('a', 'b', 'directory'): os.setxattr(name, 'user.big', b'v' * 10000)
+os.setxattr('c', 'user.many', bytes(range(256)) * 200)
+os.setxattr('c', 'user.small', b's')
+os.setxattr('c', b'user.\\xc3\\xa4', b'w' * 5000)
+for name in ('d1', 'd2'):
+    os.setxattr(name, 'user.fill', b'f' * 500)
+    os.setxattr(name, 'user.big', b'x' * 20000)
+    os.setxattr(name, 'user.more', b'm' * 150)
+for index in range(20): os.setxattr('gone', 'user.%d' % index, bytes([index]) * 6000)
+P
+";
+
+async fn get(volume: &Rc<Volume>, path: &str, name: &str) -> Result<Vec<u8>, i32> {
+    volume.get_xattr(&at(volume, path).await, name.as_bytes()).await.map_err(|error| error.errno())
+}
+async fn remove(volume: &Rc<Volume>, path: &str, name: &str) {
+    volume.remove_xattr(&at(volume, path).await, &Caller::ROOT, name.as_bytes()).await.unwrap();
+}
+
+#[test]
+fn values_in_inodes_of_their_own_are_read_and_removed() {
+    for kind in [
+        "-O ea_inode -b 1024",
+        "-O ea_inode,^metadata_csum -b 4096",
+        "-O ea_inode,inline_data -I 512 -b 2048",
+    ] {
+        let rig = Rig::new(kind, "16M", ":");
+        rig.with_kernel(KERNEL);
+        rig.check();
+        rig.with_volume(MODES[3], |volume| async move {
+            let free = volume.statfs().await.unwrap();
+            for path in ["a", "b", "directory"] {
+                assert_eq!(get(&volume, path, "user.big").await.unwrap(), vec![b'v'; 10000]);
+            }
+            assert_eq!(get(&volume, "c", "user.many").await.unwrap().len(), 51200);
+            assert_eq!(get(&volume, "c", "user.ä").await.unwrap(), vec![b'w'; 5000]);
+            assert_eq!(get(&volume, "d2", "user.big").await.unwrap(), vec![b'x'; 20000]);
+            // One reference of three goes, then an owner; the value stays for the last.
+            remove(&volume, "a", "user.big").await;
+            assert_eq!(get(&volume, "a", "user.big").await, Err(errno::ENODATA));
+            let root = volume.inode(ROOT).await.unwrap();
+            volume.unlink(&root, b"b").await.unwrap();
+            assert_eq!(get(&volume, "directory", "user.big").await.unwrap(), vec![b'v'; 10000]);
+            // A value that becomes small leaves its inode; one beside it changes.
+            let c = at(&volume, "c").await;
+            for (name, value) in [("user.many", &b"few"[..]), ("user.small", b"other")] {
+                let (name, existence) = (name.as_bytes(), Existence::Old);
+                let set = SetXattr { name, value, existence, clear_set_group: false };
+                volume.set_xattr(&c, &Caller::ROOT, set).await.unwrap();
+            }
+            assert_eq!(get(&volume, "c", "user.many").await.unwrap(), b"few");
+            assert_eq!(get(&volume, "c", "user.ä").await.unwrap(), vec![b'w'; 5000]);
+            // Shared or not, the neighbour keeps its own.
+            remove(&volume, "d1", "user.more").await;
+            remove(&volume, "d2", "user.big").await;
+            assert_eq!(get(&volume, "d1", "user.big").await.unwrap(), vec![b'x'; 20000]);
+            volume.unlink(&root, b"gone").await.unwrap();
+            volume.sync().await.unwrap();
+            let now = volume.statfs().await.unwrap();
+            assert!(now.inodes_free >= free.inodes_free + 22, "{} of {}", now.inodes_free, free.inodes_free);
+            assert!(now.blocks_free > free.blocks_free);
+        });
+        let told = rig.with_kernel(
+            "getfattr -d -m user -e hex a c d1 d2 directory 2>/dev/null | cut -c1-60 | grep -v '^$'",
+        );
+        assert_eq!(told.lines().filter(|line| line.starts_with("user.")).count(), 8, "{told}");
+    }
+}
+
+async fn set(volume: &Rc<Volume>, path: &str, name: &str, value: &[u8]) -> Result<(), i32> {
+    let set = SetXattr { name: name.as_bytes(), value, existence: Existence::Any, clear_set_group: false };
+    let changed = volume.set_xattr(&at(volume, path).await, &Caller::ROOT, set).await;
+    changed.map(drop).map_err(|error| error.errno())
+}
+
+/// `length` bytes that no other value has.
+fn value(mark: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 7 + at % 251) as u8 ^ mark).collect()
+}
+
+const LENGTHS: [usize; 6] = [5000, 10_000, 16_384, 40_001, 65_535, 65_536];
+
+#[test]
+fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
+    for (kind, mode) in [
+        ("-O ea_inode -b 1024", MODES[0]),
+        ("-O ea_inode,^metadata_csum,^extent,^64bit -b 1024", MODES[1]),
+        ("-O ea_inode,^metadata_csum -b 4096", MODES[2]),
+        ("-O ea_inode,inline_data -I 512 -b 2048", MODES[3]),
+        ("-O ea_inode,^orphan_file -b 4096", MODES[4]),
+    ] {
+        let rig = Rig::new(kind, "16M", "touch a b c; mkdir directory");
+        let free = rig.with_volume(mode, |volume| async move {
+            let free = volume.statfs().await.unwrap();
+            for (index, length) in LENGTHS.into_iter().enumerate() {
+                let name = format!("user.{index}");
+                for path in ["a", "b", "directory"] {
+                    set(&volume, path, &name, &value(index as u8, length)).await.unwrap();
+                    assert_eq!(get(&volume, path, &name).await.unwrap(), value(index as u8, length));
+                }
+            }
+            set(&volume, "a", "user.0", &value(9, 30_000)).await.unwrap();
+            set(&volume, "a", "user.small", b"beside").await.unwrap();
+            set(&volume, "a", "user.1", b"short").await.unwrap();
+            set(&volume, "a", "user.\u{e4}", &value(10, 20_000)).await.unwrap();
+            remove(&volume, "a", "user.2").await;
+            let root = volume.inode(ROOT).await.unwrap();
+            volume.unlink(&root, b"b").await.unwrap();
+            assert_eq!(set(&volume, "c", "user.huge", &[7; 65_537]).await, Err(errno::ENOSPC));
+            free
+        });
+        let hash = "for name in sys.argv[2:]: print(len(os.getxattr(sys.argv[1], name)), \
+                    zlib.crc32(os.getxattr(sys.argv[1], name)))";
+        let kernel = |path: &str, names: &str| {
+            rig.with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
+        };
+        let told = |values: &[Vec<u8>]| {
+            values.iter().map(|value| format!("{} {}\n", value.len(), crc32(value))).collect::<String>()
+        };
+        let expected =
+            [value(9, 30_000), b"short".to_vec(), value(3, 40_001), value(10, 20_000), b"beside".to_vec()];
+        assert_eq!(kernel("a", "user.0 user.1 user.3 user.\u{e4} user.small"), told(&expected), "{kind}");
+        let expected: Vec<_> =
+            LENGTHS.iter().enumerate().map(|(at, length)| value(at as u8, *length)).collect();
+        let names = "user.0 user.1 user.2 user.3 user.4 user.5";
+        assert_eq!(kernel("directory", names), told(&expected), "{kind}");
+        // The kernel overwrites ours, and lets go of them.
+        rig.with_kernel("setfattr -n user.3 -v few a; setfattr -x user.4 a; rm -r directory");
+        rig.check();
+        rig.with_volume(mode, move |volume| async move {
+            assert_eq!(get(&volume, "a", "user.3").await.unwrap(), b"few");
+            assert_eq!(get(&volume, "a", "user.4").await, Err(errno::ENODATA));
+            assert_eq!(get(&volume, "a", "user.5").await.unwrap(), value(5, 65_536));
+            let root = volume.inode(ROOT).await.unwrap();
+            for name in [b"a", b"c"] {
+                volume.unlink(&root, name).await.unwrap();
+            }
+            volume.sync().await.unwrap();
+            let now = volume.statfs().await.unwrap();
+            assert_eq!(now.inodes_free, free.inodes_free + 4, "each inode came back");
+            assert!(now.blocks_free >= free.blocks_free);
+        });
+    }
+}
+
+/// As of zlib.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum: u32, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 })
+    })
+}
+
+#[test]
+fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
+    let rig = Rig::new("-O ea_inode -b 1024", "8M", "touch file filler");
+    rig.with_volume(MODES[3], |volume| async move {
+        set(&volume, "file", "user.big", &value(1, 50_000)).await.unwrap();
+        let filler = at(&volume, "filler").await;
+        let flags = ext4::WriteFlags::default();
+        let mut end = 0;
+        while let Ok(written) = volume.write(&filler, &Caller::ROOT, end, &[1; 8192], flags).await {
+            end += written.count as u64;
+        }
+        let free = volume.statfs().await.unwrap();
+        assert_eq!(set(&volume, "file", "user.big", &value(2, 60_000)).await, Err(errno::ENOSPC));
+        assert_eq!(get(&volume, "file", "user.big").await.unwrap(), value(1, 50_000));
+        volume.sync().await.unwrap();
+        let now = volume.statfs().await.unwrap();
+        assert_eq!((now.blocks_free, now.inodes_free), (free.blocks_free, free.inodes_free));
+        volume.truncate(&filler, 0).await.unwrap();
+        volume.sync().await.unwrap();
+        set(&volume, "file", "user.big", &value(2, 60_000)).await.unwrap();
+        assert_eq!(get(&volume, "file", "user.big").await.unwrap(), value(2, 60_000));
+    });
+}
+
+#[test]
+fn many_values_are_let_go_of_at_once_where_memory_is_short() {
+    let rig = Rig::new("-O ea_inode -b 4096", "64M", ":");
+    rig.with_kernel(
+        "python3 -c '
+import os
+for i in range(60):
+    open(\"f%d\" % i, \"w\").close()
+    os.setxattr(\"f%d\" % i, \"user.big\", bytes([i]) * 9000)
+'",
+    );
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let home = disk.clone();
+    virtual_world.run(async move {
+        let engine = EngineOptions { cache_bytes: 1 << 20, ..EngineOptions::default() };
+        let options = VolumeOptions { engine, ..VolumeOptions::default() };
+        let parts = OpenParts { world: world.clone(), home: Rc::new(home), journal: None, options };
+        let volume = Volume::open(parts).await.unwrap();
+        let remove = |index| {
+            let volume = volume.clone();
+            async move {
+                let file = at(&volume, &format!("f{index}")).await;
+                let removed = volume.remove_xattr(&file, &Caller::ROOT, b"user.big").await;
+                assert!(removed.is_ok(), "f{index}: {removed:?}");
+            }
+        };
+        join_all((0..60).map(|index| Box::pin(remove(index)) as _).collect()).await;
+        volume.close().await.unwrap();
+    });
+    disk.image().write_file(&rig.image()).unwrap();
+    rig.check();
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
+    let rig = Rig::new("-O ea_inode -b 1024", "8M", "touch file");
+    rig.with_volume(MODES[0], |volume| async move {
+        set(&volume, "file", "user.big", &value(1, 20_000)).await.unwrap();
+    });
+    for mode in [MODES[0], MODES[3]] {
+        let mut cut = 0;
+        loop {
+            let virtual_world = VirtualWorld::new(cut);
+            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+            let disk = MemoryDisk::from_image(world.clone(), rig.read());
+            let (home, for_script) = (disk.clone(), world.clone());
+            let synced = Rc::new(Cell::new(false));
+            let acknowledged = synced.clone();
+            let finished = virtual_world.run(async move {
+                let script = async {
+                    let volume = open(&for_script, &home, mode).await.unwrap();
+                    home.cut_at(home.changes() + cut);
+                    set(&volume, "file", "user.big", &value(2, 30_000)).await.unwrap();
+                    volume.sync().await.unwrap();
+                    acknowledged.set(true);
+                    volume.close().await.unwrap();
+                };
+                matches!(race(Box::pin(script), home.power_lost()).await, runtime::Either::Left(()))
+            });
+            for policy in [
+                CrashPolicy::LoseAll,
+                CrashPolicy::KeepAll,
+                CrashPolicy::Random { seed: cut, atomicity: Atomicity::Unit(512) },
+            ] {
+                let (after, found) = run_on(disk.crash(policy), mode, move |volume| async move {
+                    get(&volume, "file", "user.big").await
+                });
+                let is_new = found == Ok(value(2, 30_000));
+                let told = format!("{mode:?} cut {cut} {policy:?}");
+                assert!(is_new || found == Ok(value(1, 20_000)), "{told}: {:?}", found.map(|it| it.len()));
+                assert!(is_new || !synced.get(), "{told}: what was synced is lost");
+                after.write_file(&rig.path("crashed")).unwrap();
+                succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(rig.path("crashed")));
+            }
+            if finished {
+                break;
+            }
+            cut += 1;
+        }
+        assert!(cut > 3, "{mode:?}: {cut} places");
+    }
+}
+
+#[test]
+fn a_damaged_value_is_told_and_nothing_else_suffers() {
+    let rig = Rig::new("-O ea_inode -b 1024", "16M", ":");
+    rig.with_kernel(KERNEL);
+    let number = rig.debugfs("inode_dump /a");
+    assert!(!number.is_empty());
+    // The first inode with a value: its content, its length, its flag, its links.
+    let first =
+        (12..60).find(|number| rig.debugfs(&format!("stat <{number}>")).contains("Flags: 0x280000")).unwrap();
+    let healthy = rig.read();
+    for request in [
+        "set_inode_field <N> atime 5",
+        "set_inode_field <N> size 9999",
+        "set_inode_field <N> flags 0x80000",
+        "set_inode_field <N> links_count 0",
+        "set_inode_field <N> version 0",
+    ] {
+        healthy.write_file(&rig.image()).unwrap();
+        rig.debugfs(&request.replace('N', &first.to_string()));
+        run_on(rig.read(), MODES[1], move |volume| async move {
+            let owners = ["a", "b", "directory"];
+            let mut told = 0;
+            for path in owners {
+                told += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
+                let removed = volume.remove_xattr(&at(&volume, path).await, &Caller::ROOT, b"user.big").await;
+                told += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
+            }
+            assert!(told > 0, "{request}");
+            let root = volume.inode(ROOT).await.unwrap();
+            write(&volume, &at(&volume, "a").await, 0, b"text").await;
+            volume.unlink(&root, b"a").await.unwrap();
+            volume.unlink(&root, b"b").await.unwrap();
+        });
+    }
+}
+
+/// A volume on which values have attributes themselves, each with the next one's value.
+fn chain_of_values(links: u32) -> Rig {
+    let rig = Rig::new("-O ea_inode,^metadata_csum -b 1024 -I 256 -N 2040", "8M", ":");
+    let files = rig.with_volume(MODES[1], move |volume| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let mut files = Vec::new();
+        for index in 0..links {
+            let name = format!("f{index}");
+            files.push(make_file(&volume, &root, &name).await.number.0);
+            let value = index.to_le_bytes().repeat(300);
+            set(&volume, &name, "user.value", &value).await.unwrap();
+        }
+        files
+    });
+    let told = rig.debugfs("imap <1>");
+    let table: u64 = told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let mut image = rig.read();
+    // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of fields.
+    let place = |number: u32| table * 1024 + u64::from(number - 1) * 256 + 160;
+    let attributes = |image: &disks::Image, number| {
+        let mut bytes = [0; 96];
+        image.read(place(number), &mut bytes);
+        bytes
+    };
+    for pair in files.windows(2) {
+        let (owner, next) = (attributes(&image, pair[0]), attributes(&image, pair[1]));
+        assert_eq!((&owner[..4], &next[..4]), (&0xea02_0000u32.to_le_bytes()[..], &owner[..4]));
+        let value = u32::from_le_bytes(owner[8..12].try_into().unwrap());
+        image.write(place(value), &next);
+    }
+    image.write_file(&rig.image()).unwrap();
+    rig
+}
+
+#[test]
+fn values_that_have_values_are_freed_without_a_deep_stack() {
+    const LINKS: u32 = 700;
+    let rig = chain_of_values(LINKS);
+    let path = rig.image();
+    let freed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+        let (_, freed) = run_on(disks::Image::read_file(&path).unwrap(), MODES[1], |volume| async move {
+            let before = volume.statfs().await.unwrap().inodes_free;
+            volume.unlink(&volume.inode(ROOT).await.unwrap(), b"f0").await.unwrap();
+            volume.sync().await.unwrap();
+            volume.statfs().await.unwrap().inodes_free - before
+        });
+        freed
+    });
+    // The file, and each value, which has lost its only reference.
+    assert_eq!(freed.unwrap().join().unwrap(), u64::from(LINKS) + 1);
+}

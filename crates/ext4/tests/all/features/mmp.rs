@@ -1,0 +1,128 @@
+//! `mmp`: who uses a volume counts in a block of it, and looks whether others do.
+
+use crate::features::support::*;
+use device::World;
+use disks::{CrashPolicy, Image, MemoryDisk};
+use ext4::{Caller, errno};
+use format::ext4::Superblock;
+use format::ext4::mmp::{MmpBlock, Use};
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rig(arguments: &str) -> Rig {
+    Rig::new(&format!("-O mmp {arguments}"), "16M", "touch file")
+}
+fn place(image: &Image) -> (u64, Option<u32>) {
+    let mut bytes = vec![0; 1024];
+    image.read(1024, &mut bytes);
+    let superblock = Superblock::parse(&bytes).unwrap();
+    let checksums = superblock.features.has(format::ext4::feature::METADATA_CSUM);
+    (superblock.mmp_block << superblock.block_size.shift(), checksums.then_some(superblock.checksum_seed))
+}
+fn mmp(image: &Image) -> MmpBlock {
+    let (at, seed) = place(image);
+    let mut bytes = vec![0; 1024];
+    image.read(at, &mut bytes);
+    MmpBlock::parse(&bytes, seed).unwrap()
+}
+/// As if another computer did it.
+async fn claim(disk: &MemoryDisk, used_by: Use) {
+    let image = disk.image();
+    let (at, seed) = place(&image);
+    let mut bytes = device::Buffer::zeroed(1024);
+    image.read(at, &mut bytes);
+    MmpBlock { used_by, node: b"elsewhere".to_vec(), ..mmp(&image) }.serialize(&mut bytes, seed);
+    device::Disk::write(disk, at, vec![Rc::new(bytes)], device::Durability::Durable).await.unwrap();
+}
+
+#[test]
+fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
+    for arguments in ["-b 4096", "-b 1024 -O ^metadata_csum"] {
+        let rig = rig(arguments);
+        assert_eq!(mmp(&rig.read()).used_by, Use::Nobody);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = MemoryDisk::from_image(world.clone(), rig.read());
+        let home = disk.clone();
+        virtual_world.run(async move {
+            let begun = world.now();
+            let volume = open(&world, &home, MODES[1]).await.unwrap();
+            assert!(world.now().since(begun) >= 10 * SECOND, "the kernel waits so long");
+            let first = mmp(&home.image());
+            assert!(matches!(first.used_by, Use::Counted(_)) && first.check_interval == 10, "{first:?}");
+            world.sleep_until(world.now().plus(20 * SECOND)).await;
+            assert_ne!(mmp(&home.image()).used_by, first.used_by, "it counts on");
+            let refused = open(&world, &home, MODES[1]).await.err().unwrap();
+            assert_eq!(refused.errno(), errno::EBUSY, "{refused}");
+            assert!(refused.to_string().contains("in use on okeanos"), "{refused}");
+            let as_disk: Rc<dyn device::Disk> = Rc::new(home.clone());
+            assert!(ext4::check_unused(&world, &as_disk).await.is_err());
+            write(&volume, &at(&volume, "file").await, 0, b"content").await;
+            volume.close().await.unwrap();
+            assert_eq!(mmp(&home.image()).used_by, Use::Nobody);
+            ext4::check_unused(&world, &as_disk).await.unwrap();
+        });
+        disk.write_image(&rig.image()).unwrap();
+        rig.check();
+    }
+}
+
+#[test]
+fn the_kernel_mounts_what_we_closed_and_we_what_it_unmounted() {
+    let rig = rig("-b 4096");
+    let work = |text: &'static [u8]| {
+        rig.with_volume(MODES[3], move |volume| async move {
+            write(&volume, &at(&volume, "file").await, 0, text).await;
+            content(&volume, &at(&volume, "file").await).await
+        })
+    };
+    work(b"ours");
+    assert_eq!(rig.with_kernel("cat file; echo theirs >file"), "ours");
+    assert_eq!(work(b"our"), b"ourirs\n");
+}
+
+#[test]
+fn after_a_power_cut_a_mount_waits_and_replays() {
+    let rig = rig("-b 1024");
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let home = disk.clone();
+    virtual_world.run(async move {
+        let volume = open(&world, &home, MODES[1]).await.unwrap();
+        write(&volume, &at(&volume, "file").await, 0, b"durable").await;
+        volume.sync().await.unwrap();
+    });
+    virtual_world.end();
+    let (after, found) = run_on(disk.crash(CrashPolicy::LoseAll), MODES[1], |volume| async move {
+        content(&volume, &at(&volume, "file").await).await
+    });
+    assert_eq!(found, b"durable");
+    assert_eq!(mmp(&after).used_by, Use::Nobody);
+}
+
+#[test]
+fn a_check_under_way_elsewhere_is_refused_and_a_second_mount_stops_the_first() {
+    let rig = rig("-b 1024");
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    virtual_world.run(async move {
+        claim(&disk, Use::Checked).await;
+        let refused = open(&world, &disk, MODES[1]).await.err().unwrap();
+        assert!(refused.to_string().contains("in use on elsewhere"), "{refused}");
+        assert_eq!(mmp(&disk.image()).used_by, Use::Checked, "nothing was written");
+        claim(&disk, Use::Nobody).await;
+        let volume = open(&world, &disk, MODES[1]).await.unwrap();
+        claim(&disk, Use::Counted(77)).await;
+        world.sleep_until(world.now().plus(30 * SECOND)).await;
+        let file = at(&volume, "file").await;
+        let written = volume.write(&file, &Caller::ROOT, 0, b"lost", Default::default()).await;
+        assert!(written.is_err() || volume.sync().await.is_err());
+        assert!(volume.close().await.is_err());
+        assert_eq!(mmp(&disk.image()).used_by, Use::Counted(77), "the other one has it");
+    });
+}

@@ -1,0 +1,108 @@
+//! Pages that the kernel writes back beside writes that went past its cache.
+
+use crate::files::image::{EXT4, TestImage, with_volume, with_volume_in};
+use engine::DataMode;
+use ext4::{Caller, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin, errno};
+use units::Timestamp;
+
+const PAST: WriteFlags = WriteFlags { append: false, kill_privileges: false, origin: WriteOrigin::PastCache };
+const BACK: WriteFlags = WriteFlags { origin: WriteOrigin::WriteBack, ..PAST };
+const THROUGH: WriteFlags = WriteFlags { origin: WriteOrigin::ThroughCache, ..PAST };
+
+#[test]
+fn an_older_page_written_back_takes_no_newer_bytes_away() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.write(file, root, 0, &[1; 8192], THROUGH).await.unwrap();
+        let mut page = volume.read_for_cache(file, 0, 4096).await.unwrap().to_vec();
+        volume.write(file, root, 100, &[2; 50], PAST).await.unwrap();
+        volume.write(file, root, 4000, &[2; 200], PAST).await.unwrap();
+        // Changed through the mapping, beside the writes.
+        page[200..300].fill(3);
+        let written = volume.write(file, root, 0, &page, BACK).await.unwrap();
+        assert_eq!(written.count, page.len());
+        let mut wanted = vec![1; 8192];
+        wanted[100..150].fill(2);
+        wanted[200..300].fill(3);
+        wanted[4000..4200].fill(2);
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+        // Read anew, the page is as new as the file, and the mapping may change what it likes.
+        volume.read_for_cache(file, 0, 4096).await.unwrap();
+        volume.write(file, root, 0, &[4; 4096], BACK).await.unwrap();
+        wanted[..4096].fill(4);
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+    });
+}
+
+#[test]
+fn of_a_page_written_back_only_what_changed_is_logged() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume_in(DataMode::Wasteless, &image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        let mut pages = vec![1; 8192];
+        volume.write(file, root, 0, &pages, THROUGH).await.unwrap();
+        volume.sync_file(file, SyncWhat::All).await.unwrap();
+        let before = volume.engine().statistics().payload_bytes;
+        pages[5000..5010].fill(2);
+        let written = volume.write(file, root, 0, &pages, BACK).await.unwrap();
+        volume.sync_file(file, SyncWhat::All).await.unwrap();
+        let logged = volume.engine().statistics().payload_bytes - before;
+        assert!(written.count == 8192 && (10..=128).contains(&logged), "{logged} bytes");
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == pages);
+    });
+}
+
+#[test]
+fn what_the_cache_got_as_well_may_be_changed_there() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
+        volume.read_for_cache(file, 0, 4096).await.unwrap();
+        volume.write(file, root, 0, &[2; 100], PAST).await.unwrap();
+        volume.write(file, root, 0, &[3; 50], THROUGH).await.unwrap();
+        volume.write(file, root, 0, &[4; 4096], BACK).await.unwrap();
+        let found = volume.read(file, 0, 4096).await.unwrap().to_vec();
+        assert!(found[..50] == [4; 50] && found[50..100] == [2; 50] && found[100..] == [4; 3996]);
+    });
+}
+
+#[test]
+fn holes_shown_to_the_kernel_count_as_data_while_they_may_be_changed() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let file = &inodes[0];
+        volume.truncate(file, 100_000).await.unwrap();
+        volume.read_for_cache(file, 8192, 4096).await.unwrap();
+        let refused = volume.seek(file, 0, SeekWhat::Data).await.unwrap_err();
+        assert_eq!(refused.errno(), errno::ENXIO);
+        file.pages.mappable_opened();
+        assert_eq!(volume.seek(file, 0, SeekWhat::Data).await.unwrap(), 8192);
+        assert_eq!(volume.seek(file, 8192, SeekWhat::Hole).await.unwrap(), 12288);
+        assert_eq!(volume.seek(file, 0, SeekWhat::Hole).await.unwrap(), 0);
+        file.pages.mappable_closed();
+        assert!(volume.seek(file, 0, SeekWhat::Data).await.is_err());
+    });
+}
+
+#[test]
+fn a_time_that_was_set_outlives_pages_changed_before() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        let then = Timestamp { seconds: 5, nanoseconds: 0 };
+        let set = SetAttributes { modified: Some(SetTime::At(then)), ..Default::default() };
+        volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
+        file.pages.mappable_opened();
+        volume.setattr(file, root, set).await.unwrap();
+        volume.write(file, root, 0, &[2; 4096], BACK).await.unwrap();
+        assert_eq!(volume.getattr(file).modified, then);
+        volume.sync_file(file, SyncWhat::Data).await.unwrap();
+        volume.write(file, root, 0, &[3; 4096], BACK).await.unwrap();
+        assert!(volume.getattr(file).modified > then, "changed after fsync");
+        volume.setattr(file, root, set).await.unwrap();
+        volume.write(file, root, 0, &[4; 4096], THROUGH).await.unwrap();
+        assert!(volume.getattr(file).modified > then, "written");
+    });
+}

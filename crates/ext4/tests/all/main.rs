@@ -1,0 +1,7 @@
+//! All tests of `ext4` that use it from outside: one program, because linking each costs more than running it.
+
+mod features;
+mod files;
+mod names;
+mod volume;
+mod xattr;

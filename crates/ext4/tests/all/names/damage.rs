@@ -1,0 +1,177 @@
+//! Damaged directory blocks: an error, never a panic, an endless walk or a deadlock.
+
+use crate::names::support::*;
+use device::{Disk, Durability, World};
+use disks::MemoryDisk;
+use ext4::{Caller, Inode, RenameMode, Volume, errno};
+use runtime::VirtualWorld;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+const NAMES: usize = 400;
+
+/// A volume with an indexed directory of two levels' worth of blocks, a small one, and a tree; and the blocks of them.
+fn image_and_blocks(kind: Kind) -> (TestImage, Vec<u64>) {
+    let image = TestImage::make(kind, "8M", 1500);
+    image.with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let large = make_directory(&volume, &root, "large").await;
+        for number in 0..NAMES {
+            make_file(&volume, &large, &format!("{number:0100}")).await;
+        }
+        let small = make_directory(&volume, &root, "small").await;
+        let below = make_directory(&volume, &small, "below").await;
+        make_file(&volume, &below, "file").await;
+    });
+    let of = |path: &str| {
+        let text = image.debugfs(&format!("blocks {path}"));
+        text.split_whitespace().map(|block| block.parse().unwrap()).collect::<Vec<u64>>()
+    };
+    let blocks = ["/", "/large", "/small", "/small/below"].into_iter().flat_map(of).collect();
+    (image, blocks)
+}
+
+/// Every kind of call, over all that can be reached.
+async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
+    let root = volume.inode(ROOT).await?;
+    let mut directories: Vec<Rc<Inode>> = vec![root.clone()];
+    let mut seen = BTreeSet::from([ROOT]);
+    let mut first_error = Ok(());
+    let mut note = |result: ext4::Result<()>| {
+        if let Err(error) = result
+            && error.errno() == errno::EUCLEAN
+            && first_error.is_ok()
+        {
+            first_error = Err(error);
+        }
+    };
+    while let Some(directory) = directories.pop() {
+        let (mut cookie, mut turns) = (0, 0);
+        loop {
+            let listed = match volume.readdirplus(&directory, cookie, 50).await {
+                Ok(listed) => listed,
+                Err(error) => break note(Err(error)),
+            };
+            let Some((last, _)) = listed.last() else { break };
+            cookie = last.cookie;
+            turns += 1;
+            assert!(turns < 10_000, "a listing without end");
+            for (entry, inode) in listed {
+                note(volume.lookup(&directory, &entry.name).await.map(|_| ()));
+                if let Some(inode) = inode.filter(|inode| inode.is_directory() && seen.insert(inode.number)) {
+                    directories.push(inode);
+                }
+            }
+        }
+        for number in 0..30 {
+            let name = format!("new-{number}-{}", "x".repeat(200));
+            note(volume.mkdir(&directory, name.as_bytes(), &Caller::ROOT, 0o755).await.map(|_| ()));
+            let other = format!("{number:0100}");
+            let ends = ((&directory, name.as_bytes()), (&root, other.as_bytes()));
+            note(volume.rename(ends.0, ends.1, &Caller::ROOT, RenameMode::Replace).await.map(|_| ()));
+            note(volume.unlink(&directory, other.as_bytes()).await.map(|_| ()));
+            note(volume.rmdir(&root, other.as_bytes()).await.map(|_| ()));
+        }
+    }
+    first_error
+}
+
+/// Damages a copy of the image as `damage` says, and uses everything on it.
+fn try_damaged(disk: &MemoryDisk, world: &VirtualWorld, seed: u64, blocks: &[u64]) -> ext4::Result<()> {
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = disk.fork(shared.clone());
+    let blocks = blocks.to_vec();
+    let chance = world.clone();
+    world.run(async move {
+        for _ in 0..1 + seed % 4 {
+            let random = |limit: u64| chance.random() % limit;
+            let at = blocks[random(blocks.len() as u64) as usize] * 1024;
+            let mut bytes = disk.read(at, 1024).await.unwrap();
+            for _ in 0..1 + random(3) {
+                // Half of the damage hits the start, where the headers of index and first entries are.
+                let offset = random(if random(2) == 0 { 64 } else { 1024 }) as usize;
+                bytes[offset] =
+                    [random(256) as u8, 0, 0xff, bytes[offset] ^ 1 << random(8)][random(4) as usize];
+            }
+            disk.write(at, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
+        }
+        let volume = open(&shared, &disk).await?;
+        use_everything(&volume).await
+    })
+}
+
+fn damage(kind: Kind, cases: u64) -> usize {
+    let (image, blocks) = image_and_blocks(kind);
+    let mut noticed = 0;
+    for seed in 0..cases {
+        println!("seed {seed} on {}", kind.0);
+        let world = VirtualWorld::new(seed);
+        let disk = MemoryDisk::read_image(Rc::new(world.clone()), &image.path()).unwrap();
+        match try_damaged(&disk, &world, seed, &blocks) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.errno(), errno::EUCLEAN, "{error}");
+                noticed += 1;
+            }
+        }
+    }
+    noticed
+}
+
+#[test]
+fn damaged_blocks_without_checksums_do_no_harm() {
+    let noticed = damage(UNCHECKED, 150)
+        + damage(Kind("linear", &["-t", "ext3", "-b", "1024", "-O", "^dir_index"]), 100);
+    assert!(noticed > 50, "{noticed}");
+}
+
+#[test]
+fn checksums_tell_every_damaged_block() {
+    for kind in [EXT4_1K, LINEAR] {
+        let (image, blocks) = image_and_blocks(kind);
+        for (index, block) in blocks.iter().enumerate() {
+            // A byte that every kind of block covers by its checksum.
+            let at = block * 1024 + 8 + index as u64 % 16;
+            let world = VirtualWorld::new(index as u64);
+            let shared: Rc<dyn World> = Rc::new(world.clone());
+            let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+            let error = world.run(async move {
+                let start = at / 1024 * 1024;
+                let mut bytes = disk.read(start, 1024).await.unwrap();
+                bytes[(at - start) as usize] ^= 0x10;
+                disk.write(start, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
+                let volume = open(&shared, &disk).await.unwrap();
+                use_everything(&volume).await
+            });
+            assert_eq!(error.expect_err("the damage is told").errno(), errno::EUCLEAN);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_lies_within_itself_is_corrupt() {
+    let image = TestImage::make(UNCHECKED, "8M", 100);
+    let numbers = image.with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let outer = make_directory(&volume, &root, "outer").await;
+        let inner = make_directory(&volume, &outer, "inner").await;
+        make_directory(&volume, &root, "other").await;
+        (outer.number, inner.number)
+    });
+    // `..` of outer leads to inner, so going up never ends.
+    let block: u64 = image.debugfs("blocks /outer").trim().parse().unwrap();
+    let world = VirtualWorld::new(1);
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+    world.run(async move {
+        let mut bytes = disk.read(block * 1024, 1024).await.unwrap();
+        bytes[12..16].copy_from_slice(&numbers.1.get().to_le_bytes());
+        disk.write(block * 1024, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
+        let volume = open(&shared, &disk).await.unwrap();
+        let (inner, root) = (volume.inode(numbers.1).await.unwrap(), volume.inode(ROOT).await.unwrap());
+        let ends = ((&root, &b"other"[..]), (&inner, &b"other"[..]));
+        let moved = volume.rename(ends.0, ends.1, &Caller::ROOT, RenameMode::Replace).await;
+        assert_refused(moved, errno::EUCLEAN);
+        volume.inode(numbers.0).await.unwrap();
+    });
+}

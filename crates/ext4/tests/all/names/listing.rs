@@ -1,0 +1,100 @@
+//! What listings cost while names go: counted in names given and blocks looked up, so that no clock is needed.
+
+use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
+use ext4::{Inode, Volume};
+use std::rc::Rc;
+
+/// As many entries as the kernel has room for.
+const CHUNK: usize = 1000;
+
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// As they were made, so anywhere among the hashes.
+    Made,
+    /// As they are listed: `rm -r`.
+    Listed,
+}
+
+/// One listing that begins anew whenever it has come to its end, or always.
+struct Lister {
+    cookie: u64,
+    always_anew: bool,
+}
+
+impl Lister {
+    /// How many entries the next chunk has.
+    async fn step(&mut self, volume: &Rc<Volume>, directory: &Rc<Inode>) -> u64 {
+        let entries = volume.readdir(directory, self.cookie, CHUNK).await.unwrap();
+        let next = entries.last().filter(|_| !self.always_anew).map_or(0, |last| last.cookie);
+        // Past the dots at once: there the walk begins.
+        self.cookie = if next == 0 { 2 } else { next };
+        entries.len() as u64
+    }
+}
+
+/// Names given and blocks looked up for each name that is removed beside two listings.
+fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
+    TestImage::make(EXT4_1K, "64M", 20_000).with(1, move |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let directory = make_directory(&volume, &root, "directory").await;
+        for index in 0..count {
+            make_file(&volume, &directory, &format!("a name of some length {index}")).await;
+        }
+        let listed = list(&volume, &directory, CHUNK).await.into_iter().skip(2).map(|entry| entry.name);
+        let mut names: Vec<Vec<u8>> = listed.collect();
+        assert_eq!(names.len(), count as usize);
+        if let Order::Made = order {
+            names.sort();
+        }
+        let mut listers = [(); 2].map(|()| Lister { cookie: 2, always_anew });
+        let looked_up = || {
+            let cache = volume.engine().statistics().cache;
+            cache.hits + cache.misses
+        };
+        let mut work = 0;
+        for name in &names {
+            volume.unlink(&directory, name).await.unwrap();
+            let before = looked_up();
+            for lister in &mut listers {
+                work += lister.step(&volume, &directory).await;
+            }
+            work += looked_up() - before;
+        }
+        assert_eq!(list(&volume, &directory, CHUNK).await.len(), 2);
+        work / u64::from(count)
+    })
+}
+
+#[test]
+fn removing_names_beside_two_listings_costs_no_more_in_a_large_directory() {
+    for order in [Order::Made, Order::Listed] {
+        for always_anew in [false, true] {
+            let (small, large) =
+                (work_per_name(1000, order, always_anew), work_per_name(3000, order, always_anew));
+            let what = format!("{order:?}, always anew: {always_anew}: {small}, then {large} for each name");
+            assert!(large < 200 && large <= small * 2, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_name_made_where_all_was_empty_is_listed() {
+    TestImage::make(EXT4_1K, "64M", 20_000).with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let directory = make_directory(&volume, &root, "directory").await;
+        for index in 0..500 {
+            make_file(&volume, &directory, &format!("name {index}")).await;
+        }
+        for index in 0..500 {
+            volume.unlink(&directory, format!("name {index}").as_bytes()).await.unwrap();
+            if index % 50 == 0 {
+                list(&volume, &directory, CHUNK).await;
+                make_file(&volume, &directory, &format!("again {index}")).await;
+                let listed = list(&volume, &directory, CHUNK).await;
+                assert_eq!(listed.len() as u32, 2 + 500 - (index + 1) + index / 50 + 1);
+            }
+        }
+        let listed = list(&volume, &directory, CHUNK).await;
+        assert_eq!(listed.len(), 2 + 10);
+    });
+}

@@ -1,0 +1,318 @@
+//! Inodes and blocks, taken and given back.
+
+use crate::volume::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
+use engine::Contents;
+use ext4::{Caller, Error, Inode, NewInode, Purpose, Request, Run, Volume, WriteFlags, errno};
+use runtime::SplitMix;
+use runtime::sync::Event;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use units::{FileBlock, InodeNumber};
+
+pub async fn create(volume: &Rc<Volume>, parent: &Inode, mode: u16) -> ext4::Result<Rc<Inode>> {
+    let credits = volume.credits_create_inode() + volume.credits_orphan();
+    let mut handle = volume.engine().start(credits).await?;
+    let new = NewInode { parent, mode, uid: 0x1_0002, gid: 7, rdev: 0 };
+    let inode = volume.create_inode(&mut handle, new).await;
+    // Without a name it must not outlive a crash.
+    if let Ok(inode) = &inode {
+        inode.fields.borrow_mut().links = 0;
+        volume.orphan_add(&mut handle, inode).await?;
+        volume.store(&mut handle, inode).await?;
+    }
+    handle.stop();
+    inode
+}
+
+async fn allocate(
+    volume: &Rc<Volume>,
+    inode: &Inode,
+    at: u32,
+    last: Option<Run>,
+    count: u32,
+) -> ext4::Result<Run> {
+    let mut handle = volume.engine().start(volume.credits_allocate(1)).await?;
+    let goal = last.map(|run| run.start.plus(run.count.into()));
+    let request =
+        Request { inode, goal, count, at: FileBlock(at), purpose: Purpose::Data, use_reserve: true };
+    let run = volume.allocate_blocks(&mut handle, request).await;
+    handle.stop();
+    run
+}
+
+async fn free(volume: &Rc<Volume>, run: Run) {
+    let credits = volume.credits_free(1, run.count.into());
+    let mut handle = volume.engine().start(credits).await.unwrap();
+    volume.free_blocks(&mut handle, run.start, run.count.into(), Contents::Data).await.unwrap();
+    handle.stop();
+}
+
+/// Creates and frees inodes, and takes and gives back their blocks, at random; in the end all is free again.
+async fn churn(volume: Rc<Volume>, seed: u64) {
+    let dice = SplitMix::new(seed);
+    let root = volume.inode(InodeNumber(2)).await.unwrap();
+    let mut files: Vec<(Rc<Inode>, Vec<Run>)> = Vec::new();
+    let mut taken = BTreeSet::new();
+    for step in 0..400 {
+        let pick = dice.next() as usize % files.len().max(1);
+        match dice.next() % 10 {
+            0..3 => {
+                let mode = if dice.next().is_multiple_of(4) { 0o040_755 } else { 0o100_644 };
+                let inode = create(&volume, &root, mode).await.unwrap();
+                assert!(files.iter().all(|(other, _)| other.number != inode.number));
+                files.push((inode, Vec::new()));
+            }
+            3..8 if !files.is_empty() => {
+                let (inode, runs) = &mut files[pick];
+                let at = runs.iter().map(|run| run.count).sum();
+                let count = 1 + (dice.next() % 50) as u32;
+                let run = match allocate(&volume, inode, at, runs.last().copied(), count).await {
+                    Err(Error::Refused(errno::ENOSPC)) => continue,
+                    run => run.unwrap(),
+                };
+                assert!((1..=count).contains(&run.count));
+                for block in 0..u64::from(run.count) {
+                    assert!(taken.insert(run.start.plus(block)), "seed {seed} step {step}: given twice");
+                }
+                runs.push(run);
+            }
+            8 if !files.is_empty() => {
+                if let Some(run) = files[pick].1.pop() {
+                    (0..u64::from(run.count)).for_each(|block| assert!(taken.remove(&run.start.plus(block))));
+                    free(&volume, run).await;
+                }
+            }
+            9 if !files.is_empty() => {
+                let (inode, runs) = files.swap_remove(pick);
+                for run in runs {
+                    (0..u64::from(run.count)).for_each(|block| assert!(taken.remove(&run.start.plus(block))));
+                    free(&volume, run).await;
+                }
+                volume.free_if_unused(&inode).await.unwrap();
+            }
+            _ => volume.sync().await.unwrap(),
+        }
+    }
+    for (inode, runs) in files {
+        for run in runs {
+            free(&volume, run).await;
+        }
+        volume.free_if_unused(&inode).await.unwrap();
+    }
+}
+
+#[test]
+fn e2fsck_is_content_after_inodes_and_blocks_were_taken_and_given_back() {
+    for kind in ALL {
+        let image = TestImage::make(kind);
+        for seed in 0..3 {
+            println!("{kind:?} seed {seed}");
+            let before = image.dumpe2fs();
+            with_volume(&image, seed, move |volume| churn(volume, seed));
+            let free = |text: &str| {
+                let line = text.lines().find(|line| line.starts_with("Free blocks:")).unwrap();
+                line.to_owned()
+            };
+            assert_eq!(free(&before), free(&image.dumpe2fs()));
+        }
+    }
+}
+
+#[test]
+fn tasks_that_allocate_at_the_same_time_never_get_the_same() {
+    for kind in [EXT4_1K, MANY_GROUPS] {
+        let image = TestImage::make(kind);
+        for seed in 0..3 {
+            println!("{kind:?} seed {seed}");
+            with_volume(&image, seed, move |volume| async move {
+                let left = Rc::new(Cell::new(6));
+                let all_done = Rc::new(Event::default());
+                for task in 0..left.get() {
+                    let (volume, left, all_done) = (volume.clone(), left.clone(), all_done.clone());
+                    volume.engine().world().clone().spawn(Box::pin(async move {
+                        // Taking what is taken already would trip the volume's own assertions.
+                        churn(volume, seed * 100 + task).await;
+                        left.set(left.get() - 1);
+                        all_done.notify();
+                    }));
+                }
+                all_done.until(|| (left.get() == 0).then_some(())).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn files_appended_in_turn_are_not_interleaved_block_by_block() {
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let mut files: Vec<(Rc<Inode>, Vec<Run>)> = Vec::new();
+        for _ in 0..100 {
+            files.push((create(&volume, &root, 0o100_644).await.unwrap(), Vec::new()));
+        }
+        for at in 0..32 {
+            for (inode, runs) in &mut files {
+                let run = allocate(&volume, inode, at, runs.last().copied(), 1).await.unwrap();
+                runs.push(run);
+            }
+        }
+        for (_, runs) in &files {
+            let extents = 1 + runs.windows(2).filter(|pair| pair[0].start.plus(1) != pair[1].start).count();
+            // Windows of 8, 8 and 16 blocks.
+            assert!(extents <= 3, "{extents} extents");
+        }
+        for (inode, runs) in files {
+            for run in runs {
+                free(&volume, run).await;
+            }
+            volume.free_if_unused(&inode).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_large_request_gets_contiguous_blocks() {
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let inode = create(&volume, &root, 0o100_644).await.unwrap();
+        let run = allocate(&volume, &inode, 0, None, 2000).await.unwrap();
+        assert_eq!(run.count, 2000);
+        free(&volume, run).await;
+        volume.free_if_unused(&inode).await.unwrap();
+    });
+}
+
+#[test]
+fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
+    let image = TestImage::make(EXT4_1K);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let inode = create(&volume, &root, 0o100_644).await.unwrap();
+        let mut runs: Vec<Run> = Vec::new();
+        // Everything but what is withheld.
+        let full = loop {
+            match allocate(&volume, &inode, 0, runs.last().copied(), 5000).await {
+                Ok(run) => runs.push(run),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, Error::Refused(errno::ENOSPC)), "{full}");
+        assert_eq!(volume.statfs().await.unwrap().blocks_free, 0);
+        volume.sync().await.unwrap();
+        assert!(!volume.retry_allocation(0).await.unwrap(), "nothing was freed");
+        let last = runs.pop().unwrap();
+        free(&volume, last).await;
+        let refused = allocate(&volume, &inode, 0, None, 1).await;
+        assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))));
+        assert!(volume.retry_allocation(0).await.unwrap());
+        let again = allocate(&volume, &inode, 0, None, last.count).await.unwrap();
+        assert_eq!(again, last);
+        for run in runs.into_iter().chain([again]) {
+            free(&volume, run).await;
+        }
+        volume.free_if_unused(&inode).await.unwrap();
+    });
+}
+
+#[test]
+fn reserved_blocks_are_kept_for_root() {
+    let image = TestImage::make(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let inode = create(&volume, &root, 0o100_644).await.unwrap();
+        let mut runs: Vec<Run> = Vec::new();
+        loop {
+            let mut handle = volume.engine().start(volume.credits_allocate(1)).await.unwrap();
+            let goal = runs.last().map(|run| run.start.plus(run.count.into()));
+            let request = Request {
+                inode: &inode,
+                goal,
+                count: 9999,
+                at: FileBlock(0),
+                purpose: Purpose::Data,
+                use_reserve: false,
+            };
+            let run = volume.allocate_blocks(&mut handle, request).await;
+            handle.stop();
+            match run {
+                Ok(run) => runs.push(run),
+                Err(error) => break assert_eq!(error.errno(), errno::ENOSPC),
+            }
+        }
+        let space = volume.statfs().await.unwrap();
+        assert_eq!((space.blocks_available, space.blocks_free), (0, volume.superblock().reserved_blocks));
+        assert!(space.blocks_free > 0);
+        for run in runs {
+            free(&volume, run).await;
+        }
+        volume.free_if_unused(&inode).await.unwrap();
+    });
+}
+
+#[test]
+fn directories_are_spread_and_files_stay_with_their_directory() {
+    let image = TestImage::make(MANY_GROUPS);
+    with_volume(&image, 5, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let mut made = Vec::new();
+        let mut groups = BTreeSet::new();
+        for _ in 0..8 {
+            let directory = create(&volume, &root, 0o040_755).await.unwrap();
+            let file = create(&volume, &directory, 0o100_644).await.unwrap();
+            assert_eq!(volume.group_of_inode(directory.number), volume.group_of_inode(file.number));
+            groups.insert(volume.group_of_inode(directory.number));
+            made.extend([directory, file]);
+        }
+        assert!(groups.len() >= 6, "{groups:?}");
+        for inode in made {
+            volume.free_if_unused(&inode).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn every_inode_of_the_volume_can_be_used() {
+    let image = TestImage::make(MANY_GROUPS);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let mut made = Vec::new();
+        let full = loop {
+            match create(&volume, &root, 0o100_644).await {
+                Ok(inode) => made.push(inode),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.errno(), errno::ENOSPC);
+        // All but the ten reserved ones and lost+found.
+        assert_eq!(made.len() as u32, volume.superblock().inodes - 11);
+        for inode in made {
+            volume.free_if_unused(&inode).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_only_frees_keeps_no_list_of_what_is_committed() {
+    const FILES: u32 = 600;
+    const SYNCED: u32 = 50;
+    let image = TestImage::make(EXT4_1K);
+    with_volume(&image, 1, |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        for index in 0..FILES {
+            let name = format!("file-{index}");
+            let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+            volume.write(&made.value, &Caller::ROOT, 0, b"a block", WriteFlags::default()).await.unwrap();
+        }
+        volume.sync().await.unwrap();
+        for index in 0..FILES {
+            volume.unlink(&root, format!("file-{index}").as_bytes()).await.unwrap();
+            assert!(volume.blocks_withheld() <= u64::from(2 * SYNCED), "{index}");
+            if index % SYNCED == 0 {
+                volume.sync().await.unwrap();
+            }
+        }
+    });
+}

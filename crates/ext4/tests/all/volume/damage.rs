@@ -1,0 +1,171 @@
+//! Damaged volumes: an error, never a panic, never an endless loop.
+
+use crate::volume::allocation::create;
+use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
+use device::World;
+use disks::{Image, MemoryDisk};
+use ext4::{Access, Error, Purpose, Request, Result};
+use format::ext4::{GroupDescriptor, Superblock};
+use runtime::{SplitMix, VirtualWorld};
+use std::rc::Rc;
+use units::{FileBlock, InodeNumber};
+
+/// Opens the volume, touches everything this floor has, closes it. Errors are welcome.
+fn use_volume(bytes: &[u8], seed: u64) -> Result<()> {
+    use_image(Image::of_bytes(bytes), seed)
+}
+
+fn use_image(image: Image, seed: u64) -> Result<()> {
+    let virtual_world = VirtualWorld::new(seed);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), image);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await?;
+        let inodes = volume.superblock().inodes;
+        for number in 0..inodes.min(100) + 2 {
+            let _ = volume.inode(InodeNumber(number)).await;
+        }
+        let root = volume.inode(InodeNumber(2)).await?;
+        for _ in 0..10 {
+            let inode = create(&volume, &root, 0o100_644).await?;
+            let mut handle = volume.engine().start(volume.credits_allocate(1)).await?;
+            let request = Request {
+                inode: &inode,
+                goal: None,
+                count: 100,
+                at: FileBlock(0),
+                purpose: Purpose::Data,
+                use_reserve: true,
+            };
+            let run = volume.allocate_blocks(&mut handle, request).await;
+            handle.stop();
+            let _ = volume.statfs().await;
+            let mut handle = volume.engine().start(volume.credits_free(1, 100)).await?;
+            if let Ok(run) = run {
+                let contents = engine::Contents::Data;
+                let _ = volume.free_blocks(&mut handle, run.start, run.count.into(), contents).await;
+            }
+            handle.stop();
+            volume.free_if_unused(&inode).await?;
+        }
+        volume.close().await
+    })
+}
+
+#[test]
+fn random_damage_gives_errors_and_no_panic() {
+    for kind in ALL {
+        let image = TestImage::make(kind);
+        let bytes = image.bytes();
+        let pristine = Image::read_file(&image.path()).unwrap();
+        let superblock = Superblock::parse(&bytes[1024..]).unwrap();
+        let block = superblock.block_size.bytes() as u64;
+        // The blocks that this floor reads: descriptors, bitmaps, the first inodes.
+        let at = (superblock.descriptor_block(0).get() * block) as usize;
+        let group = GroupDescriptor::parse(&bytes[at..at + usize::from(superblock.descriptor_size())]);
+        let places =
+            [group.block_bitmap, group.inode_bitmap, group.inode_table, superblock.descriptor_block(0)];
+        for seed in 0..60 {
+            let dice = SplitMix::new(seed);
+            let mut damaged = pristine.clone();
+            for _ in 0..1 + dice.next() % 4 {
+                let (start, length) = match dice.next() % 6 {
+                    0 | 1 => (1024, 0x290),
+                    place => (places[place as usize - 2].get() * block, block.min(512)),
+                };
+                damaged.write(start + dice.next() % length, &[dice.next() as u8]);
+            }
+            println!("{kind:?} seed {seed}");
+            let _ = use_image(damaged, seed);
+        }
+    }
+}
+
+/// Every byte of the superblock of a volume without checksums, set to values that tend to hurt.
+#[test]
+fn no_superblock_can_do_harm() {
+    let bytes = TestImage::make(EXT3).bytes();
+    for at in 1024..1024 + 0x290 {
+        for value in [0, 1, 0x7f, 0xff] {
+            let mut damaged = bytes[1024..2048].to_vec();
+            damaged[at - 1024] = value;
+            if let Ok(superblock) = Superblock::parse(&damaged) {
+                let _ =
+                    (superblock.groups(), superblock.descriptor_blocks(), superblock.inode_table_blocks());
+                for group in 0..superblock.groups().min(100) {
+                    let _ = superblock.superblock_and_descriptors(units::GroupNumber(group));
+                }
+                for index in 0..superblock.descriptor_blocks().min(100) {
+                    let _ = superblock.descriptor_block(index);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_volume_is_refused_with_the_reason() {
+    let refuse = |bytes: &[u8]| use_volume(bytes, 1).unwrap_err().to_string();
+    assert!(refuse(&vec![0; 1 << 20]).contains("not an ext4 volume"));
+    assert!(refuse(&vec![0; 1024]).contains("truncated"));
+    let bytes = TestImage::make(EXT4).bytes();
+    let truncated = refuse(&bytes[..bytes.len() / 2]);
+    assert!(truncated.contains("the image is truncated: the volume needs 67108864 bytes"), "{truncated}");
+    let mut flipped = bytes.clone();
+    flipped[1024 + 0x70] ^= 1;
+    assert!(refuse(&flipped).contains("the superblock's checksum"), "{}", refuse(&flipped));
+}
+
+#[test]
+fn features_are_refused_by_name() {
+    let made = |arguments| use_volume(&TestImage::make(Kind { arguments, size: "64M" }).bytes(), 1);
+    for (arguments, name) in [
+        ("-t ext4 -O encrypt", "encrypt"),
+        ("-t ext4 -O casefold", "casefold"),
+        ("-t ext4 -O bigalloc", "bigalloc"),
+        ("-O journal_dev", "journal_dev"),
+    ] {
+        let error = made(arguments).unwrap_err();
+        assert!(matches!(error, Error::Superblock(_)), "{name}: {error}");
+        assert!(error.to_string().contains(name), "{name}: {error}");
+    }
+    for (arguments, name) in [("-t ext4 -O quota", "quota"), ("-t ext4 -O verity", "verity")] {
+        let error = made(arguments).unwrap_err();
+        assert!(
+            matches!(&error, Error::OnlyReadable { names } if names.contains(&name.to_owned())),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_volume_of_hurd_or_without_a_root_is_refused_with_the_reason() {
+    let hurd = TestImage::make(Kind { arguments: "-t ext2 -o hurd", size: "16M" });
+    let error = use_volume(&hurd.bytes(), 1).unwrap_err();
+    assert!(error.to_string().contains("Hurd"), "{error}");
+    for request in ["clri <2>", "set_inode_field <2> mode 0100644", "set_inode_field <2> links_count 0"] {
+        let image = TestImage::make(EXT4);
+        image.debugfs(request);
+        let before = image.bytes();
+        let error = use_volume(&before, 1).unwrap_err().to_string();
+        assert!(error.contains("inode 2 ") && error.contains("run e2fsck"), "{request}: {error}");
+    }
+}
+
+#[test]
+fn unknown_features_are_refused_by_number() {
+    let mut bytes = TestImage::make(EXT3).bytes();
+    bytes[1024 + 0x62] |= 0x10;
+    let error = use_volume(&bytes, 1).unwrap_err();
+    assert!(error.to_string().contains("FEATURE_I20"), "{error}");
+}
+
+#[test]
+fn a_damaged_orphan_list_does_not_hinder_opening() {
+    let image = TestImage::make(EXT4_1K);
+    image.debugfs("set_super_value last_orphan 4000000");
+    use_volume(&image.bytes(), 1).unwrap();
+    let image = TestImage::make(EXT3);
+    image.debugfs("set_super_value last_orphan 12");
+    use_volume(&image.bytes(), 1).unwrap();
+}

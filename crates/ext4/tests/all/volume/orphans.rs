@@ -1,0 +1,172 @@
+//! Orphans across a crash.
+
+use crate::volume::allocation::create;
+use crate::volume::image::{ALL, EXT3, Kind, TestImage, open, with_volume};
+use device::{Operation, World};
+use disks::{CrashPolicy, Fault, MemoryDisk};
+use ext4::{Access, Volume};
+use runtime::{SplitMix, VirtualWorld};
+use std::rc::Rc;
+use std::time::Duration;
+use units::InodeNumber;
+
+#[test]
+fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
+    for (index, kind) in ALL.into_iter().enumerate() {
+        let seed = index as u64;
+        println!("{kind:?} seed {seed}");
+        let image = TestImage::make(kind);
+        let before = image.dumpe2fs();
+        let virtual_world = VirtualWorld::new(seed);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        let home = disk.clone();
+        let left = virtual_world.run(async move {
+            let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
+            let left = make_and_free_some(&volume, seed).await;
+            volume.sync().await.unwrap();
+            left
+        });
+        // No close: the image is what a crash leaves.
+        disk.write_image(&image.path()).unwrap();
+        with_volume(&image, seed, move |volume| async move {
+            assert_eq!(volume.open_report().orphans.freed, left);
+            assert_eq!(volume.open_report().orphans.damaged, 0);
+        });
+        let free =
+            |text: &str| text.lines().find(|line| line.starts_with("Free inodes:")).unwrap().to_owned();
+        assert_eq!(free(&before), free(&image.dumpe2fs()), "{kind:?}");
+    }
+}
+
+/// What a crash leaves of a volume on which `fail` has happened while orphans were open, opened again.
+fn opened_after(
+    kind: Kind,
+    fail: impl AsyncFnOnce(&Rc<Volume>, &MemoryDisk) + 'static,
+) -> (u32, u32, TestImage) {
+    let image = TestImage::make(kind);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let (home, path) = (disk.clone(), image.path());
+    let (left, freed) = virtual_world.run(async move {
+        let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
+        let left = make_and_free_some(&volume, 1).await;
+        volume.sync().await.unwrap();
+        fail(&volume, &home).await;
+        let again = MemoryDisk::from_image(world.clone(), home.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &again, Access::ReadWrite).await.unwrap();
+        let report = volume.open_report();
+        assert!(report.warnings[0].contains("run e2fsck"), "{report:?}");
+        // Now the error stands in the superblock; orphans of this mount are freed after the next crash.
+        let left_again = make_and_free_some(&volume, 2).await;
+        volume.sync().await.unwrap();
+        let third = MemoryDisk::from_image(world.clone(), again.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &third, Access::ReadWrite).await.unwrap();
+        let freed = report.orphans.freed + volume.open_report().orphans.freed;
+        volume.close().await.unwrap();
+        third.write_image(&path).unwrap();
+        (left + left_again, freed)
+    });
+    (left, freed, image)
+}
+
+#[test]
+fn orphans_are_freed_after_a_failed_write_although_the_volume_needs_e2fsck() {
+    for kind in ALL {
+        let (left, freed, image) = opened_after(kind, async |volume: &Rc<Volume>, disk: &MemoryDisk| {
+            disk.inject(Fault::once(Operation::Write));
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let made = create(volume, &root, 0o100_600).await.unwrap();
+            assert!(volume.engine().commit(made.last_change.get()).await.is_err());
+            // The note in the journal superblock is on its way.
+            let world = volume.engine().world();
+            world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
+        });
+        assert_eq!(freed, left, "{kind:?}");
+        image.check("after a failed write");
+        assert!(image.dumpe2fs().contains("clean with errors"), "{kind:?}");
+    }
+}
+
+#[test]
+fn no_orphan_is_freed_where_damage_was_found_before() {
+    // With an orphan file the superblock would not be written before the crash.
+    for kind in [EXT3, ALL[2]] {
+        let (_, freed, _) = opened_after(kind, async |volume: &Rc<Volume>, _: &MemoryDisk| {
+            volume.note_damage(ext4::Error::corrupt_inode(InodeNumber(13), "for a test"));
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            create(volume, &root, 0o100_600).await.unwrap();
+            volume.sync().await.unwrap();
+        });
+        assert_eq!(freed, 0, "{kind:?}");
+    }
+}
+
+/// Makes orphans and frees some from the midst; tells how many are left.
+async fn make_and_free_some(volume: &Rc<ext4::Volume>, seed: u64) -> u32 {
+    let dice = SplitMix::new(seed);
+    let root = volume.inode(InodeNumber(2)).await.unwrap();
+    let mut orphans = Vec::new();
+    for _ in 0..40 {
+        orphans.push(create(volume, &root, 0o100_600).await.unwrap());
+        if dice.next().is_multiple_of(3) {
+            let inode = orphans.swap_remove(dice.next() as usize % orphans.len());
+            volume.free_if_unused(&inode).await.unwrap();
+        }
+    }
+    orphans.len() as u32
+}
+
+#[test]
+fn orphans_still_open_at_unmount_are_freed() {
+    for kind in ALL {
+        let image = TestImage::make(kind);
+        with_volume(&image, 3, |volume| async move {
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            for _ in 0..5 {
+                let inode = create(&volume, &root, 0o100_600).await.unwrap();
+                volume.opened(&inode);
+                volume.remember(&inode);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
+    for kind in [EXT3, ALL[1]] {
+        let image = TestImage::make(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let odd = create(&volume, &root, 0o100_600).await.unwrap();
+            let other = create(&volume, &root, 0o100_600).await.unwrap();
+            let mut handle = volume.engine().start(volume.credits_inode()).await.unwrap();
+            odd.fields.borrow_mut().flags |= 0x1000_0000;
+            odd.fields.borrow_mut().size = 17;
+            volume.store(&mut handle, &odd).await.unwrap();
+            handle.stop();
+            drop(other);
+            volume.sync().await.unwrap();
+            let mut left = disk.crash(CrashPolicy::LoseAll);
+            for round in 0..3 {
+                let disk = MemoryDisk::from_image(world.clone(), left);
+                let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+                let report = volume.open_report();
+                if round == 0 {
+                    assert_eq!((report.orphans.freed, report.orphans.damaged), (1, 1), "{report:?}");
+                    let named = |warning: &String| {
+                        warning.contains(&odd.number.to_string()) && warning.contains("run e2fsck")
+                    };
+                    assert!(report.warnings.iter().any(named), "{report:?}");
+                }
+                volume.close().await.unwrap();
+                left = disk.image();
+            }
+        });
+    }
+}

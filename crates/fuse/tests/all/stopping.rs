@@ -1,0 +1,93 @@
+//! A session that is told to stop, against the real kernel.
+
+use crate::common::{Memory, private_mounts};
+use device::{LocalFuture, World};
+use fuse::{Answer, FileSystem, Kind, MountOptions, Operation, Request, Session, Transport};
+use runtime::RealWorld;
+use std::fs;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Each read takes another time, so that there is always one under way.
+struct Slow {
+    memory: Rc<Memory>,
+    world: RealWorld,
+}
+
+impl FileSystem for Slow {
+    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            if matches!(request.operation(), Ok(Operation::Read(_))) {
+                let time = Duration::from_millis(5 + self.world.random() % 20);
+                self.world.sleep_until(self.world.now().plus(time)).await;
+            }
+            self.memory.clone().serve(request).await
+        })
+    }
+    fn end(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Transport) {
+    const READERS: u64 = 32;
+    /// One request takes a fortieth of a second.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    private_mounts();
+    let directory = tempfile::tempdir().unwrap();
+    let kind = Kind::Plain { name: "slow".into() };
+    let connection =
+        fuse::mount(directory.path(), &MountOptions { kind, flags: 0, allow_other: true }).unwrap();
+    let daemon = std::thread::spawn(move || {
+        let world = RealWorld::new().unwrap();
+        let slow = Rc::new(Slow { memory: Rc::default(), world: world.clone() });
+        let session = Session::new(world.clone(), connection, slow, transport);
+        let (inner, stopped) = (world.clone(), session.clone());
+        world.spawn(Box::pin(async move {
+            inner.sleep_until(inner.now().plus(Duration::from_secs(1))).await;
+            stopped.stop();
+        }));
+        let statistics = world.run(async move { session.serve().await.map(|()| session.statistics()) });
+        world.end();
+        statistics.unwrap()
+    });
+    let path = directory.path().join("file");
+    fs::write(&path, [7; 4096]).unwrap();
+    let ended = std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            scope.spawn(move || while file.read_exact_at(&mut [0; 512], 0).is_ok() {});
+        }
+        let begun = Instant::now();
+        while !daemon.is_finished() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ended = daemon.is_finished();
+        let path = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with a zero byte. Forced: the readers get errors, if they have not got them.
+        unsafe { libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
+        ended
+    });
+    assert!(ended, "it serves on after {PATIENCE:?}");
+    let statistics = daemon.join().unwrap();
+    assert!(statistics.requests > READERS, "{statistics:?}");
+    assert_eq!(statistics.ring_requests > 0, transport == Transport::Uring, "{statistics:?}");
+}
+
+#[test]
+fn a_session_stops_over_the_classic_channel() {
+    a_session_that_is_stopped_ends_although_requests_keep_coming(Transport::Classic);
+}
+
+#[test]
+fn a_session_stops_over_io_uring() {
+    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+    let Ok(before) = fs::read_to_string(PARAMETER) else {
+        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
+        return;
+    };
+    fs::write(PARAMETER, "Y").unwrap();
+    a_session_that_is_stopped_ends_although_requests_keep_coming(Transport::Uring);
+    fs::write(PARAMETER, before.trim()).unwrap();
+}

@@ -1,0 +1,323 @@
+//! What a host promises, on a simulated cluster.
+
+use crate::common::*;
+use disks::CrashPolicy;
+use host::{CONFLICT_DIRECTORY, Destage, Durable, HostOptions, Outcome, RecordFormat};
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Access, AttributeChange, Event, Token};
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+#[test]
+fn synced_write_survives_a_crash_of_the_host_in_both_record_formats() {
+    for records in RecordFormat::ALL {
+        let stage = Stage::new(1);
+        let disk = stage.disk(stage.formatted());
+        let begun = stage.begin(&disk, HostOptions { records, ..under_pressure() });
+        let file = stage.world.run(async move {
+            let (host, report) = begun.await.unwrap();
+            assert!(report.clean);
+            let file = make(&host, "file").await;
+            host.write(file, 5000, b"synced", Durable::Now).await.unwrap();
+            file
+        });
+        assert_eq!(stage.content(file), b"", "nothing is at the store yet");
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        let disk = stage.disk(image);
+        let begun = stage.begin(&disk, under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        assert_eq!(report.files.len(), 1);
+        assert_eq!(report.files[0].outcome, Outcome::Replayed);
+        let content = stage.content(file);
+        assert_eq!((content.len(), &content[5000..]), (5006, &b"synced"[..]));
+    }
+}
+
+#[test]
+fn asynchronous_write_is_in_the_journal_after_the_flush_period() {
+    let stage = Stage::new(2);
+    let disk = stage.disk(stage.formatted());
+    let (begun, world) = (stage.begin(&disk, under_pressure()), stage.world());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"soon", Durable::Soon).await.unwrap();
+        assert_eq!(host.statistics().dirty_in_memory, 4);
+        sleep(&*world, Duration::from_millis(1500)).await;
+        assert_eq!((host.statistics().dirty_in_memory, host.statistics().dirty_in_journal), (0, 4));
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move { begun.await.unwrap() });
+    assert_eq!(stage.content(file), b"soon");
+}
+
+#[test]
+fn old_files_go_to_the_store_and_leave_the_journal() {
+    let stage = Stage::new(3);
+    let disk = stage.disk(stage.formatted());
+    let (begun, world) = (stage.begin(&disk, HostOptions::default()), stage.world());
+    let (file, statistics) = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        for round in 0..100 {
+            host.write(file, 0, &[round; 100], Durable::Now).await.unwrap();
+        }
+        sleep(&*world, Duration::from_secs(70)).await;
+        (file, host.statistics())
+    });
+    assert_eq!(stage.content(file), [99; 100]);
+    assert_eq!((statistics.destaged_files, statistics.dirty_in_journal), (1, 0));
+    assert_eq!(stage.cluster.traffic().data_bytes, 100, "repeated writes went as one");
+}
+
+#[test]
+fn a_peer_that_wants_the_file_reads_what_was_written() {
+    let stage = Stage::new(4);
+    let disk = stage.disk(stage.formatted());
+    let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        for round in 0..20 {
+            host.write(file, round * 10, &[round as u8; 10], Durable::Soon).await.unwrap();
+            let seen = peer_reads(&*peer, file).await;
+            assert_eq!(seen.len() as u64, round * 10 + 10);
+            peer_writes(&*peer, file, 0, &[200 + round as u8]).await;
+            assert_eq!(host.read(file, 0, 5).await.unwrap()[0], 200 + round as u8);
+        }
+        assert!(host.statistics().recalls >= 20);
+    });
+}
+
+#[test]
+fn a_peer_gets_its_turn_while_many_write() {
+    let stage = Stage::new(5);
+    let disk = stage.disk(stage.formatted());
+    let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        let done = Rc::new(std::cell::Cell::new(0));
+        for writer in 0..16u64 {
+            let (host, done) = (host.clone(), done.clone());
+            world.spawn(Box::pin(async move {
+                for round in 0..30u64 {
+                    host.write(file, (writer * 30 + round) * 8, &[writer as u8 + 1; 8], Durable::Now)
+                        .await
+                        .unwrap();
+                }
+                done.set(done.get() + 1);
+            }));
+        }
+        for _ in 0..10 {
+            sleep(&*world, Duration::from_micros(700)).await;
+            peer_reads(&*peer, file).await;
+        }
+        while done.get() < 16 {
+            sleep(&*world, Duration::from_millis(1)).await;
+        }
+        let seen = peer_reads(&*peer, file).await;
+        for (at, byte) in seen.iter().enumerate() {
+            assert_eq!(usize::from(*byte), at / 240 + 1, "at {at}");
+        }
+        assert_eq!(seen.len(), 16 * 240);
+    });
+}
+
+#[test]
+fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
+    let stage = Stage::new(6);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 3, b"mine", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
+    let (report, aside) = stage.world.run(async move {
+        // Waits for the lease of the dead.
+        peer_writes(&*peer, file, 0, b"theirs!").await;
+        let (host, report) = begun.await.unwrap();
+        let Outcome::SetAside { name, .. } = &report.files[0].outcome else { panic!("{report:?}") };
+        let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
+        let aside = host.lookup(directory, name.as_bytes()).await.unwrap().file;
+        (report.clone(), host.read(aside, 0, 100).await.unwrap())
+    });
+    assert_eq!(report.files.len(), 1);
+    assert_eq!(stage.content(file), b"theirs!");
+    assert_eq!(aside, b"\0\0\0mine");
+}
+
+#[test]
+fn a_write_of_a_fenced_host_never_arrives() {
+    let stage = Stage::new(7);
+    let disk = stage.disk(stage.formatted());
+    // One that does not come back by itself: what it tries then is all that counts.
+    let options = HostOptions { reconnect: None, ..under_pressure() };
+    let (begun, stage) = (stage.begin(&disk, options), Rc::new(stage));
+    let inner = stage.clone();
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"old self", Durable::Now).await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        let refused = host.close().await;
+        assert!(refused.is_err(), "{refused:?}");
+        assert!(host.write(file, 0, b"more", Durable::Now).await.is_err());
+        file
+    });
+    assert_eq!(stage.content(file), b"");
+}
+
+#[test]
+fn cut_off_bytes_do_not_come_back() {
+    let stage = Stage::new(8);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, &[7; 9000], Durable::Now).await.unwrap();
+        let cut = AttributeChange { size: Some(10), ..AttributeChange::default() };
+        host.set_attributes(file, cut).await.unwrap();
+        host.write(file, 8000, b"end", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move { begun.await.unwrap() });
+    let mut expected = vec![7; 10];
+    expected.resize(8000, 0);
+    expected.extend(b"end");
+    assert!(stage.content(file) == expected);
+}
+
+#[test]
+fn mode_owner_and_times_survive_with_the_data() {
+    let stage = Stage::new(9);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let (file, before) = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"x", Durable::Now).await.unwrap();
+        let change =
+            AttributeChange { mode: Some(0o600), uid: Some(7), size: Some(50), ..Default::default() };
+        let before = host.set_attributes(file, change).await.unwrap();
+        host.sync_file(file).await.unwrap();
+        (file, before)
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    let after = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        host.attributes(file).await.unwrap()
+    });
+    assert_eq!((after.mode, after.uid, after.version.size), (0o600, 7, 50));
+    assert_eq!(after.modified, before.modified);
+}
+
+#[test]
+fn a_short_journal_sends_the_oldest_files_to_the_store() {
+    let stage = Stage::new(10);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
+        for round in 0..120u64 {
+            let file = files[round as usize % 3];
+            host.write(file, round * 1_000_000, &vec![round as u8; 700_000], Durable::Soon).await.unwrap();
+        }
+        assert!(host.statistics().destaged_files > 0);
+        host.close().await.unwrap();
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    assert!(report.clean, "a closed host leaves an empty journal: {report:?}");
+}
+
+#[test]
+fn recovery_asks_for_the_token_before_it_compares() {
+    let stage = Stage::new(11);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"mine", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+    let report = stage.world.run(async move {
+        // The peer has written, and its buffer alone knows of it.
+        let open = peer.open(file, Access::ReadWrite).await.unwrap();
+        peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        peer.write(open, 0, b"theirs").await.unwrap();
+        world.spawn(Box::pin(async move {
+            let Event::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
+            peer.return_token(file).await.unwrap();
+        }));
+        begun.await.unwrap().1
+    });
+    assert!(matches!(report.files[0].outcome, Outcome::SetAside { .. }), "{report:?}");
+    assert_eq!(stage.content(file), b"theirs");
+}
+
+#[test]
+fn recovery_does_not_wait_for_its_former_self() {
+    let stage = Stage::new(12);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"new", Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    // As one that is stopped: it holds the token, and answers nothing.
+    let former = stage.connect();
+    let stopped = former.clone();
+    let open = stage.world.run(async move {
+        let open = stopped.open(file, Access::ReadWrite).await.unwrap();
+        stopped.fence(&identity()).await.unwrap();
+        stopped.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        stopped.write(open, 0, b"old self").await.unwrap();
+        open
+    });
+    let begun = stage.begin(&disk, under_pressure());
+    let (report, late) = stage.world.run(async move {
+        let (_, report) = begun.await.unwrap();
+        (report, former.make_durable(open).await)
+    });
+    assert!(report.nanoseconds < 1_000_000_000, "{report:?}");
+    assert!(late.is_err(), "it was fenced");
+    assert_eq!(stage.content(file), b"new");
+}
+
+#[test]
+fn many_dirty_files_do_not_stay_open_at_the_store() {
+    let stage = Stage::new(13);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        for number in 0..600 {
+            let file = make(&host, &format!("file {number}")).await;
+            host.write(file, 0, b"small", Durable::Soon).await.unwrap();
+            host.close_file(file).await.unwrap();
+        }
+        assert!(host.statistics().destaged_files >= 600 - 512);
+    });
+}

@@ -1,0 +1,319 @@
+//! Cuts of the host, of a server and of the network at every message of small scripts, and of the host at every write of its journal.
+//!
+//! After each cut: what was promised is at the store or set aside, what was never written is nowhere, and a file is a state that it
+//! had, never a mixture. Recovery is cut, too, and begun again.
+
+use crate::common::*;
+use disks::{CrashPolicy, MemoryDisk};
+use host::{Destage, Durable, Host, HostOptions, Outcome};
+use runtime::race;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{AttributeChange, Cut, CutKind, FileId, Moment, Store};
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Of file, from, length; the byte is the step's number.
+    Write(usize, usize, usize, Durable),
+    Sync(usize),
+    /// To this length.
+    Cut(usize, u64),
+    PeerReads(usize),
+    /// One byte at the beginning of the file.
+    PeerWrites(usize),
+    /// Another name.
+    Link(usize),
+    /// The first name goes; nobody has the file open meanwhile.
+    Unlink(usize),
+    /// Milliseconds.
+    Wait(u64),
+}
+use Durable::{Now, Soon};
+use Step::*;
+
+const SCRIPTS: [&[Step]; 5] = [
+    &[Write(0, 0, 100, Now), Write(0, 50, 100, Soon), Write(0, 5000, 10, Now), Sync(0)],
+    &[Write(0, 0, 9000, Soon), Sync(0), Cut(0, 10), Write(0, 20, 5, Now), Write(1, 0, 5, Now)],
+    &[
+        Write(0, 0, 50, Now),
+        PeerReads(0),
+        Write(0, 10, 50, Now),
+        PeerWrites(0),
+        Write(0, 30, 9, Now),
+        Sync(0),
+    ],
+    &[
+        Write(0, 0, 50, Soon),
+        Write(1, 0, 70, Now),
+        Wait(3000),
+        Write(0, 40, 20, Now),
+        Wait(3000),
+        PeerWrites(1),
+    ],
+    &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
+];
+
+/// What a file was after each change, and up to which one it was promised.
+#[derive(Clone, Default)]
+struct Model {
+    states: Vec<Vec<u8>>,
+    promised: usize,
+    /// The last state that this host's journal has no part in: a peer wrote it.
+    peers: bool,
+}
+
+type Models = Rc<RefCell<[Model; 2]>>;
+
+impl Model {
+    fn change(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.states.last().cloned().unwrap_or_default();
+        change(&mut state);
+        self.states.push(state);
+    }
+}
+
+fn put(state: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    state.resize(state.len().max(at + bytes.len()), 0);
+    state[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+async fn play(
+    host: Rc<Host>,
+    peer: Rc<dyn Store>,
+    world: Rc<dyn device::World>,
+    files: [FileId; 2],
+    script: &'static [Step],
+    models: Models,
+) -> Result<(), host::HostError> {
+    for (number, step) in (1u8..).zip(script) {
+        match *step {
+            Write(file, at, length, durable) => {
+                let bytes = vec![number; length];
+                models.borrow_mut()[file].change(|state| put(state, at, &bytes));
+                host.write(files[file], at as u64, &bytes, durable).await?;
+                let model = &mut models.borrow_mut()[file];
+                if durable == Now {
+                    model.promised = model.states.len() - 1;
+                }
+            }
+            Sync(file) => {
+                host.sync_file(files[file]).await?;
+                let model = &mut models.borrow_mut()[file];
+                model.promised = model.states.len() - 1;
+            }
+            Cut(file, size) => {
+                models.borrow_mut()[file].change(|state| state.resize(size as usize, 0));
+                let change = AttributeChange { size: Some(size), ..AttributeChange::default() };
+                host.set_attributes(files[file], change).await?;
+            }
+            PeerReads(file) => {
+                let seen = peer_reads(&*peer, files[file]).await;
+                let model = &mut models.borrow_mut()[file];
+                assert_eq!(&seen, model.states.last().unwrap(), "a peer reads what was written last");
+                model.promised = model.states.len() - 1;
+            }
+            PeerWrites(file) => {
+                models.borrow_mut()[file].change(|state| put(state, 0, &[200 + number]));
+                peer_writes(&*peer, files[file], 0, &[200 + number]).await;
+                let model = &mut models.borrow_mut()[file];
+                model.promised = model.states.len() - 1;
+            }
+            Link(file) => {
+                host.link(files[file], host.root(), b"another name").await.map(drop)?;
+            }
+            Unlink(file) => {
+                host.close_file(files[file]).await?;
+                host.unlink(host.root(), if file == 0 { b"a" } else { b"b" }).await?;
+                host.open_file(files[file]).await?;
+            }
+            Wait(time) => sleep(&*world, Duration::from_millis(time)).await,
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CutAt {
+    Message(Cut),
+    JournalWrite(u64),
+}
+
+fn options() -> HostOptions {
+    // Soon enough for the scripts.
+    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
+    HostOptions { destage, writeback, ..HostOptions::default() }
+}
+
+/// One run: how many messages and journal writes there were, when nothing is cut.
+struct Run {
+    stage: Stage,
+    files: [FileId; 2],
+    models: Models,
+    disk: MemoryDisk,
+    messages: std::ops::Range<u64>,
+    journal_writes: std::ops::Range<u64>,
+    finished: bool,
+}
+
+fn run(script: &'static [Step], seed: u64, cut: Option<CutAt>) -> Run {
+    let stage = Stage::new(seed);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, options());
+    let (host, files) = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let files = [make(&host, "a").await, make(&host, "b").await];
+        (host, files)
+    });
+    let models: Models = Rc::default();
+    models.borrow_mut().iter_mut().for_each(|model| model.states.push(Vec::new()));
+    let (message, write) = (stage.cluster.messages(), disk.changes());
+    match cut {
+        Some(CutAt::Message(cut)) => stage.cluster.cut_at(cut),
+        Some(CutAt::JournalWrite(at)) => disk.cut_at(at),
+        None => {}
+    }
+    let played = play(host, stage.peer(), stage.world(), files, script, models.clone());
+    let (cluster, power) = (stage.cluster.clone(), disk.clone());
+    let finished = stage.world.run(async move {
+        let dies = race(cluster.until_client_cut(), power.power_lost());
+        match race(played, dies).await {
+            runtime::Either::Left(result) => result.is_ok(),
+            runtime::Either::Right(_) => false,
+        }
+    });
+    let (messages, journal_writes) = (message + 1..stage.cluster.messages() + 1, write..disk.changes());
+    Run { stage, files, models, disk, messages, journal_writes, finished }
+}
+
+impl Run {
+    /// The host's machine dies, and its next lives recover; some of those die, too.
+    fn recover(self, policy: CrashPolicy, cut_recovery: Option<u64>, peer_between: bool, what: &str) {
+        let Run { stage, files, models, disk, .. } = self;
+        let mut image = stage.crash(&disk, policy);
+        stage.cluster.heal();
+        if peer_between {
+            let peer = stage.peer();
+            let file = files[0];
+            stage.world.run(async move { peer_writes(&*peer, file, 0, &[99]).await });
+            models.borrow_mut()[0].peers = true;
+        }
+        if let Some(after) = cut_recovery {
+            let disk = stage.disk(image);
+            let message = stage.cluster.messages() + 1 + after;
+            stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
+            let (begun, cluster) = (stage.begin(&disk, options()), stage.cluster.clone());
+            stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
+            image = stage.crash(&disk, policy);
+        }
+        stage.cluster.cancel_cut();
+        let disk = stage.disk(image);
+        let begun = stage.begin(&disk, options());
+        let (host, report) = stage.world.run(begun).unwrap_or_else(|error| panic!("{what}: {error}"));
+        for (file, model) in files.iter().zip(models.borrow().iter()) {
+            let content = stage.content(*file);
+            let outcome = report.files.iter().find(|found| found.file == file.0).map(|found| &found.outcome);
+            if model.peers {
+                // Over a change of a peer nothing goes; what was promised and not there yet is set aside.
+                assert_eq!(content.first(), Some(&99), "{what}: {file:?} was overwritten: {outcome:?}");
+                continue;
+            }
+            assert!(
+                !matches!(outcome, Some(Outcome::SetAside { .. })),
+                "{what}: {file:?} was set aside, and nobody else wrote it: {outcome:?}"
+            );
+            let reached = model.states[model.promised..].contains(&content);
+            assert!(
+                reached,
+                "{what}: {file:?} has {} bytes and is no state since the promised one",
+                content.len()
+            );
+        }
+        // The recovered host goes on.
+        let file = files[1];
+        stage.world.run(async move {
+            host.write(file, 0, b"on", Durable::Now).await.unwrap();
+            host.close().await.unwrap();
+        });
+        assert_eq!(&stage.content(file)[..2], b"on", "{what}");
+        stage.world.end();
+    }
+}
+
+fn policies(seed: u64) -> [CrashPolicy; 3] {
+    let random = CrashPolicy::Random { seed, atomicity: disks::Atomicity::Unit(512) };
+    [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
+}
+
+#[test]
+fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
+    for (number, script) in SCRIPTS.into_iter().enumerate() {
+        let all = run(script, 1, None);
+        assert!(all.finished);
+        for message in all.messages.clone() {
+            for moment in [Moment::Request, Moment::Answer] {
+                let cut = Cut { kind: CutKind::Client, message, moment };
+                for (policy, peer) in policies(message).into_iter().zip([false, true, false]) {
+                    let what = format!("script {number}, {cut:?}, {policy:?}, peer {peer}");
+                    run(script, 1, Some(CutAt::Message(cut))).recover(policy, None, peer, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_promised_survives_a_crash_of_the_host_at_every_write_of_its_journal() {
+    for (number, script) in SCRIPTS.into_iter().enumerate() {
+        let all = run(script, 2, None);
+        for write in all.journal_writes.clone() {
+            for policy in policies(write) {
+                let what = format!("script {number}, journal write {write}, {policy:?}");
+                run(script, 2, Some(CutAt::JournalWrite(write))).recover(policy, None, false, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crash_during_recovery_is_harmless_at_every_message() {
+    for (number, script) in SCRIPTS.into_iter().enumerate() {
+        for after in 0..24 {
+            let what = format!("script {number}, recovery cut at its message {after}");
+            run(script, 3, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_crashes_at_any_message_costs_only_time() {
+    for (number, script) in SCRIPTS.into_iter().enumerate() {
+        let all = run(script, 4, None);
+        for message in all.messages.clone() {
+            for moment in [Moment::Request, Moment::Answer] {
+                let cut = Cut { kind: CutKind::Server, message, moment };
+                let cut = run(script, 4, Some(CutAt::Message(cut)));
+                assert!(cut.finished, "script {number}, message {message}, {moment:?}");
+                let what = format!("script {number}, server at {message}, {moment:?}");
+                cut.recover(CrashPolicy::LoseAll, None, false, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_that_is_gone_for_longer_than_the_lease_loses_nothing_promised() {
+    // Without peers: they would wait on the same link.
+    for (number, script) in [SCRIPTS[0], SCRIPTS[1]].into_iter().enumerate() {
+        let all = run(script, 5, None);
+        for message in all.messages.clone() {
+            for moment in [Moment::Request, Moment::Answer] {
+                let cut = Cut { kind: CutKind::Network, message, moment };
+                let cut = run(script, 5, Some(CutAt::Message(cut)));
+                assert!(cut.finished, "script {number}, message {message}, {moment:?}: the host reconnects");
+                let what = format!("script {number}, network at {message}, {moment:?}");
+                cut.recover(CrashPolicy::LoseAll, None, false, &what);
+            }
+        }
+    }
+}

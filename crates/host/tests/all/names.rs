@@ -1,0 +1,125 @@
+//! Names change while files are dirty, open, or wanted by others; and how a host ends.
+
+use crate::common::*;
+use disks::{CrashPolicy, Latency};
+use host::{Destage, Durable, HostOptions, Outcome};
+use runtime::spawn_with_result;
+use std::time::Duration;
+use store::{FileId, RenameMode};
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+#[test]
+fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
+    for delay in (0..800).step_by(50) {
+        let stage = Stage::new(delay);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (file, has_name) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            host.close_file(file).await.unwrap();
+            let clock = world.clone();
+            let linked = spawn_with_result(&*world, async move {
+                sleep(&*clock, Duration::from_micros(delay)).await;
+                peer.link(file, peer.root(), b"other name").await.is_ok()
+            });
+            host.unlink(host.root(), b"file").await.unwrap();
+            let linked = linked.await.unwrap();
+            let has_name = host.lookup(host.root(), b"other name").await.is_ok();
+            assert_eq!(linked, has_name);
+            // Until the journal has what follows from it.
+            sleep(&*world, Duration::from_secs(3)).await;
+            (file, has_name)
+        });
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+        let begun = stage.begin(&disk, under_pressure());
+        stage.world.run(async move { begun.await.unwrap() });
+        if has_name {
+            assert_eq!(
+                stage.content(file),
+                b"synced",
+                "the other name came {delay} µs after the unlink began"
+            );
+        }
+    }
+}
+
+/// A change of names is one of the file's state, too; others may have the file right after it.
+#[test]
+fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_aside() {
+    for seed in 0..8 {
+        let stage = Stage::new(seed);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
+        let [kept, moved] = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let root = host.root();
+            let files = [make(&host, "kept").await, make(&host, "moved").await];
+            let [kept, moved] = files;
+            for round in 0..6u8 {
+                for file in files {
+                    host.write(file, u64::from(round), &[round + 1], Durable::Now).await.unwrap();
+                }
+                let [name, former] = [round, round.wrapping_sub(1)].map(|round| format!("link {round}"));
+                host.link(kept, root, name.as_bytes()).await.unwrap();
+                peer_writes(&*peer, kept, 100 + u64::from(round), &[7]).await;
+                host.write(kept, 50, &[round], Durable::Soon).await.unwrap();
+                if round > 0 {
+                    host.unlink(root, former.as_bytes()).await.unwrap();
+                }
+                let (from, to) = if round % 2 == 0 { ("moved", "target") } else { ("target", "moved") };
+                let _ = make(&host, to).await;
+                host.rename((root, from.as_bytes()), (root, to.as_bytes()), RenameMode::Replace)
+                    .await
+                    .unwrap();
+                host.write(moved, 50, &[round], Durable::Now).await.unwrap();
+            }
+            host.sync().await.unwrap();
+            files
+        });
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+        let begun = stage.begin(&disk, under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let aside = |file: FileId| {
+            report
+                .files
+                .iter()
+                .any(|one| one.file == file.0 && matches!(one.outcome, Outcome::SetAside { .. }))
+        };
+        assert!(!aside(kept) && !aside(moved), "seed {seed}: {report:?}");
+        let (kept, moved) = (stage.content(kept), stage.content(moved));
+        assert_eq!(
+            (&kept[..6], &kept[100..], kept[50]),
+            (&[1, 2, 3, 4, 5, 6][..], &[7; 6][..], 5),
+            "seed {seed}"
+        );
+        assert_eq!((&moved[..6], moved[50]), (&[1, 2, 3, 4, 5, 6][..], 5), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
+    for seed in 0..40 {
+        let stage = Stage::new(seed);
+        let disk = stage.disk(stage.formatted());
+        disk.set_latency(Latency { least: Duration::from_micros(10), spread: Duration::from_millis(5) });
+        let begun = stage.begin(&disk, under_pressure());
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            // So much that the log's tail moves when the file is at the store.
+            for round in 0..4 {
+                host.write(file, round << 20, &[1; 1 << 20], Durable::Now).await.unwrap();
+            }
+            host.close().await.unwrap();
+        });
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
+        let begun = stage.begin(&disk, under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        assert!(report.clean, "seed {seed}: {report:?}");
+    }
+}

@@ -1,0 +1,164 @@
+//! A connection that is lost and comes back while the host runs.
+
+use crate::common::*;
+use disks::CrashPolicy;
+use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, RecoveryReport};
+use runtime::spawn_with_result;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+#[test]
+fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
+    let stage = Rc::new(Stage::new(1));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    let files = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let reports: Rc<RefCell<Vec<RecoveryReport>>> = Rc::default();
+        let told = reports.clone();
+        host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
+        let files = [make(&host, "synced").await, make(&host, "answered").await, make(&host, "new").await];
+        host.write(files[0], 0, b"synced", Durable::Now).await.unwrap();
+        host.write(files[1], 0, b"answered", Durable::Soon).await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        host.write(files[2], 3, b"written after", Durable::Now).await.unwrap();
+        host.sync_file(files[1]).await.unwrap();
+        assert_eq!(host.read(files[1], 0, 100).await.unwrap(), b"answered");
+        host.write(files[0], 6, b", and on", Durable::Now).await.unwrap();
+        assert_eq!((reports.borrow().len(), host.statistics().reconnections), (1, 1));
+        assert_eq!(reports.borrow()[0].files.len(), 2);
+        host.close().await.unwrap();
+        files
+    });
+    assert_eq!(stage.content(files[0]), b"synced, and on");
+    assert_eq!(stage.content(files[1]), b"answered");
+    assert_eq!(stage.content(files[2]), b"\0\0\0written after");
+}
+
+#[test]
+fn what_others_changed_meanwhile_stays_and_who_has_the_file_open_learns_of_it() {
+    let stage = Rc::new(Stage::new(2));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"mine", Durable::Now).await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        peer_writes(&*inner.peer(), file, 0, b"theirs").await;
+        for _ in 0..2 {
+            let refused = host.write(file, 0, b"mine again", Durable::Now).await;
+            assert!(matches!(refused, Err(HostError::NotHome(_))), "{refused:?}");
+            assert!(matches!(host.sync_file(file).await, Err(HostError::NotHome(_))));
+        }
+        let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
+        let listing = host.list(directory, 0).await.unwrap();
+        let aside = listing.entries.iter().find(|entry| !entry.name.ends_with(b".txt")).unwrap().file;
+        assert_eq!(host.read(aside, 0, 100).await.unwrap(), b"mine");
+        // Whoever opens it anew sees what is there.
+        host.close_file(file).await.unwrap();
+        host.open_file(file).await.unwrap();
+        host.write(file, 6, b", mine", Durable::Now).await.unwrap();
+        host.close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), b"theirs, mine");
+}
+
+#[test]
+fn held_files_are_written_and_synced_while_the_network_is_down() {
+    let stage = Rc::new(Stage::new(3));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, &[0; 20], Durable::Now).await.unwrap();
+        inner.cluster.silence(&identity());
+        let world = inner.world();
+        let begun = world.now();
+        for round in 0..20u8 {
+            host.write(file, round.into(), &[round], Durable::Now).await.unwrap();
+        }
+        assert!(world.now().since(begun) < Duration::from_millis(1));
+        // What needs a server waits, and is answered when the connection is back.
+        let found = host.lookup(host.root(), b"file").await.unwrap();
+        assert_eq!((found.file, found.attributes.version.size), (file, 20));
+        assert!(world.now().since(begun) > Duration::from_secs(29));
+        host.close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), (0..20).collect::<Vec<u8>>());
+}
+
+#[test]
+fn operations_wait_for_the_store_no_longer_than_they_may_and_the_journal_keeps_what_was_answered() {
+    let stage = Rc::new(Stage::new(4));
+    let disk = stage.disk(stage.formatted());
+    let options = HostOptions { reconnect: None, ..under_pressure() };
+    let (begun, inner) = (stage.begin(&disk, options), stage.clone());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        let refused = host.lookup(host.root(), b"file").await;
+        assert!(refused.as_ref().is_err_and(HostError::is_lost), "{refused:?}");
+        assert!(host.write(file, 0, b"more", Durable::Now).await.is_err());
+        assert!(host.close().await.is_err());
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move { begun.await.unwrap() });
+    assert_eq!(stage.content(file), b"synced");
+}
+
+#[test]
+fn many_writers_go_on_through_many_lost_connections() {
+    for seed in 0..10 {
+        let stage = Rc::new(Stage::new(seed));
+        let disk = stage.disk(stage.formatted());
+        let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
+        let files = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let world = inner.world();
+            let mut files = Vec::new();
+            let mut writers = Vec::new();
+            for writer in 0..8u8 {
+                let file = make(&host, &format!("file {writer}")).await;
+                files.push(file);
+                let (host, world) = (host.clone(), world.clone());
+                let world_for_task = world.clone();
+                writers.push(spawn_with_result(&*world_for_task, async move {
+                    for round in 0..200u64 {
+                        let durable = if round % 3 == 0 { Durable::Now } else { Durable::Soon };
+                        host.write(file, round * 10, &[writer + 1; 10], durable).await.unwrap();
+                        sleep(&*world, Duration::from_micros(500)).await;
+                    }
+                    host.sync_file(file).await.unwrap();
+                }));
+            }
+            for _ in 0..6 {
+                sleep(&*world, Duration::from_millis(17)).await;
+                inner.connect().fence(&identity()).await.unwrap();
+            }
+            for writer in writers {
+                writer.await.unwrap();
+            }
+            assert!(host.statistics().reconnections >= 3, "seed {seed}");
+            files
+        });
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+        let begun = stage.begin(&disk, under_pressure());
+        stage.world.run(async move { begun.await.unwrap() });
+        for (number, file) in files.into_iter().enumerate() {
+            assert!(stage.content(file) == vec![number as u8 + 1; 2000], "seed {seed}, file {number}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Every golden image is still what its `expect` says: how it opens or why it is refused, what recovery did, what
+//! e2fsck and the kernel say, and each file with the checksum of its content.
+//!
+//! `GOLDEN_WRITE_EXPECT=1` writes the `expect` of images that have none yet; one that exists is never changed.
+
+use crate::listing;
+
+use device::{Disk, World};
+use disks::{Image, MemoryDisk};
+use ext4::{OpenParts, Volume, VolumeOptions};
+use format::ext4::checksum::crc32c;
+use hostile::golden;
+use runtime::VirtualWorld;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::rc::Rc;
+
+/// Read by the kernel, too: everything healthy, and what a crash left in a plain journal.
+fn kernel_may_mount(name: &str) -> bool {
+    let never = ["damaged-", "refused-"].iter().any(|prefix| name.starts_with(prefix));
+    // Its journal would have to be a block device.
+    !never && name != "external-journal"
+}
+
+#[test]
+fn every_golden_image_is_still_what_it_was_when_it_was_made() {
+    listing::private_mounts();
+    let mut wrong = Vec::new();
+    let names = golden::names();
+    assert!(names.len() >= 40, "golden images are missing: {names:?}");
+    for name in names {
+        let told = tell(&name);
+        let path = golden::directory().join(&name).join("expect");
+        if !path.exists() && std::env::var_os("GOLDEN_WRITE_EXPECT").is_some() {
+            std::fs::write(&path, &told).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        if told != expected {
+            let differs = told.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
+            wrong.push(format!("{name}: (now, expected) {differs:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn tell(name: &str) -> String {
+    let (home, journal) = golden::load(name);
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+
+    let opened = open_and_list(&home, journal.as_ref(), &mut text);
+    let verdict =
+        |home: &Image, journal: Option<&Image>, how: &str| check(directory.path(), home, journal, how);
+    writeln!(text, "e2fsck -fy: {}", verdict(&home, journal.as_ref(), "-fy")).unwrap();
+    let Some((listed, home_after, journal_after)) = opened else { return text };
+    writeln!(text, "e2fsck -fn, afterwards: {}", verdict(&home_after, journal_after.as_ref(), "-fn"))
+        .unwrap();
+    if kernel_may_mount(name) {
+        let path = directory.path().join("for-the-kernel");
+        home.write_file(&path).unwrap();
+        let said = match listing::by_kernel(&path) {
+            Err(refusal) => format!("refused: {refusal}"),
+            Ok(lines) if lines == listed => "finds the same files".into(),
+            Ok(lines) => {
+                let pair = lines.iter().zip(&listed).find(|(theirs, ours)| theirs != ours);
+                format!("finds other files: (kernel, okeanos) {pair:?}")
+            }
+        };
+        writeln!(text, "kernel: {said}").unwrap();
+    }
+    let all = listed.join("\n");
+    writeln!(text, "files: {} lines, checksum {:08x}\n\n{all}", listed.len(), crc32c(!0, all.as_bytes()))
+        .unwrap();
+    text
+}
+
+/// What the volume says when it is opened, and what is in it; the images after it was closed.
+fn open_and_list(
+    home: &Image,
+    journal: Option<&Image>,
+    text: &mut String,
+) -> Option<(Vec<String>, Image, Option<Image>)> {
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = |image: &Image| MemoryDisk::from_image(world.clone(), image.clone());
+    let (home_disk, journal_disk) = (disk(home), journal.map(disk));
+    let parts = OpenParts {
+        world: world.clone(),
+        home: Rc::new(home_disk.clone()),
+        journal: journal_disk.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>),
+        options: VolumeOptions::default(),
+    };
+    let outcome = virtual_world.run(async move {
+        let volume = Volume::open(parts).await?;
+        let report = volume.open_report();
+        let listed = listing::by_okeanos(&volume).await;
+        volume.close().await?;
+        Ok::<_, ext4::Error>((report, listed))
+    });
+    virtual_world.end();
+    match outcome {
+        Err(error) => {
+            writeln!(text, "mount: refused: {error}").unwrap();
+            assert!(home_disk.image() == *home, "a refused volume was written to");
+            assert!(journal_disk.map(|disk| disk.image()) == journal.cloned(), "its journal was written to");
+            None
+        }
+        Ok((report, listed)) => {
+            let recovery = &report.recovery;
+            writeln!(text, "mount: opened").unwrap();
+            report.warnings.iter().for_each(|warning| writeln!(text, "warning: {warning}").unwrap());
+            let replay = &recovery.replay;
+            match recovery.clean {
+                true => writeln!(text, "recovery: nothing to do"),
+                false => writeln!(
+                    text,
+                    "recovery: {} transactions from {}, {} records of blocks, {} of bytes, {} revokes, {} blocks home",
+                    recovery.transactions,
+                    recovery.first_transaction,
+                    replay.whole_records,
+                    replay.fragment_records,
+                    recovery.revoke.revokes,
+                    recovery.home_blocks_written
+                ),
+            }
+            .unwrap();
+            let orphans = report.orphans;
+            writeln!(text, "orphans: {} freed, {} cut to size", orphans.freed, orphans.truncated).unwrap();
+            Some((listed, home_disk.image(), journal_disk.map(|disk| disk.image())))
+        }
+    }
+}
+
+fn check(directory: &Path, home: &Image, journal: Option<&Image>, how: &str) -> &'static str {
+    let path = directory.join("for-e2fsck");
+    home.write_file(&path).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["60", "e2fsck", how]);
+    if let Some(journal) = journal {
+        let path = directory.join("journal-for-e2fsck");
+        journal.write_file(&path).unwrap();
+        command.arg("-j").arg(path);
+    }
+    let Output { status, .. } = command.arg(&path).output().unwrap();
+    match status.code() {
+        Some(0) => "nothing wrong",
+        Some(1) => "mends the volume",
+        Some(4..8) => "finds errors",
+        Some(8..) => "refuses",
+        code => panic!("e2fsck ended with {code:?}"),
+    }
+}

@@ -1,0 +1,6 @@
+//! All tests of `hostile` that use it from outside: one program, because linking each costs more than running it.
+
+mod bounds;
+mod golden;
+mod hostile_bitmaps;
+mod listing;

@@ -1,0 +1,10 @@
+//! All tests of `journal` that use it from outside: one program, because linking each costs more than running it.
+
+mod crash;
+mod e2fsprogs;
+mod packed;
+mod plans;
+mod product;
+mod recovery;
+mod simulation;
+mod toys;

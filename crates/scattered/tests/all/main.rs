@@ -1,0 +1,5 @@
+//! All tests of `scattered` that use it from outside: one program, because linking each costs more than running it.
+
+mod explorer;
+mod hostile;
+mod raid;

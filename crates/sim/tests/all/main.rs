@@ -1,0 +1,9 @@
+//! All tests of `sim` that use it from outside: one program, because linking each costs more than running it.
+
+mod crash;
+mod evictions;
+mod faults;
+mod hostile;
+mod lying;
+mod packed;
+mod scattered;
