@@ -13,7 +13,7 @@ pub mod replay;
 mod shingled;
 
 pub use drive::{CacheMode, CrashImage, EmulatedDisk, Lies, Options, Statistics};
-pub use mechanics::{Layout, Place, SeekCurve};
+pub use mechanics::{Layout, PhysicalSector, SeekCurve};
 pub use model::{
     CacheModel, Flash, Interface, Mechanics, Model, ModelError, Replacement, Schedule, Volume, Zone, shipped,
 };

@@ -43,7 +43,7 @@ impl Block {
 
 /// Where a block stands in the cache's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ClockState {
     /// Asked for since the hand of the clock passed.
     Used,
     Unused,
@@ -68,7 +68,7 @@ pub(crate) struct CachedBlock {
     contents: Cell<Contents>,
     verified: Cell<bool>,
     /// For the cache alone.
-    pub place: Cell<Place>,
+    pub clock: Cell<ClockState>,
     /// When it became newer than home: its entry in the queue of dirty blocks, whose business this is.
     pub dirty_since: Cell<Option<Instant>>,
     /// A read of the base is under way; whoever needs it waits here.
@@ -104,7 +104,7 @@ impl CachedBlock {
             state: Cell::new(State::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
-            place: Cell::new(Place::Unused),
+            clock: Cell::new(ClockState::Unused),
             dirty_since: Cell::new(None),
             reading: RefCell::new(None),
             usage,
@@ -120,7 +120,7 @@ impl CachedBlock {
         self.contents.get()
     }
     pub fn is_cached(&self) -> bool {
-        self.place.get() != Place::Out
+        self.clock.get() != ClockState::Out
     }
     pub fn is_dirty(&self) -> bool {
         self.dirty_since.get().is_some()

@@ -6,7 +6,7 @@
 //! 2. What counts against the bound are images, not blocks: a block that changes while it is in a transaction in flight
 //!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too.
 
-use crate::block::{CachedBlock, Place, Usage};
+use crate::block::{CachedBlock, ClockState, Usage};
 use device::Buffer;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -82,7 +82,7 @@ impl Cache {
     /// The block, and marks it as in use.
     pub fn get(&self, at: HomeBlock) -> Option<&Rc<CachedBlock>> {
         let block = self.blocks.get(&at)?;
-        block.place.set(Place::Used);
+        block.clock.set(ClockState::Used);
         Some(block)
     }
 
@@ -109,7 +109,7 @@ impl Cache {
     /// Takes a block out whatever its state: its content is worthless.
     pub fn remove(&mut self, at: HomeBlock) -> Option<Rc<CachedBlock>> {
         let block = self.blocks.remove(&at)?;
-        block.place.set(Place::Out);
+        block.clock.set(ClockState::Out);
         if self.clock.len() > 2 * self.blocks.len() + LEAST_IMAGES {
             self.clock.retain(|entry| entry.upgrade().is_some_and(|block| block.is_cached()));
         }
@@ -136,12 +136,12 @@ impl Cache {
             let Some(block) = entry.upgrade().filter(|block| block.is_cached()) else { continue };
             // One owner is the table, the other is `block` itself; any third one holds it.
             let held = Rc::strong_count(&block) > 2;
-            if held || block.place.get() == Place::Used || block.is_dirty() {
-                block.place.set(Place::Unused);
+            if held || block.clock.get() == ClockState::Used || block.is_dirty() {
+                block.clock.set(ClockState::Unused);
                 self.clock.push_back(entry);
             } else {
                 self.blocks.remove(&block.number);
-                block.place.set(Place::Out);
+                block.clock.set(ClockState::Out);
             }
         }
     }

@@ -25,9 +25,9 @@ impl Gate {
 
     /// Waits for this caller's turn and until `ready` gives a value.
     pub async fn pass<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
-        let mut place = Place { gate: self, ticket: None };
+        let mut queued = Queued { gate: self, ticket: None };
         poll_fn(|context| {
-            let first = match place.ticket {
+            let first = match queued.ticket {
                 None => self.is_free(),
                 Some(ticket) => self.queue.borrow().front().is_some_and(|(front, _)| *front == ticket),
             };
@@ -35,12 +35,12 @@ impl Gate {
                 return Poll::Ready(value);
             }
             let mut queue = self.queue.borrow_mut();
-            match place.ticket {
+            match queued.ticket {
                 None => {
                     let ticket = self.tickets.get();
                     self.tickets.set(ticket + 1);
                     queue.push_back((ticket, context.waker().clone()));
-                    place.ticket = Some(ticket);
+                    queued.ticket = Some(ticket);
                 }
                 Some(ticket) => {
                     if let Some(entry) = queue.iter_mut().find(|entry| entry.0 == ticket) {
@@ -55,12 +55,12 @@ impl Gate {
 }
 
 /// Leaves the queue when its owner has passed or has given up.
-struct Place<'a> {
+struct Queued<'a> {
     gate: &'a Gate,
     ticket: Option<u64>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             let mut queue = self.gate.queue.borrow_mut();

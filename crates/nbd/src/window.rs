@@ -34,7 +34,7 @@ pub struct Window {
 pub struct Room(Rc<Window>, usize);
 
 /// A place in the line for the pool.
-struct Place<'a>(&'a Pool, u64);
+struct Queued<'a>(&'a Pool, u64);
 
 impl Window {
     pub fn new(pool: &Rc<Pool>) -> Window {
@@ -50,10 +50,10 @@ impl Window {
         self.pool.changed.until(fits).await;
         // What is under way may end while this waits: then it takes less of the pool.
         if self.taken_with(bytes) > self.taken_with(0) {
-            let place = Place::last(&self.pool);
+            let queued = Queued::last(&self.pool);
             let fits = || {
                 let more = self.taken_with(bytes) - self.taken_with(0);
-                (place.is_first() && self.pool.bytes.get() + more <= POOL).then_some(())
+                (queued.is_first() && self.pool.bytes.get() + more <= POOL).then_some(())
             };
             self.pool.changed.until(fits).await;
         }
@@ -82,18 +82,18 @@ impl Drop for Room {
     }
 }
 
-impl Place<'_> {
-    fn last(pool: &Pool) -> Place<'_> {
+impl Queued<'_> {
+    fn last(pool: &Pool) -> Queued<'_> {
         let ticket = pool.tickets.get();
         pool.tickets.set(ticket + 1);
         pool.waiting.borrow_mut().push_back(ticket);
-        Place(pool, ticket)
+        Queued(pool, ticket)
     }
     fn is_first(&self) -> bool {
         self.0.waiting.borrow().front() == Some(&self.1)
     }
 }
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
         self.0.waiting.borrow_mut().retain(|ticket| *ticket != self.1);
         self.0.changed.notify();

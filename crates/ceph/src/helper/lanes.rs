@@ -7,9 +7,9 @@ use store::FileId;
 
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Where a job belongs.
+/// When a job may run.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Turn {
     /// The file whose order it keeps.
     pub file: Option<FileId>,
     /// Runs beside others of the file that do so, too.
@@ -46,12 +46,12 @@ impl Lanes {
         Arc::new(Lanes { state: Mutex::default(), changed: Condvar::new(), threads_max })
     }
 
-    pub fn add(self: &Arc<Self>, place: Place, job: Job) {
+    pub fn add(self: &Arc<Self>, turn: Turn, job: Job) {
         let mut state = self.lock();
-        match place.file {
+        match turn.file {
             None => state.ready.push_back((None, job)),
             Some(file) => {
-                state.lanes.entry(file).or_default().waiting.push_back((place.shares, job));
+                state.lanes.entry(file).or_default().waiting.push_back((turn.shares, job));
                 state.advance(file);
             }
         }
@@ -127,8 +127,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    fn place(file: u64, shares: bool) -> Place {
-        Place { file: Some(FileId(file)), shares, is_awaited: false }
+    fn turn(file: u64, shares: bool) -> Turn {
+        Turn { file: Some(FileId(file)), shares, is_awaited: false }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let (done, results) = mpsc::channel();
         for number in 0..1000u64 {
             let done = done.clone();
-            lanes.add(place(number % 3, false), Box::new(move || done.send(number).unwrap()));
+            lanes.add(turn(number % 3, false), Box::new(move || done.send(number).unwrap()));
         }
         let mut last = [None; 3];
         for _ in 0..1000 {
@@ -162,12 +162,12 @@ mod tests {
             Box::new(move || done.send(what).unwrap())
         };
         let patience = Duration::from_secs(60);
-        lanes.add(place(1, true), Box::new(move || released.recv().unwrap()));
-        lanes.add(place(1, true), say("looks beside the one that waits"));
+        lanes.add(turn(1, true), Box::new(move || released.recv().unwrap()));
+        lanes.add(turn(1, true), say("looks beside the one that waits"));
         assert_eq!(results.recv_timeout(patience).unwrap(), "looks beside the one that waits");
-        lanes.add(place(1, false), say("changes after"));
-        lanes.add(place(1, true), say("looks after the change"));
-        lanes.add(place(2, false), say("another file"));
+        lanes.add(turn(1, false), say("changes after"));
+        lanes.add(turn(1, true), say("looks after the change"));
+        lanes.add(turn(2, false), say("another file"));
         assert_eq!(results.recv_timeout(patience).unwrap(), "another file");
         assert!(results.recv_timeout(Duration::from_millis(50)).is_err());
         release.send(()).unwrap();

@@ -12,7 +12,7 @@ mod tokens;
 use crate::library::{Mount, Settings, end_process, ignore_signals};
 use crate::wire::{Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};
 use files::Files;
-use lanes::{Lanes, Place};
+use lanes::{Lanes, Turn};
 use recalls::{Notice, Recalls};
 use serve::Server;
 use std::ffi::CString;
@@ -106,11 +106,11 @@ fn serve(mut socket: UnixStream) -> Result<(), String> {
         if under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
             return Err("more requests at once than agreed".into());
         }
-        let place = server.place_of(&request);
-        let to = if place.is_awaited { &returning } else { &lanes };
+        let turn = server.turn_of(&request);
+        let to = if turn.is_awaited { &returning } else { &lanes };
         let (server, under_way) = (server.clone(), under_way.clone());
         to.add(
-            place,
+            turn,
             Box::new(move || {
                 let report = server.carry_out(number, request);
                 under_way.fetch_sub(1, Ordering::Relaxed);
@@ -156,9 +156,9 @@ fn settings(hello: &Hello) -> Result<Settings, String> {
     })
 }
 
-impl Place {
+impl Turn {
     /// In no order with others.
-    pub fn free() -> Place {
-        Place { file: None, shares: true, is_awaited: false }
+    pub fn free() -> Turn {
+        Turn { file: None, shares: true, is_awaited: false }
     }
 }

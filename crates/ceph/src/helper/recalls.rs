@@ -6,7 +6,7 @@
 
 use super::Output;
 use super::files::{File, Files, lock};
-use super::lanes::{Lanes, Place};
+use super::lanes::{Lanes, Turn};
 use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -85,9 +85,9 @@ impl Recalls {
             }
             if is_busy && since.elapsed() > STUCK {
                 let (files, file) = (files.clone(), file.clone());
-                let place = Place { file: Some(file.id), shares: false, is_awaited: true };
+                let turn = Turn { file: Some(file.id), shares: false, is_awaited: true };
                 // An error stays with the file, for the daemon's own return.
-                returning.add(place, Box::new(move || _ = files.give_back(&file)));
+                returning.add(turn, Box::new(move || _ = files.give_back(&file)));
                 return false;
             }
             true

@@ -2,7 +2,7 @@
 
 use super::Output;
 use super::files::{File, Files};
-use super::lanes::Place;
+use super::lanes::Turn;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{Reply, Report, Request};
 use std::ffi::CString;
@@ -30,7 +30,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Server {
-    pub fn place_of(&self, request: &Request) -> Place {
+    pub fn turn_of(&self, request: &Request) -> Turn {
         let (file, shares) = match request {
             Request::Attributes { file }
             | Request::Xattr { file, .. }
@@ -46,12 +46,12 @@ impl Server {
             | Request::MakeDurable { file }
             | Request::TakeToken { file, .. }
             | Request::ReturnToken { file } => (*file, false),
-            _ => return Place::free(),
+            _ => return Turn::free(),
         };
         // What others wait for must not wait behind a call that waits for others.
         let is_return = matches!(request, Request::MakeDurable { .. } | Request::ReturnToken { .. });
         let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
-        Place { file: Some(file), shares, is_awaited }
+        Turn { file: Some(file), shares, is_awaited }
     }
 
     pub fn carry_out(&self, request: u64, what: Request) -> Report {

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use units::{BlockSize, InodeNumber, LogBlock};
 
 pub struct LogReader {
-    place: Place,
+    place: LogSource,
     block_size: BlockSize,
     pub superblock: JournalSuperblock,
 }
 
-enum Place {
+enum LogSource {
     Inode { reader: Box<Reader>, number: InodeNumber, layout: Layout },
     Device { path: PathBuf, file: File },
 }
@@ -42,7 +42,7 @@ impl LogReader {
         let layout = reader.layout(number, &inode)?;
         let block_size = reader.superblock.block_size;
         let blocks = inode.size >> block_size.shift();
-        LogReader::at(Place::Inode { reader, number, layout }, block_size, LogBlock(0), blocks)
+        LogReader::at(LogSource::Inode { reader, number, layout }, block_size, LogBlock(0), blocks)
     }
 
     fn external(path: &Path) -> Result<LogReader, CliError> {
@@ -53,11 +53,16 @@ impl LogReader {
         let journal = ExternalJournal::parse(&start)
             .map_err(|error| wrong(&error))?
             .ok_or_else(|| wrong(&"this is no external journal (mke2fs -O journal_dev)"))?;
-        let place = Place::Device { path: path.to_owned(), file };
+        let place = LogSource::Device { path: path.to_owned(), file };
         LogReader::at(place, journal.block_size, journal.superblock_at(), journal.blocks)
     }
 
-    fn at(place: Place, block_size: BlockSize, first: LogBlock, blocks: u64) -> Result<LogReader, CliError> {
+    fn at(
+        place: LogSource,
+        block_size: BlockSize,
+        first: LogBlock,
+        blocks: u64,
+    ) -> Result<LogReader, CliError> {
         let bytes = place.read(block_size, first)?;
         let superblock = JournalSuperblock::parse(&bytes, block_size, blocks).map_err(|error| {
             CliError::new(format!("{}: {error}", place.path().display())).with_remedy("Run e2fsck.")
@@ -77,29 +82,29 @@ impl LogReader {
     }
     pub fn place(&self) -> String {
         match &self.place {
-            Place::Inode { number, .. } => format!("in {number}"),
-            Place::Device { path, .. } => format!("on {}", path.display()),
+            LogSource::Inode { number, .. } => format!("in {number}"),
+            LogSource::Device { path, .. } => format!("on {}", path.display()),
         }
     }
 }
 
-impl Place {
+impl LogSource {
     /// The image or device.
     fn path(&self) -> &Path {
         match self {
-            Place::Inode { reader, .. } => reader.path(),
-            Place::Device { path, .. } => path,
+            LogSource::Inode { reader, .. } => reader.path(),
+            LogSource::Device { path, .. } => path,
         }
     }
     fn read(&self, block_size: BlockSize, at: LogBlock) -> Result<Vec<u8>, CliError> {
         match self {
-            Place::Inode { reader, number, layout } => {
+            LogSource::Inode { reader, number, layout } => {
                 let holds = |start: u32, count: u32| at.get() >= start && at.get() - start < count;
                 let extent = layout.extents.iter().find(|extent| holds(extent.at.get(), extent.count));
                 let extent = extent.ok_or_else(|| reader.damaged(format!("{number} has no {at}")))?;
                 reader.block(extent.home.plus(u64::from(at.get() - extent.at.get())))
             }
-            Place::Device { path, file } => {
+            LogSource::Device { path, file } => {
                 let mut bytes = vec![0; block_size.bytes()];
                 file.read_exact_at(&mut bytes, u64::from(at.get()) << block_size.shift())
                     .map_err(|error| CliError::system(format!("{at} of {}", path.display()), error))?;

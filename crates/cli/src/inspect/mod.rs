@@ -24,7 +24,7 @@ Examples:
   okeanos inspect groups disk.img
   okeanos inspect journal disk.img               one line per record that a recovery would replay
   okeanos inspect journal --all disk.img         what is left of old records, too
-  okeanos inspect logs disk.img                  scattered logs: place, fill, age
+  okeanos inspect logs disk.img                  scattered logs: printed, fill, age
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img
@@ -42,9 +42,9 @@ pub struct InspectArguments {
 #[derive(clap::Subcommand)]
 enum What {
     /// The superblock: sizes, features, state, flush zone; of a volume, or of a journal device
-    Super(Place),
+    Super(Printed),
     /// Every block group: where its parts are, and what is free
-    Groups(Place),
+    Groups(Printed),
     /// The journal: one line per record
     Journal {
         /// Tell old records, too, wherever they are in the log
@@ -54,7 +54,7 @@ enum What {
         #[arg(long, value_name = "IMAGE|DEVICE")]
         journal_device: Option<PathBuf>,
         #[command(flatten)]
-        place: Place,
+        printed: Printed,
     },
     /// The scattered logs: where those lie that recovery would look at, and what is in them
     Logs {
@@ -62,7 +62,7 @@ enum What {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        place: Place,
+        printed: Printed,
     },
     /// An inode: its fields, where its content lies, its extended attributes
     Inode {
@@ -70,7 +70,7 @@ enum What {
         #[arg(value_name = "NUMBER|PATH")]
         inode: String,
         #[command(flatten)]
-        place: Place,
+        printed: Printed,
     },
     /// The entries of a directory, as they stand in its blocks
     Dir {
@@ -78,12 +78,12 @@ enum What {
         #[arg(value_name = "NUMBER|PATH")]
         inode: String,
         #[command(flatten)]
-        place: Place,
+        printed: Printed,
     },
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct Printed {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -94,30 +94,30 @@ struct Place {
 
 pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
-        What::Super(place) => match JournalDeviceStory::tell(&place.source)? {
-            Some(story) => place.print(&story),
-            None => place.print(&superblock::tell(&Reader::open(&place.source)?)),
+        What::Super(printed) => match JournalDeviceStory::tell(&printed.source)? {
+            Some(story) => printed.print(&story),
+            None => printed.print(&superblock::tell(&Reader::open(&printed.source)?)),
         },
-        What::Groups(place) => place.print(&groups::tell(&Reader::open(&place.source)?)?),
-        What::Journal { all, journal_device, place } => {
-            let log = LogReader::open(&place.source, journal_device.as_deref())?;
-            place.print(&journal::tell(&log, all)?)
+        What::Groups(printed) => printed.print(&groups::tell(&Reader::open(&printed.source)?)?),
+        What::Journal { all, journal_device, printed } => {
+            let log = LogReader::open(&printed.source, journal_device.as_deref())?;
+            printed.print(&journal::tell(&log, all)?)
         }
-        What::Logs { all, place } => place.print(&logs::tell(&place.source, all)?),
-        What::Inode { inode, place } => {
-            let reader = Reader::open(&place.source)?;
+        What::Logs { all, printed } => printed.print(&logs::tell(&printed.source, all)?),
+        What::Inode { inode, printed } => {
+            let reader = Reader::open(&printed.source)?;
             let number = reader.find(&inode)?;
-            place.print(&inode::tell(&reader, number)?)
+            printed.print(&inode::tell(&reader, number)?)
         }
-        What::Dir { inode, place } => {
-            let reader = Reader::open(&place.source)?;
+        What::Dir { inode, printed } => {
+            let reader = Reader::open(&printed.source)?;
             let number = reader.find(&inode)?;
-            place.print(&directory::tell(&reader, number)?)
+            printed.print(&directory::tell(&reader, number)?)
         }
     }
 }
 
-impl Place {
+impl Printed {
     fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
         match self.json {
             true => output::print_json(told),

@@ -25,7 +25,7 @@ struct ZoneLayout {
 
 /// The place of one sector.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct PhysicalSector {
     pub cylinder: u32,
     pub surface: u32,
     /// Within its track, in the order of addresses.
@@ -76,7 +76,7 @@ impl Layout {
     }
 
     /// `sector` lies within the zones.
-    pub fn place(&self, sector: u64) -> Place {
+    pub fn place(&self, sector: u64) -> PhysicalSector {
         let zone = &self.zones[self.zones.partition_point(|zone| zone.first_sector <= sector) - 1];
         let within = sector - zone.first_sector;
         let (track, index) = (within / zone.sectors, within % zone.sectors);
@@ -85,7 +85,7 @@ impl Layout {
         let tracks = self.band_tracks.min(zone.cylinders - first);
         let column = if surface.is_multiple_of(2) { step } else { tracks - 1 - step };
         let angle = self.angle_in(zone, track) + index as f64 / zone.sectors as f64;
-        Place {
+        PhysicalSector {
             cylinder: (zone.first_cylinder + first + column) as u32,
             surface: surface as u32,
             index: index as u32,

@@ -6,7 +6,7 @@
 mod layout;
 mod seek;
 
-pub use layout::{Layout, Place};
+pub use layout::{Layout, PhysicalSector};
 pub use seek::SeekCurve;
 
 use crate::medium::{Direction, Run};
@@ -83,7 +83,7 @@ impl Arm {
         (self.cylinder, self.surface) = (place.cylinder, place.surface);
     }
 
-    fn move_ns(&self, direction: Direction, to: &Place) -> f64 {
+    fn move_ns(&self, direction: Direction, to: &PhysicalSector) -> f64 {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let switch = if self.surface == to.surface { 0.0 } else { self.head_switch_ns };
         let settle = if distance > 0 && direction == Direction::Write { self.write_settle_ns } else { 0.0 };

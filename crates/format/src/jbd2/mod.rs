@@ -29,7 +29,7 @@ pub use external::ExternalJournal;
 pub use fast_commit::live_fast_commit;
 pub use header::{BlockHeader, BlockType, escape, unescape};
 pub use layout::{LogLayout, TagFormat};
-pub use packing::{Packing, Place};
+pub use packing::{Packing, TagBytes};
 pub use revoke::RevokeBlock;
 pub use superblock::{Compatible, Incompatible, JournalSuperblock, SuperblockVersion};
 pub use tables::tables;

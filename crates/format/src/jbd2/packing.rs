@@ -16,7 +16,7 @@ pub struct Packing {
 
 /// Where the bytes of a tag lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct TagBytes {
     /// Counted from the log block behind the descriptor.
     pub block: u32,
     /// Bytes from the start of that block.
@@ -24,7 +24,7 @@ pub struct Place {
     pub length: usize,
 }
 
-impl Place {
+impl TagBytes {
     /// Whether the tag is the first of its log block.
     pub fn begins_block(&self) -> bool {
         self.offset == 0
@@ -37,11 +37,11 @@ impl Packing {
     }
 
     /// The place of the next tag.
-    pub fn place(&mut self, tag: &BlockTag) -> Place {
+    pub fn place(&mut self, tag: &BlockTag) -> TagBytes {
         let Some(fragment) = tag.fragment else {
             self.used = None;
             self.blocks += 1;
-            return Place { block: self.blocks - 1, offset: 0, length: self.block_size.bytes() };
+            return TagBytes { block: self.blocks - 1, offset: 0, length: self.block_size.bytes() };
         };
         let length = fragment.range.len();
         let offset = self.used.filter(|used| used + length <= self.block_size.bytes()).unwrap_or(0);
@@ -49,7 +49,7 @@ impl Packing {
             self.blocks += 1;
         }
         self.used = Some(offset + length);
-        Place { block: self.blocks - 1, offset, length }
+        TagBytes { block: self.blocks - 1, offset, length }
     }
 
     /// Log blocks that the tags so far take.

@@ -309,7 +309,7 @@ impl LogSpace for ScatteredLog {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use units::BlockSize;
+    use units::{BlockSize, SplitMix};
 
     /// Four logs of 16 blocks, 100 blocks of home apart.
     fn log() -> ScatteredLog {
@@ -377,11 +377,9 @@ mod tests {
     /// Random transactions at random places: what was admitted is bound, and no two runs share a block.
     #[test]
     fn no_two_live_runs_share_a_block() {
-        let (mut log, mut seed, mut next, mut oldest) = (log(), 11u64, 0u32, 0u32);
-        let mut roll = |sides: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % sides
-        };
+        let (mut log, mut next, mut oldest) = (log(), 0u32, 0u32);
+        let random = SplitMix::new(11);
+        let roll = |sides: u64| random.below(sides);
         let mut live: VecDeque<LogRun> = VecDeque::new();
         for _ in 0..2000 {
             let count = 1 + roll(7) as u32;

@@ -218,7 +218,7 @@ impl LogWalk for RunsInOrder {
 mod tests {
     use super::*;
     use crate::log_space::LogPlaces;
-    use units::{BlockSize, HomeBlock};
+    use units::{BlockSize, HomeBlock, SplitMix};
 
     /// Four logs of blocks of 1 KiB, of which all are active.
     struct Disk {
@@ -342,11 +342,8 @@ mod tests {
     #[test]
     fn no_headers_make_the_search_loop_or_read_a_block_twice() {
         for seed in 0..500u64 {
-            let mut state = seed;
-            let mut roll = |sides: u64| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                ((state >> 33) % sides) as u32
-            };
+            let random = SplitMix::new(seed);
+            let roll = |sides: u64| random.below(sides) as u32;
             let mut disk = Disk::new(TransactionId(roll(20)));
             for _ in 0..roll(60) {
                 let blocks = if roll(4) == 0 { u32::MAX - roll(3) } else { roll(12) };

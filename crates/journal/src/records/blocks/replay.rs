@@ -1,7 +1,7 @@
 use crate::records::{Decoded, Decoder, LogPiece, Sink};
 use crate::recover::{PassCounts, RecoverError};
 use format::jbd2::{
-    BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, Place, RevokeBlock, unescape,
+    BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes, unescape,
 };
 use std::collections::VecDeque;
 use units::TransactionId;
@@ -11,7 +11,7 @@ pub(super) struct BlockDecoder {
     layout: LogLayout,
     transaction: TransactionId,
     /// Of the logged blocks that follow: the tags of the descriptor that are left.
-    tags: VecDeque<(BlockTag, Place)>,
+    tags: VecDeque<(BlockTag, TagBytes)>,
     counts: PassCounts,
 }
 

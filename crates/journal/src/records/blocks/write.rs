@@ -7,7 +7,7 @@ use crate::records::{Images, LogBlocks, Moment, Written};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
-    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, Place, RevokeBlock,
+    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes,
     WholeTransaction, escape,
 };
 use std::rc::Rc;
@@ -122,7 +122,7 @@ impl Body {
         self.logged.push((BlockKind::Regular, image));
     }
 
-    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>) -> Place {
+    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>) -> TagBytes {
         let tag = BlockTag { home, escaped: false, deleted: false, checksum: 0, fragment };
         let length = tag.encoded_length(&self.layout);
         if length > self.room {
