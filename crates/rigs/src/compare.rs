@@ -2,6 +2,7 @@
 //! machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::contender::Contender;
+use crate::disk::Disks;
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub struct CompareOptions {
     /// Where the images are made.
     pub directory: PathBuf,
     pub image_size: u64,
+    /// The model of disk that is emulated instead; its content is in memory.
+    pub model: Option<String>,
     /// The `okeanos` program.
     pub program: PathBuf,
 }
@@ -41,10 +44,8 @@ pub struct Comparison {
 pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<Comparison>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;
-    progress("filling the images");
-    for (index, _) in options.contenders.iter().enumerate() {
-        rig::fill_image(&place.image(&index.to_string()), options.image_size)?;
-    }
+    progress("making the disks");
+    let disks = Disks::new(&place, options.model.as_deref(), options.contenders.len(), options.image_size)?;
     let mut reports: Vec<Vec<Vec<StreamReport>>> =
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
     for turn in 0..options.turns as usize {
@@ -53,8 +54,8 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let image = place.image(&index.to_string());
-            let volume = Volume::new(contender, &options.program, &image, place.mount_point())?;
+            let disk = disks.fresh(index, &options.program)?;
+            let volume = Volume::new(contender, &options.program, disk, place.mount_point())?;
             let of_turn = run_turn(options, contender, &volume)?;
             volume.take_down()?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));

@@ -3,6 +3,7 @@
 mod compare;
 mod contender;
 mod demo;
+mod disk;
 mod programs;
 mod real_stage;
 mod rig;

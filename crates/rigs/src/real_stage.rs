@@ -4,12 +4,12 @@
 //! lie between, and the clock is the one on the wall. Needs root.
 
 use crate::contender::Contender;
-use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
+use crate::disk::Disk;
+use crate::rig::{self, Mounted, RigError, Workspace, daemon};
 use stages::Traffic;
 use std::cell::Cell;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 #[derive(Clone, Debug)]
 pub struct RealStageOptions {
@@ -29,8 +29,8 @@ pub struct RealStageOptions {
 /// A fresh, mounted file system. Fields in the order in which they are taken down.
 pub struct RealStage {
     mounted: Mounted,
-    home: Served,
-    journal: Served,
+    home: Disk,
+    journal: Disk,
     place: Workspace,
     /// What was counted when counting began anew.
     before: Cell<(Traffic, Traffic)>,
@@ -41,8 +41,14 @@ impl RealStage {
     pub fn build(options: &RealStageOptions) -> Result<RealStage, RigError> {
         rig::hide_mounts()?;
         let place = Workspace::new(&options.directory)?;
-        let journal = Served::new(options, options.journal_size, &place.directory("journal")?)?;
-        let home = Served::new(options, options.home_size, &place.directory("home")?)?;
+        let served = |name, size| {
+            let disk = Disk::emulated(&options.program, &options.model, size, &place.directory(name)?)?;
+            // As the papers: the drive's cache is on, and nobody waits for it to be flushed.
+            disk.device.ignore_flushes()?;
+            Ok::<_, RigError>(disk)
+        };
+        let journal = served("journal", options.journal_size)?;
+        let home = served("home", options.home_size)?;
         make(options, &home.device.path, &journal.device.path)?;
         let mounted = mount(options, &home.device.path, &journal.device.path, &place.mount_point())?;
         let stage = RealStage { mounted, home, journal, place, before: Cell::default() };
@@ -70,45 +76,6 @@ impl RealStage {
         self.home.take_down()?;
         self.journal.take_down()
     }
-}
-
-/// `okeanos disk serve` and a loop device on its file. Fields in the order in which they are taken down.
-struct Served {
-    device: LoopDevice,
-    mounted: Mounted,
-}
-
-impl Served {
-    fn new(options: &RealStageOptions, size: u64, directory: &Path) -> Result<Served, RigError> {
-        let mut command = okeanos(options);
-        command.args(["disk", "serve", "-f", "--model", &options.model, "--size", &size.to_string()]);
-        // At its end it tells what the drive has done; the kernel's own count is what counts here.
-        command.stdout(Stdio::null());
-        let mounted = Mounted::by(command, directory)?;
-        let device = LoopDevice::attach(&directory.join("disk"))?;
-        // As the papers: the drive's cache is on, and nobody waits for it to be flushed.
-        device.ignore_flushes()?;
-        Ok(Served { device, mounted })
-    }
-    fn take_down(self) -> Result<(), RigError> {
-        drop(self.device);
-        self.mounted.unmount()
-    }
-}
-
-/// Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of their own, and end with
-/// it if it is killed. Their mounts end with them, and then the loop devices. What they complain of is told if they fail.
-fn okeanos(options: &RealStageOptions) -> Command {
-    let mut command = Command::new(&options.program);
-    command.process_group(0).stderr(Stdio::piped());
-    // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
-    unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        })
-    };
-    command
 }
 
 /// Nothing is left to be written later.
@@ -156,7 +123,7 @@ fn mount(
             let settings = format!(
                 "data={data},records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}"
             );
-            let mut command = okeanos(options);
+            let mut command = daemon(&options.program);
             command.args(["mount", "-f", "-o", &settings]).arg(home);
             Mounted::by(command, mount_point)
         }

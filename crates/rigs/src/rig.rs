@@ -6,8 +6,9 @@ use stages::Traffic;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Something outside this program did not do what it was asked.
@@ -206,6 +207,22 @@ impl Drop for LoopDevice {
             eprintln!("{error}");
         }
     }
+}
+
+/// A daemon of ours. Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of
+/// their own, and end with it if it is killed. Their mounts end with them, and then the loop devices. What they complain
+/// of is told if they fail.
+pub(crate) fn daemon(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.process_group(0).stderr(Stdio::piped());
+    // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+    command
 }
 
 /// A mount that a program of the kernel's or ours made.

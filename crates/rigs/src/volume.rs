@@ -1,7 +1,8 @@
-//! A fresh volume in an image, mounted, that can be mounted again.
+//! A fresh volume on a disk, mounted, that can be mounted again.
 
 use crate::contender::Contender;
-use crate::rig::{self, LoopDevice, Mounted, RigError};
+use crate::disk::Disk;
+use crate::rig::{self, Mounted, RigError};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,7 @@ use std::process::Command;
 /// Fields in the order in which they are taken down.
 pub(crate) struct Volume<'a> {
     mounted: Option<Mounted>,
-    device: LoopDevice,
+    disk: Disk,
     contender: &'a Contender,
     program: &'a Path,
     mount_point: PathBuf,
@@ -19,14 +20,12 @@ impl<'a> Volume<'a> {
     pub fn new(
         contender: &'a Contender,
         program: &'a Path,
-        image: &Path,
+        disk: Disk,
         mount_point: PathBuf,
     ) -> Result<Volume<'a>, RigError> {
-        rig::wipe_image(image)?;
-        let device = LoopDevice::attach(image)?;
-        contender.make(&device.path)?;
-        let mounted = Some(contender.mount(program, &device.path, &mount_point)?);
-        Ok(Volume { mounted, device, contender, program, mount_point })
+        contender.make(&disk.device.path)?;
+        let mounted = Some(contender.mount(program, &disk.device.path, &mount_point)?);
+        Ok(Volume { mounted, disk, contender, program, mount_point })
     }
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
@@ -49,11 +48,12 @@ impl<'a> Volume<'a> {
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount()?;
         }
-        self.mounted = Some(self.contender.mount(self.program, &self.device.path, &self.mount_point)?);
+        self.mounted = Some(self.contender.mount(self.program, &self.disk.device.path, &self.mount_point)?);
         Ok(())
     }
     /// Unmounts; as dropping it does, but failures are told.
     pub fn take_down(mut self) -> Result<(), RigError> {
-        self.mounted.take().map_or(Ok(()), Mounted::unmount)
+        self.mounted.take().map_or(Ok(()), Mounted::unmount)?;
+        self.disk.take_down()
     }
 }

@@ -1,4 +1,5 @@
 use super::rig_error;
+use crate::disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
@@ -12,6 +13,7 @@ const EXAMPLES: &str = "\
 Examples (as root):
   okeanos bench compare
   okeanos bench compare --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered --writers 100 --turns 3
+  okeanos bench compare --model cloud-volume --writers 100 --turns 1
 
 Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
 sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn.";
@@ -41,7 +43,10 @@ pub struct CompareArguments {
     /// How often everything is run
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// Size of each image
+    /// Lay the volumes on this disk, emulated in real time, instead of on images (see `okeanos disk list`)
+    #[arg(long)]
+    model: Option<String>,
+    /// Size of each image, or of the emulated disk
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     image_size: u64,
     /// Where the images are made; they are removed at the end
@@ -55,6 +60,9 @@ pub struct CompareArguments {
 pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     let program =
         std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    if let Some(model) = &arguments.model {
+        disk::find(model)?;
+    }
     let options = CompareOptions {
         contenders: arguments.contenders,
         writers: arguments.writers,
@@ -63,6 +71,7 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
         turns: arguments.turns,
         directory: arguments.directory,
         image_size: arguments.image_size,
+        model: arguments.model,
         program,
     };
     let progress = Progress::new();

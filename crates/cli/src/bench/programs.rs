@@ -1,4 +1,5 @@
 use super::rig_error;
+use crate::disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
@@ -39,7 +40,10 @@ pub struct ProgramsArguments {
     /// How much each work does; 1 is what tables are made with
     #[arg(long, default_value = "1")]
     scale: f64,
-    /// Size of the image
+    /// Lay the volumes on this disk, emulated in real time, instead of on images (see `okeanos disk list`)
+    #[arg(long)]
+    model: Option<String>,
+    /// Size of the image, or of the emulated disk
     #[arg(long, default_value = "3G", value_parser = parse_size)]
     image_size: u64,
     /// Where the image is made; it is removed at the end
@@ -66,6 +70,9 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     }
     let program =
         std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    if let Some(model) = &arguments.model {
+        disk::find(model)?;
+    }
     let options = ProgramsOptions {
         contenders: arguments.contenders,
         works,
@@ -73,6 +80,7 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
         scale: arguments.scale.clamp(0.001, 100.0),
         directory: arguments.directory,
         image_size: arguments.image_size,
+        model: arguments.model,
         program,
     };
     let progress = Progress::new();

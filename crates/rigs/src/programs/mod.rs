@@ -9,6 +9,7 @@ mod maildir;
 mod servers;
 
 use crate::contender::Contender;
+use crate::disk::Disks;
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use kept::Kept;
@@ -84,6 +85,8 @@ pub struct ProgramsOptions {
     /// Where the image is made.
     pub directory: PathBuf,
     pub image_size: u64,
+    /// The model of disk that is emulated instead; its content is in memory.
+    pub model: Option<String>,
     /// The `okeanos` program.
     pub program: PathBuf,
 }
@@ -111,10 +114,9 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;
-    let image = place.image("programs");
     progress("making what the programs work on");
     let kept = Kept::new(Scale(options.scale))?;
-    rig::fill_image(&image, options.image_size)?;
+    let disks = Disks::new(&place, options.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
     for turn in 0..options.turns as usize {
         for (name, run) in &works {
@@ -122,7 +124,8 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
                 // Who is first changes from turn to turn.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                let mut volume = Volume::new(contender, &options.program, &image, place.mount_point())?;
+                let disk = disks.fresh(0, &options.program)?;
+                let mut volume = Volume::new(contender, &options.program, disk, place.mount_point())?;
                 let measured = run(&mut volume, &kept, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;
