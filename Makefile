@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -111,6 +111,10 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
+
+recipes: deps build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour
+	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages --works postgresql,wal,sqlite,redis,etcd,maildir)
+	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md
 
 bench-shared: deps-ceph build ## clients of a real cluster of three OSDs, in target/figures/shared.json
 	mkdir -p target/figures

@@ -5,7 +5,7 @@
 use stages::Traffic;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -84,6 +84,18 @@ pub(crate) fn wipe_image(path: &Path) -> Result<(), RigError> {
         file.sync_all()
     };
     wipe().map_err(RigError::at(path.display()))
+}
+
+/// Makes a directory that belongs to `user`, and to nobody else.
+pub(crate) fn directory_of(path: &Path, user: &str) -> Result<(), RigError> {
+    let make = || {
+        std::fs::create_dir(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+    };
+    make().map_err(RigError::at(path.display()))?;
+    let id = run(Command::new("id").args(["-u", user]))?;
+    let id = id.trim().parse().map_err(|_| RigError::new(format!("{user} has no number")))?;
+    chown(path, Some(id), Some(id)).map_err(RigError::at(path.display()))
 }
 
 const PLACES: &str = "okeanos-bench-";
@@ -209,19 +221,22 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A daemon of ours. Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of
-/// their own, and end with it if it is killed. Their mounts end with them, and then the loop devices. What they complain
-/// of is told if they fail.
-pub(crate) fn daemon(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.process_group(0).stderr(Stdio::piped());
+/// It is killed when this program ends, however that comes.
+pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
     unsafe {
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         })
-    };
+    }
+}
+
+/// A daemon of ours. Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of
+/// their own. Their mounts end with them, and then the loop devices. What they complain of is told if they fail.
+pub(crate) fn daemon(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    ends_with_us(&mut command).process_group(0).stderr(Stdio::piped());
     command
 }
 

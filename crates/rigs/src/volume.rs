@@ -3,9 +3,7 @@
 use crate::contender::Contender;
 use crate::disk::Disk;
 use crate::rig::{self, Mounted, RigError};
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Fields in the order in which they are taken down.
 pub(crate) struct Volume<'a> {
@@ -33,14 +31,7 @@ impl<'a> Volume<'a> {
     /// A directory of the volume that belongs to `user`, and to nobody else.
     pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
         let path = self.path(name);
-        let make = || {
-            std::fs::create_dir(&path)?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
-        };
-        make().map_err(RigError::at(path.display()))?;
-        let id = rig::run(Command::new("id").args(["-u", user]))?;
-        let id = id.trim().parse().map_err(|_| RigError::new(format!("{user} has no number")))?;
-        chown(&path, Some(id), Some(id)).map_err(RigError::at(path.display()))?;
+        rig::directory_of(&path, user)?;
         Ok(path)
     }
     /// Nothing of the volume is in memory afterwards.

@@ -52,6 +52,9 @@ pub struct CompareArguments {
     /// Where the images are made; they are removed at the end
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     directory: PathBuf,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -77,10 +80,29 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     let progress = Progress::new();
     let rows = compare(&options, |text| progress.show(text)).map_err(rig_error)?;
     drop(progress);
-    match arguments.json {
-        true => print_json(&rows),
-        false => print(&table(&rows)),
+    match (arguments.json, arguments.markdown) {
+        (true, _) => print_json(&rows),
+        (_, true) => print(&markdown(&rows)),
+        _ => print(&table(&rows)),
     }
+}
+
+/// A line for each number of writers, a column for each contender: speed, and its ratio to the first one.
+fn markdown(rows: &[Comparison]) -> String {
+    let mut text = String::new();
+    for (index, alike) in rows.chunk_by(|one, other| one.writers == other.writers).enumerate() {
+        if index == 0 {
+            let names: Vec<_> = alike.iter().map(|row| format!(" {} |", row.contender)).collect();
+            text += &format!("| writers |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
+        }
+        text += &format!("| {} |", alike[0].writers);
+        for (index, row) in alike.iter().enumerate() {
+            let ratio = if index == 0 { String::new() } else { format!(" ({:.2})", row.ratio) };
+            text += &format!(" {:.0}/s{ratio} |", row.operations_per_second);
+        }
+        text += "\n";
+    }
+    text
 }
 
 fn table(rows: &[Comparison]) -> Table {

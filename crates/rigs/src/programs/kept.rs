@@ -3,6 +3,7 @@
 use super::Scale;
 use crate::rig::{self, RigError};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use workloads::Dice;
@@ -55,6 +56,18 @@ impl Kept {
     }
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+    /// A fresh directory outside the volumes, which `user` alone may enter.
+    pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
+        let path = self.path(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(RigError::at(path.display()))?;
+        }
+        rig::directory_of(&path, user)?;
+        // Nobody but the user finds anything on the way there.
+        let passable = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(self.directory.path(), passable).map_err(RigError::at(path.display()))?;
+        Ok(path)
     }
     pub fn archive(&self) -> PathBuf {
         self.path("tree.tar")

@@ -6,6 +6,7 @@
 mod files;
 mod kept;
 mod maildir;
+mod postgresql;
 mod servers;
 
 use crate::contender::Contender;
@@ -20,8 +21,9 @@ use std::path::PathBuf;
 type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
 
 /// Names of works, and what each needs from Debian.
-pub const WORKS: [(&str, &str); 8] = [
+pub const WORKS: [(&str, &str); 9] = [
     ("postgresql", "postgresql"),
+    ("wal", "postgresql"),
     ("sqlite", "sqlite3"),
     ("redis", "redis-server redis-tools"),
     ("etcd", "etcd-server"),
@@ -33,7 +35,8 @@ pub const WORKS: [(&str, &str); 8] = [
 
 fn run_of(work: &str) -> Option<Run> {
     Some(match work {
-        "postgresql" => servers::postgresql,
+        "postgresql" => postgresql::database,
+        "wal" => postgresql::write_ahead_log,
         "sqlite" => files::sqlite,
         "redis" => servers::redis,
         "etcd" => servers::etcd,

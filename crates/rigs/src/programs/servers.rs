@@ -1,16 +1,16 @@
-//! Works of servers that keep their data on the volume: PostgreSQL, Redis, etcd.
+//! Servers, and the works of those that keep their data on the volume: Redis, etcd.
 
 use super::{Kept, Measured, Scale, Volume};
-use crate::rig::{self, RigError};
+use crate::rig::{self, RigError, ends_with_us};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server of ours. It ends with this program, and when it is dropped.
-struct Server {
+pub(super) struct Server {
     name: String,
     child: Child,
 }
@@ -19,23 +19,16 @@ struct Server {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Server {
-    fn start(command: &mut Command) -> Result<Server, RigError> {
+    pub fn start(command: &mut Command) -> Result<Server, RigError> {
         let name = format!("{command:?}");
         // What it has to say is of no interest unless it ends, and then whoever waits for it says so.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
-        unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-        let child = command.spawn().map_err(RigError::at(&name))?;
+        let child = ends_with_us(command).spawn().map_err(RigError::at(&name))?;
         Ok(Server { name, child })
     }
 
     /// Tries until the server answers. An error if it has ended instead, or takes too long.
-    fn await_answer<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
+    pub fn await_answer<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(value) = attempt() {
@@ -52,7 +45,7 @@ impl Server {
     }
 
     /// Asks it to end, and waits until it has.
-    fn stop(mut self, signal: i32) -> Result<(), RigError> {
+    pub fn stop(mut self, signal: i32) -> Result<(), RigError> {
         self.signal(signal);
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -85,57 +78,13 @@ impl Drop for Server {
 }
 
 /// A port of the loopback that nobody has.
-fn free_port() -> Result<u16, RigError> {
+pub(super) fn free_port() -> Result<u16, RigError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(RigError::at("a free port"))
 }
 
-/// Where Debian keeps the programs of the newest PostgreSQL.
-fn postgresql_programs() -> Result<PathBuf, RigError> {
-    let all = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-    let newest = all.map(|entry| entry.path()).max_by_key(version);
-    newest.map(|path| path.join("bin")).ok_or_else(|| RigError::new("PostgreSQL is not installed"))
-}
-
-/// `pgbench`, its own default transactions, each durable before it is answered.
-pub(super) fn postgresql(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
-    const USER: &str = "postgres";
-    let programs = postgresql_programs()?;
-    let as_postgres = |program: &str| {
-        let mut command = Command::new("setpriv");
-        // A change of user clears what is to happen at this program's death.
-        command
-            .args(["--pdeathsig", "KILL", "--reuid", USER, "--regid", USER, "--init-groups"])
-            .arg(programs.join(program));
-        command.current_dir("/");
-        command
-    };
-    let data = volume.directory_of("postgresql", USER)?;
-    rig::run(as_postgres("initdb").arg("-D").arg(&data).args(["--auth", "trust"]))?;
-    let port = free_port()?.to_string();
-    let listening = ["-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-p", &port];
-    let mut server = Server::start(as_postgres("postgres").arg("-D").arg(&data).args(listening))?;
-    let client = ["-h", "127.0.0.1", "-p", &port];
-    let ready = || rig::run(as_postgres("pg_isready").args(client)).ok();
-    server.await_answer(ready)?;
-    rig::run(as_postgres("pgbench").args(client).args(["-i", "-q", "-s", "10", USER]))?;
-    rig::run(as_postgres("psql").args(client).args(["-c", "checkpoint", USER]))?;
-    let mut measured = Vec::new();
-    for clients in ["8", "1"] {
-        let seconds = format!("{:.0}", scale.seconds(10.0));
-        let text = rig::run(
-            as_postgres("pgbench").args(client).args(["-n", "-c", clients, "-j", "2", "-T", &seconds, USER]),
-        )?;
-        let rate = number_after(&text, "tps = ").ok_or_else(|| RigError::new(text.clone()))?;
-        measured.push(Measured::rate(format!("pgbench, {clients}"), rate));
-    }
-    server.stop(libc::SIGINT)?;
-    Ok(measured)
-}
-
 /// The number that follows the last `label` in `text`.
-fn number_after(text: &str, label: &str) -> Option<f64> {
+pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
     let (_, after) = text.rsplit_once(label)?;
     after.split(|c: char| !(c.is_ascii_digit() || c == '.')).next()?.parse().ok()
 }
