@@ -1,6 +1,6 @@
 //! Figure 1: what 100 synchronous writers make a journal write, by the size of their requests.
 
-use super::shared::{at_least, axis, name, of_paper, ours, picture, ratio};
+use super::shared::{at_least, axis, of_paper, ours, picture, ratio};
 use super::streams::{Cell, Played, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
@@ -42,9 +42,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         runs.points(|cell| cell.data == data && cell.layout == layout, size, Played::journal_mib)
     };
     let mut series: Vec<_> =
-        SHOWN.iter().map(|&data| ours(name(data), line(data, Layout::Ext3Paper))).collect();
+        SHOWN.iter().map(|&data| ours(data.name(), line(data, Layout::Ext3Paper))).collect();
     series.push(ours("journal, ext4 layout", line(DataMode::Journal, Layout::Ext4)));
-    series.push(of_paper(name(DataMode::Journal), vec![(128.0, 138.0), (4096.0, 267.0)]));
+    series.push(of_paper(DataMode::Journal.name(), vec![(128.0, 138.0), (4096.0, 267.0)]));
     let at = |data, index: usize| line(data, Layout::Ext3Paper)[index].1;
     let last = sizes.len() - 1;
     let claims = vec![

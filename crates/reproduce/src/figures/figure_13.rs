@@ -1,6 +1,6 @@
 //! Figure 13: recovery after a power cut, by pass.
 
-use super::shared::{FIVE_MODES, axis, name, ours, picture, ratio, rig};
+use super::shared::{FIVE_MODES, axis, ours, picture, ratio, rig};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale, Series};
 use crate::statement::{Expected, ORDER};
@@ -93,7 +93,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             (replay(wasteless), replay(ordered)),
         ),
     ];
-    let x = axis("mode", Scale::Names(FIVE_MODES.map(|data| name(data).to_string()).into()));
+    let x = axis("mode", Scale::Names(FIVE_MODES.map(|data| data.name().to_string()).into()));
     let title = format!("{threads} threads, {writes} writes each");
     let pictures = vec![picture(&title, x, axis("recovery (ms)", Scale::Linear), passes.map(bars).into())];
     let notes = vec![

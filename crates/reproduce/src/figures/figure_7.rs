@@ -1,6 +1,6 @@
 //! Figures 7a to 7c: what streams make the two devices write.
 
-use super::shared::{FIVE_MODES, axis, claim, name, of_paper, ours, picture, ratio};
+use super::shared::{FIVE_MODES, axis, claim, of_paper, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
@@ -129,12 +129,12 @@ pub(super) fn per_block_note(runs: &Runs, what: &str, value: fn(&Played) -> f64)
 /// A line for each mode, and the ones on today's layout.
 fn lines(runs: &Runs, value: fn(&Played) -> f64) -> Vec<Series> {
     let mut series: Vec<Series> =
-        FIVE_MODES.iter().map(|&data| ours(name(data), paper_line(runs, data, value))).collect();
+        FIVE_MODES.iter().map(|&data| ours(data.name(), paper_line(runs, data, value))).collect();
     for data in [DataMode::Journal, DataMode::Wasteless] {
         let wanted = |cell: &Cell| cell.data == data && cell.layout == Layout::Ext4;
         let points = runs.points(wanted, |played| f64::from(played.cell.streams), value);
         if !points.is_empty() {
-            series.push(ours(&format!("{}, ext4 layout", name(data)), points));
+            series.push(ours(&format!("{}, ext4 layout", data.name()), points));
         }
     }
     series.extend(per_block_line(runs, value));
@@ -151,7 +151,7 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
     let most = f64::from(runs.most(DataMode::Journal).cell.streams);
     let mut series = lines(&runs, rate);
     for (data, mib) in [(DataMode::Journal, 27.0), (DataMode::Wasteless, 4.2), (DataMode::Selective, 2.9)] {
-        series.push(of_paper(name(data), vec![(most, mib)]));
+        series.push(of_paper(data.name(), vec![(most, mib)]));
     }
     let of = |data| last(&runs, data, rate);
     let claims = vec![
@@ -231,7 +231,7 @@ fn run_7c(context: &Context) -> Result<Results, FigureError> {
     let of = |data| last(&runs, data, Played::home_rate);
     let claims = [DataMode::Wasteless, DataMode::Selective, DataMode::Journal].map(|data| {
         ratio(
-            &format!("ordered's home traffic over that of {}, at the most streams", name(data)),
+            &format!("ordered's home traffic over that of {}, at the most streams", data.name()),
             "several factors",
             Expected::Words(&FACTORS),
             (of(DataMode::Ordered), of(data)),

@@ -3,7 +3,7 @@
 use super::figure_7::{
     fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts, slow_streams,
 };
-use super::shared::{FIVE_MODES, axis, name, ours, picture, ratio};
+use super::shared::{FIVE_MODES, axis, ours, picture, ratio};
 use super::streams::{FAST, Played, Runs, SLOW};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale};
@@ -52,7 +52,7 @@ fn mean(played: &Played) -> f64 {
 }
 
 fn latencies(title: &str, runs: &Runs) -> Picture {
-    let series = FIVE_MODES.iter().map(|&data| ours(name(data), paper_line(runs, data, mean)));
+    let series = FIVE_MODES.iter().map(|&data| ours(data.name(), paper_line(runs, data, mean)));
     let series = series.chain(per_block_line(runs, mean)).collect();
     let y = axis("mean latency of an append (ms)", Scale::Logarithmic);
     picture(title, axis("streams", Scale::Logarithmic), y, series)

@@ -1,6 +1,6 @@
 //! Figure 9: how long asynchronous appends take, along a sequence of them.
 
-use super::shared::{axis, name, ours, picture, ratio};
+use super::shared::{axis, ours, picture, ratio};
 use super::streams::{Cell, Played, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
@@ -43,7 +43,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let runs = play(context, [cell(true), cell(false)].concat())?;
     let line = |played: &Played| {
         let points = (1..).zip(&played.means_ms).map(|(number, mean)| (f64::from(number), *mean));
-        ours(name(played.cell.data), points.collect())
+        ours(played.cell.data.name(), points.collect())
     };
     let drawn = |writers_wait: bool, title: &str| {
         let series =

@@ -1,6 +1,6 @@
 //! Filebench's fileserver and oltp: Table I.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, claim, name, of_paper, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, axis, claim, of_paper, ours, ratio, rig};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
@@ -111,7 +111,7 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
         cells.extend(FOUR_MODES.map(|mode| Cell { workload, mode, share }));
     }
     let reports = context.play(&cells, |cell| play(context, cell))?;
-    let names = Scale::Names(FOUR_MODES.map(|mode| name(mode).to_string()).to_vec());
+    let names = Scale::Names(FOUR_MODES.map(|mode| mode.name().to_string()).to_vec());
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (workload, reports) in WORKLOADS.iter().zip(reports.chunks(FOUR_MODES.len())) {
         let Workload { title, personality, per_second: paper, milliseconds, .. } = workload;
@@ -139,7 +139,7 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
         match personality {
             Personality::Oltp => {
                 let of_oltp = [
-                    over("data", (data, paper[2])),
+                    over("journal", (data, paper[2])),
                     over("wasteless", (wasteless, paper[3])),
                     claim(
                         &format!("{title}: selective lies between ordered and wasteless"),
@@ -155,7 +155,7 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
             }
             _ => {
                 claims.push(over("wasteless", (wasteless, paper[3])));
-                claims.push(over("data", (data, paper[2])));
+                claims.push(over("journal", (data, paper[2])));
                 claims.push(over("selective", (selective, paper[1])));
             }
         }
@@ -209,8 +209,8 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
         let mut series = Vec::new();
         for (mode, data) in FOUR_MODES.iter().enumerate().skip(1) {
             let over = |(share, rates): &(u64, &[f64])| (100.0 / *share as f64, rates[mode] / rates[0]);
-            series.push(ours(name(*data), rows.iter().map(over).collect()));
-            series.push(of_paper(name(*data), vec![(100.0, per_second[mode] / per_second[0])]));
+            series.push(ours(data.name(), rows.iter().map(over).collect()));
+            series.push(of_paper(data.name(), vec![(100.0, per_second[mode] / per_second[0])]));
         }
         pictures.push(Picture {
             title: format!("{title}: over ordered"),

@@ -1,6 +1,6 @@
 //! Logs of databases and of a mail store, many on one volume: figures 10b and 10c.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, name, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, ours, ratio, rig};
 use crate::number::short;
 use crate::statement::{Expected, ORDER};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
@@ -124,7 +124,7 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
     let pictures = titled.map(|(title, reports)| {
         let series = FOUR_MODES.iter().zip(reports.chunks(counts.len())).map(|(mode, reports)| {
             let points = counts.iter().zip(reports).map(|(count, it)| (f64::from(*count), it.sync_mean_ms));
-            ours(name(*mode), points.collect())
+            ours(mode.name(), points.collect())
         });
         picture(title, series.collect())
     });
@@ -201,7 +201,7 @@ fn figure_10c(context: &Context) -> Result<Results, FigureError> {
     for (method, (title, _)) in METHODS.iter().enumerate() {
         let series = MODES.iter().enumerate().map(|(at, mode)| {
             let points = counts.iter().zip(of(method, at));
-            ours(name(*mode), points.map(|(count, it)| (f64::from(*count), it.sync_mean_ms)).collect())
+            ours(mode.name(), points.map(|(count, it)| (f64::from(*count), it.sync_mean_ms)).collect())
         });
         pictures.push(picture(&format!("InnoDB's log, {title}"), series.collect()));
         let times = |at: usize| of(method, 0)[at].sync_mean_ms / of(method, 1)[at].sync_mean_ms;

@@ -1,6 +1,6 @@
 //! MPI-IO over a file server: figures 11 and 12.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, name, of_paper, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, of_paper, ours, ratio, rig};
 use crate::statement::{Expected, SAME};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
@@ -125,7 +125,7 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
     for (size, title) in ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().enumerate() {
         let series = FOUR_MODES.iter().enumerate().map(|(mode, data)| {
             let point = |(at, count): (usize, &u32)| (f64::from(*count), rate(size, mode, at));
-            ours(name(*data), processes.iter().enumerate().map(point).collect())
+            ours(data.name(), processes.iter().enumerate().map(point).collect())
         });
         pictures.push(Picture {
             title: title.into(),
@@ -168,7 +168,7 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
 fn figure_12(context: &Context) -> Result<Results, FigureError> {
     let processes: &[u32] = if context.quick { &[52] } else { &[520] };
     let outcomes = context.play(&cells(&[SMALL, LARGE], processes), |cell| play(context, cell))?;
-    let names = Scale::Names(FOUR_MODES.map(|mode| name(mode).to_string()).to_vec());
+    let names = Scale::Names(FOUR_MODES.map(|mode| mode.name().to_string()).to_vec());
     let mut pictures = Vec::new();
     for (title, outcomes) in
         ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().zip(outcomes.chunks(FOUR_MODES.len()))

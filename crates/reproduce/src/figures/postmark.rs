@@ -1,6 +1,6 @@
 //! Postmark: figures 10a and 14.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, name, of_paper, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, of_paper, ours, ratio, rig};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::CacheMode;
@@ -123,7 +123,7 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
         let mut series = Vec::new();
         for mode in FOUR_MODES {
             let points = requests.iter().map(|&it| (it as f64, rate(size_max, mode, it))).collect();
-            series.push(ours(name(mode), points));
+            series.push(ours(mode.name(), points));
         }
         series.push(of_paper("ordered", vec![(1024.0, 73.0)]));
         pictures.push(Picture {
@@ -196,7 +196,7 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
         let mut series = Vec::new();
         for (mode, data) in MODES.iter().enumerate() {
             let points = requests.iter().enumerate().map(|(at, &it)| (it as f64, rate(setting, mode, at)));
-            series.push(ours(name(*data), points.collect()));
+            series.push(ours(data.name(), points.collect()));
         }
         match setting {
             1 => series.push(of_paper("ordered", vec![(1024.0, 62.0)])),

@@ -1,6 +1,6 @@
 //! The paragraph of section 5.6 on two disks in RAID-0 with the journal as a hidden file.
 
-use super::shared::{axis, name, ours, picture, ratio};
+use super::shared::{axis, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
@@ -73,7 +73,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let pictures = [("1 Kbps", SLOW), ("1 Mbps", FAST)].map(|(title, size)| {
         let named = [(Rig::Raid0, "RAID-0"), (Rig::TwoDrives, "two drives")];
         let series = named.into_iter().flat_map(|(rig, rig_name)| {
-            SHOWN.map(|data| ours(&format!("{}, {rig_name}", name(data)), line(&runs, size, rig, data)))
+            SHOWN.map(|data| ours(&format!("{}, {rig_name}", data.name()), line(&runs, size, rig, data)))
         });
         let y = axis("mean latency of an append (ms)", Scale::Logarithmic);
         picture(title, axis("streams", Scale::Logarithmic), y, series.collect())

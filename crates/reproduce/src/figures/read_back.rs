@@ -1,6 +1,6 @@
 //! Files that were written at the same time, read one after the other: figure 8c.
 
-use super::shared::{axis, name, ours, ratio, rig};
+use super::shared::{axis, ours, ratio, rig};
 use crate::statement::{Expected, ORDER};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::{EmulatedDisk, Model};
@@ -99,7 +99,7 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
     let series = modes.iter().zip(of_modes).map(|(mode, reports)| {
         let points =
             counts.iter().zip(reports).map(|(files, report)| (f64::from(*files), report.read_mean_ms));
-        ours(mode.map_or(LOG_STRUCTURED, name), points.collect())
+        ours(mode.map_or(LOG_STRUCTURED, DataMode::name), points.collect())
     });
     let picture = Picture {
         title: "Reading in requests of 4 KiB".into(),

@@ -14,18 +14,6 @@ pub const FOUR_MODES: [DataMode; 4] =
 pub const FIVE_MODES: [DataMode; 5] =
     [DataMode::Ordered, DataMode::Writeback, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
 
-/// As the paper says.
-pub fn name(mode: DataMode) -> &'static str {
-    match mode {
-        DataMode::Writeback => "writeback",
-        DataMode::Ordered => "ordered",
-        DataMode::Journal => "data",
-        DataMode::Wasteless => "wasteless",
-        DataMode::Selective => "selective",
-        DataMode::Adaptive => "adaptive",
-    }
-}
-
 /// The paper's rig; in quick runs with the first 2 GiB of the disk and a small journal.
 pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
     let mut options = StageOptions { seed: context.seed, ..StageOptions::of_paper(mode) };
@@ -36,7 +24,7 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
     if let Some(varied) = context.varied {
         varied.apply(&mut options);
     }
-    if let Some(prefix) = context.trace_prefix(name(mode)) {
+    if let Some(prefix) = context.trace_prefix(mode.name()) {
         options.trace_to(&prefix);
     }
     options

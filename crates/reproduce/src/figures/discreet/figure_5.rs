@@ -1,6 +1,6 @@
 //! Figure 5: Filebench's webserver.
 
-use super::super::shared::{NO_KERNEL, axis, name, ours, picture, ratio};
+use super::super::shared::{NO_KERNEL, axis, ours, picture, ratio};
 use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name, costs,
     paper_plan_bars, with_paper_plan,
@@ -47,7 +47,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let rate = |mode: usize, caching: usize| rates[mode * CACHINGS.len() + caching];
     let mut claims = Vec::new();
     for (mode, data) in MODES.iter().enumerate() {
-        let data = name(*data);
+        let data = data.name();
         claims.push(ratio(
             &format!("{data}: discreet (128 writes) over unsafe caching"),
             "0.93 to 0.96",

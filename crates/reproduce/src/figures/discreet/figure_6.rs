@@ -72,7 +72,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             ratios((0, WITH_COSTLY), (0, UNSAFE)),
         ),
         judged(
-            "data: with the cache off over discreet (128 writes), in seconds",
+            "journal: with the cache off over discreet (128 writes), in seconds",
             "1.1",
             || Expected::Number(1.1),
             ratios((1, OFF), (1, WITH_COSTLY)),

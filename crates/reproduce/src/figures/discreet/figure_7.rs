@@ -1,6 +1,6 @@
 //! Figures 7 and 8: Filebench's varmail, by how much is appended before a sync.
 
-use super::super::shared::{NO_KERNEL, axis, claim, name, ours, picture, ratio};
+use super::super::shared::{NO_KERNEL, axis, claim, ours, picture, ratio};
 use super::figure_5::megabits;
 use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all, bars, costs,
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
-const ABOUT: &str = "Filebench's varmail, 1 thread, 500 files of 16 KiB, appends of 16 KiB to 8 MiB before each fsync, for 20 s; ordered and data \
+const ABOUT: &str = "Filebench's varmail, 1 thread, 500 files of 16 KiB, appends of 16 KiB to 8 MiB before each fsync, for 20 s; ordered and journal \
 journaling on an emulated Hitachi with its cache off, discreet with either eviction, and unsafe. Figures 7 and 8 share these runs.";
 
 pub const FIGURE_7: Figure = Figure {
@@ -135,7 +135,7 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
     let title = "8 MiB before each fsync, 32 requests of up to 4 MiB at the drive (not the paper's host)";
     pictures.push(bars(title, "read and written (Mbit/s)", &rates, None));
     for (mode, data) in MODES.iter().enumerate() {
-        let data = name(*data);
+        let data = data.name();
         let best = rate(mode, WITH_COSTLY, 0).max(rate(mode, WITH_EFFICIENT, 0));
         let slower = best / rate(mode, OFF, 0);
         claims.push(claim(
@@ -152,7 +152,7 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
             faster > 1.0,
         ).chosen(
             "each append has 8 MiB, as the captions say",
-            "half of that on average, as Filebench has it, when it was chosen 0.94 in ordered and 0.99 in data",
+            "half of that on average, as Filebench has it, when it was chosen 0.94 in ordered and 0.99 in journal",
         ));
     }
     claims.push(ratio(
@@ -190,7 +190,7 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
     }
     let mut claims = Vec::new();
     for (mode, data) in MODES.iter().enumerate() {
-        let data = name(*data);
+        let data = data.name();
         let growth = |caching: usize| time(mode, caching, last) / time(mode, caching, 0);
         claims.push(claim(
             &format!(

@@ -1,6 +1,6 @@
 //! Small synchronous writes on a drive that ignores flushes: what group commit and wasteless journaling make of evictions.
 
-use super::super::shared::{at_least, axis, name, ours, picture};
+use super::super::shared::{at_least, axis, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
 use crate::{Context, Figure, FigureError, Results, Scale};
 use engine::DataMode;
@@ -14,7 +14,7 @@ pub const STREAMS: Figure = Figure {
     title: "Small synchronous writes on a drive that is not trusted",
     source: "ours",
     about: "1 to 1,024 threads append 125 B to a file each, O_SYNC, without a pause, for 20 s, on an emulated Hitachi with the \
-            journal inside: discreet in ordered, data and wasteless mode, and ordered and wasteless with the cache off.",
+            journal inside: discreet in ordered, journal and wasteless mode, and ordered and wasteless with the cache off.",
     minutes: 2,
     by_chance: false,
     real_time: false,
@@ -86,7 +86,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let line = |variant: &Variant| {
         let points =
             counts.iter().map(|&count| (f64::from(count), rate(variant.data, variant.caching, count)));
-        ours(&format!("{}, {}", name(variant.data), caching_name(variant.caching)), points.collect())
+        ours(&format!("{}, {}", variant.data.name(), caching_name(variant.caching)), points.collect())
     };
     let evictions = cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
     let notes = vec![AT_ONCE.into(), costs(evictions), PLACE.into(), PLANS.into()];

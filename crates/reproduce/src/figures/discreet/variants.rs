@@ -1,6 +1,6 @@
 //! The paper's eight variants: ordered and data journaling, each with the cache off, with two ways to evict, and unsafe.
 
-use super::super::shared::{axis, name, of_paper, ours, picture};
+use super::super::shared::{axis, of_paper, ours, picture};
 use crate::{Context, FigureError, Picture, Scale, Series};
 use engine::DataMode;
 use eviction::{CoercionStatistics, EvictionWorkload, Pattern};
@@ -56,7 +56,7 @@ pub fn paper_plan_bars(values: &[f64]) -> Vec<Series> {
     let of = |(data, values): (DataMode, &[f64])| {
         let points =
             [WITH_COSTLY, WITH_EFFICIENT].into_iter().zip(values).map(|(at, value)| (at as f64, *value));
-        ours(&format!("{}, the paper's plan", name(data)), points.collect())
+        ours(&format!("{}, the paper's plan", data.name()), points.collect())
     };
     MODES.into_iter().zip(values.chunks(2)).map(of).collect()
 }
@@ -64,7 +64,7 @@ pub fn paper_plan_bars(values: &[f64]) -> Vec<Series> {
 impl Variant {
     pub fn name(&self) -> String {
         let plan = if self.paper_plan { ", the paper's plan" } else { "" };
-        format!("{}, {}{plan}", name(self.data), caching_name(self.caching))
+        format!("{}, {}{plan}", self.data.name(), caching_name(self.caching))
     }
 
     /// The paper's rig; in quick runs with the first GiB of the disk and a small journal.
@@ -94,9 +94,9 @@ pub fn bars(title: &str, label: &str, values: &[f64], paper: Option<[[f64; 4]; 2
     };
     let mut series = Vec::new();
     for (at, data) in MODES.into_iter().enumerate() {
-        series.push(ours(name(data), numbered(&values[at * CACHINGS.len()..][..CACHINGS.len()])));
+        series.push(ours(data.name(), numbered(&values[at * CACHINGS.len()..][..CACHINGS.len()])));
         if let Some(paper) = paper {
-            series.push(of_paper(name(data), numbered(&paper[at])));
+            series.push(of_paper(data.name(), numbered(&paper[at])));
         }
     }
     picture(title, axis("cache", names), axis(label, Scale::Linear), series)
