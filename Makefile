@@ -86,6 +86,8 @@ test-apps: deps build ## real programs on a volume of each mode
 	scripts/test-databases.sh $(OKEANOS) postgres
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
+	@scripts/install-packages.sh chromium fonts-dejavu-core
+	scripts/figure-screens.sh $(OKEANOS) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::crowded
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2

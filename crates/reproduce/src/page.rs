@@ -18,7 +18,7 @@ pub(crate) fn html(figures: &[Finished]) -> String {
          <title>Okeanos: the papers' figures, rerun</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>The papers' figures, rerun</h1>\n\
          <p>Filled markers and drawn lines are ours; hollow markers and dashed lines are the paper's, as far as its text \
-         states numbers. Disks are emulated, so ratios count, not absolute values.</p>\n\
+         states numbers. A line that lies under others is wider, and the legend names those on it. Disks are emulated, so ratios count, not absolute values.</p>\n\
          <ul>\n{papers}</ul>\n<p>{}</p>\n\
          <table>\n<tr><th>figure</th><th>what</th><th>statements</th></tr>\n{rows}</table>\n\
          {sections}</main>\n</body>\n</html>\n",
@@ -177,6 +177,7 @@ th,td{border:1px solid #d5d5d5;padding:.3rem .6rem;text-align:left;vertical-alig
 .source{color:#5c5c5c;font-size:.9em;margin:.2rem 0}\
 .yes{color:#00744f}.no{color:#b02a00;font-weight:600}\
 code{font-size:.95em}\
+@media (max-width:700px){main{padding:.7rem}figure{overflow-x:auto}figure svg{width:820px}th,td{padding:.2rem .35rem}}\
 @media (prefers-color-scheme:dark){body{background:#161616;color:#ececec}a{color:#58aef2}\
 figure,th,td{border-color:#444}.source{color:#a8a8a8}.yes{color:#2fc795}.no{color:#ff8a45}}";
 

@@ -14,12 +14,9 @@ const NEAR: f64 = 2.5;
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     let mut text = String::new();
     for of_paper in [false, true] {
-        let alike: Vec<&Series> =
-            picture.series.iter().filter(|series| series.of_paper == of_paper).collect();
-        let placed: Vec<Vec<(f64, f64)>> = alike.iter().map(|series| place(series, plot)).collect();
-        for (at, series) in alike.iter().enumerate() {
-            let above = placed[at + 1..].iter().filter(|other| covers(other, &placed[at])).count();
-            text += &line(&placed[at], slots.get(&series.name), series.of_paper, above);
+        for series in picture.series.iter().filter(|series| series.of_paper == of_paper) {
+            let above = on_top_of(series, picture, plot).len();
+            text += &line(&place(series, plot), slots.get(&series.name), of_paper, above);
             if series.points.len() <= MARKERS_MAX {
                 let points = series.points.iter().zip(&series.spread);
                 text.extend(points.map(|(point, spread)| whisker(plot, Some(spread), plot.x(point.0))));
@@ -27,6 +24,13 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
         }
     }
     text
+}
+
+/// The series that are drawn later, and on most points of this one.
+pub(super) fn on_top_of<'a>(series: &Series, picture: &'a Picture, plot: &Plot) -> Vec<&'a Series> {
+    let placed = place(series, plot);
+    let later = picture.series.iter().skip_while(|other| !std::ptr::eq(*other, series)).skip(1);
+    later.filter(|other| other.of_paper == series.of_paper && covers(&place(other, plot), &placed)).collect()
 }
 
 fn place(series: &Series, plot: &Plot) -> Vec<(f64, f64)> {

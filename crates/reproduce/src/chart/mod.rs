@@ -75,10 +75,8 @@ fn plan(picture: &Picture) -> Plot {
     let x = Ruler::across(&picture.x, &all().map(|point| point.0).collect::<Vec<_>>());
     let y = Ruler::upright(&picture.y, &all().map(|point| point.1).collect::<Vec<_>>());
     let y_labels = y.ticks.iter().map(|(_, label)| width(label, TEXT_SIZE)).fold(0.0, f64::max);
-    let names =
-        picture.series.iter().map(|series| width(&legend_name(series), TEXT_SIZE)).fold(0.0, f64::max);
     let left = EDGE + y_labels + 8.0;
-    let right = WIDTH - EDGE - names - LEGEND_SAMPLE - 24.0;
+    let right = WIDTH - EDGE - legend_room(picture) - LEGEND_SAMPLE - 24.0;
     let lines = match &picture.x.scale {
         Scale::Names(names) => {
             let room = (right - left) / names.len().max(1) as f64 - 6.0;
@@ -171,11 +169,15 @@ fn legend(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
         let last = |series: &crate::Series| series.points.last().map_or(f64::MIN, |point| point.1);
         entries.sort_by(|a, b| a.of_paper.cmp(&b.of_paper).then(last(b).total_cmp(&last(a))));
     }
-    let line = LEGEND_LINE.min((plot.bottom - plot.top) / entries.len().max(1) as f64);
+    let entries: Vec<_> = entries.into_iter().map(|series| (series, under(series, picture, plot))).collect();
+    let lines: usize = entries.iter().map(|(_, under)| 1 + under.len()).sum();
+    let line = LEGEND_LINE.min((plot.bottom - plot.top) / lines.max(1) as f64);
     let mut text = String::new();
-    for (number, series) in entries.into_iter().enumerate() {
+    let mut number = 0;
+    for (series, under) in entries {
         let slot = slots.get(&series.name);
         let (x, y) = (plot.right + 20.0, plot.top + 10.0 + line * number as f64);
+        number += 1 + under.len();
         text += &match picture.x.scale {
             Scale::Names(_) => bars::sample(slot, x, y, series.of_paper),
             _ => lines::sample(slot, x, y, series.of_paper),
@@ -183,8 +185,31 @@ fn legend(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
         let name = escaped(&legend_name(series));
         let (x, y) = (x + LEGEND_SAMPLE, y + 4.5);
         text += &format!("<text class=\"ch-ink\" x=\"{x:.1}\" y=\"{y:.1}\">{name}</text>\n");
+        for (below, words) in under.iter().enumerate() {
+            let (y, words) = (y + line * (below + 1) as f64, escaped(words));
+            text += &format!("<text class=\"ch-faint\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>\n");
+        }
     }
     text
+}
+
+/// What the legend says of a line that lies under others, in lines of the legend's width.
+fn under(series: &crate::Series, picture: &Picture, plot: &Plot) -> Vec<String> {
+    if matches!(picture.x.scale, Scale::Names(_)) {
+        return Vec::new();
+    }
+    let above: Vec<String> =
+        lines::on_top_of(series, picture, plot).into_iter().map(|other| other.name.clone()).collect();
+    match above[..] {
+        [] => Vec::new(),
+        _ => text::wrapped(&format!("under {}", above.join(", ")), legend_room(picture), TEXT_SIZE),
+    }
+}
+
+/// How wide names in the legend may be.
+fn legend_room(picture: &Picture) -> f64 {
+    const LEAST: f64 = 110.0;
+    picture.series.iter().map(|series| width(&legend_name(series), TEXT_SIZE)).fold(LEAST, f64::max)
 }
 
 fn legend_name(series: &crate::Series) -> String {
@@ -234,6 +259,17 @@ mod tests {
     fn the_papers_points_are_hollow_and_named() {
         let drawn = svg(&made_up::results().pictures[0]);
         assert!(drawn.contains(">wasteless, paper<") && drawn.contains("class=\"ch-s0 ch-paper\""));
+    }
+
+    #[test]
+    fn the_legend_says_which_line_lies_under_which() {
+        let mut picture = made_up::results().pictures[0].clone();
+        let first = picture.series.iter().find(|series| !series.of_paper).unwrap().clone();
+        assert!(!svg(&picture).contains(">under"));
+        picture.series.push(crate::Series { name: "selective".into(), ..first.clone() });
+        let drawn = svg(&picture);
+        assert_eq!(drawn.matches(">under selective<").count(), 1);
+        assert!(drawn.find(&format!(">{}<", first.name)) < drawn.find(">under selective<"));
     }
 
     #[test]
