@@ -7,7 +7,7 @@
 use device::World;
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,6 +18,10 @@ const RECORD: usize = 128;
 const LARGE: usize = 1 << 20;
 /// Long files begin anew, so that memory stays as it is.
 const LARGE_FILE: u64 = 64 << 20;
+/// A file of a tree.
+const TREE_FILE: usize = 20 << 10;
+/// What tar writes at once.
+const TREE_WRITE: usize = 10 << 10;
 
 const ROOT: units::InodeNumber = units::InodeNumber(2);
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -25,7 +29,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, count, rest @ ..] = &arguments[..] else {
-        panic!("instructions sync|large COUNT [MODE]");
+        panic!("instructions sync|large|read|tree COUNT [MODE]");
     };
     let (count, mode) = (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
     let world = VirtualWorld::new(1);
@@ -44,13 +48,15 @@ fn main() {
     };
     let options = VolumeOptions { engine, ..VolumeOptions::default() };
     let parts = OpenParts { world: Rc::new(world.clone()), home: Rc::new(disk), journal: None, options };
-    let (large, inner) = (work == "large", world.clone());
+    let (work, inner) = (work.clone(), world.clone());
     world.run(async move {
         let volume = Volume::open(parts).await.expect("opens");
-        if large {
-            write_large(&volume, count).await;
-        } else {
-            append_synchronously(&inner, &volume, count).await;
+        match work.as_str() {
+            "sync" => append_synchronously(&inner, &volume, count).await,
+            "large" => write_large(&volume, count).await,
+            "read" => read_large(&volume, count).await,
+            "tree" => make_files(&volume, count).await,
+            _ => panic!("{work}: no such work"),
         }
         volume.close().await.expect("closes");
     });
@@ -87,5 +93,42 @@ async fn write_large(volume: &Rc<Volume>, count: u64) {
     for number in 0..count {
         let at = number * LARGE as u64 % LARGE_FILE;
         volume.write(&inode, &CALLER, at, &bytes, WriteFlags::default()).await.expect("writes");
+    }
+}
+
+/// `count` mebibytes, as the kernel's page cache asks for them, of a file that it does not hold.
+async fn read_large(volume: &Rc<Volume>, count: u64) {
+    write_large(volume, LARGE_FILE / LARGE as u64).await;
+    let root = volume.inode(ROOT).await.expect("the root");
+    let inode = volume.lookup(&root, b"large").await.expect("the file");
+    volume.sync_file(&inode, SyncWhat::All).await.expect("syncs");
+    volume.engine().checkpoint().await.expect("goes home");
+    for number in 0..count {
+        let at = number * LARGE as u64 % LARGE_FILE;
+        let content = volume.read_for_cache(&inode, at, LARGE).await.expect("reads");
+        assert_eq!(content.len(), LARGE);
+    }
+}
+
+/// `count` files as tar makes them, one after the other, and unlinks them.
+async fn make_files(volume: &Rc<Volume>, count: u64) {
+    let (root, bytes) = (volume.inode(ROOT).await.expect("the root"), vec![7; TREE_WRITE]);
+    for number in 0..count {
+        let name = format!("file-{number}");
+        let inode = file(volume, &name).await;
+        volume.opened(&inode);
+        for at in (0..TREE_FILE).step_by(TREE_WRITE) {
+            volume.write(&inode, &CALLER, at as u64, &bytes, WriteFlags::default()).await.expect("writes");
+        }
+        let time = Some(SetTime::Now);
+        for change in [
+            SetAttributes { accessed: time, modified: time, ..SetAttributes::default() },
+            SetAttributes { uid: Some(1), gid: Some(1), ..SetAttributes::default() },
+            SetAttributes { mode: Some(0o600), ..SetAttributes::default() },
+        ] {
+            volume.setattr(&inode, &CALLER, change).await.expect("changes");
+        }
+        volume.closed(inode.number).await.expect("closes");
+        volume.unlink(&root, name.as_bytes()).await.expect("unlinks");
     }
 }
