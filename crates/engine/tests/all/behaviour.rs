@@ -116,9 +116,8 @@ fn bytes_of(buffers: &[Rc<Buffer>]) -> Vec<u8> {
 #[test]
 fn long_reads_for_another_cache_leave_no_block_in_this_one_and_see_what_it_has() {
     let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {
-        let read = async |at, count| {
-            bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap())
-        };
+        let read =
+            async |at, count| bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap());
         assert_eq!(read(100, 64).await, vec![STALE; 64 * 4096]);
         let statistics = engine.statistics();
         assert_eq!((statistics.cache.blocks, statistics.home_reads), (0, 1));
