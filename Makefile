@@ -111,7 +111,7 @@ bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop d
 TURNS ?= 3
 bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, and real programs on them
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
-	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos:wasteless
+	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos,okeanos:wasteless
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
 
 recipes: deps build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour

@@ -57,7 +57,7 @@ say '## The first five minutes'
 play okeanos mkfs disk.img 64M -- -q -L mail
 say 'A second time, it names what is there:'
 play okeanos mkfs disk.img
-play okeanos mount -o data=wasteless,allow_other,transport=classic disk.img mail
+play okeanos mount -o allow_other,transport=classic disk.img mail
 play 'for i in $(seq 100); do echo "letter $i" | dd of=mail/log oflag=append,sync conv=notrunc status=none; done; wc -l mail/log'
 play okeanos list
 play okeanos umount mail
@@ -75,7 +75,7 @@ chmod 755 "$place"
 
 say '## Daily life'
 prompt='#'
-play okeanos mount -o data=wasteless,allow_other,transport=classic disk.img mail
+play okeanos mount -o allow_other,transport=classic disk.img mail
 play 'cd mail && okeanos stats --watch 0.2 --count 1 . | head -1'
 prompt='$'
 say 'Whoever may look into the volume may look at its counts:'

@@ -19,7 +19,8 @@ Health is one of
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
   not ours to ask      ask as the user who mounted it, or as root
 
-The kernel has no room for the options of a FUSE file system in /proc/mounts: data= and the transport stand here.";
+The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here. Behind the type it tells the
+mode: fuseblk.okeanos.selective.";
 
 /// List what is mounted: mode, size, transport, health
 #[derive(clap::Args)]

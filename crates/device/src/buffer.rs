@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -5,6 +6,37 @@ const SECTOR: usize = 512;
 
 /// As long as a page: an allocator may give it out aligned.
 const PAGE: usize = 4096;
+
+/// From here on the kernel would have to find, and zero, page after page for new memory.
+const LONG: usize = 64 << 10;
+/// So much memory of long buffers each thread keeps for those to come. In bytes.
+const SPARES_MAX: usize = 4 << 20;
+
+thread_local! {
+    static SPARES: RefCell<Spares> = const { RefCell::new(Spares { kept: Vec::new(), bytes: 0 }) };
+}
+
+/// Memory of long buffers that are gone.
+struct Spares {
+    kept: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Spares {
+    /// Of at least so many bytes, and not many more: whoever counts memory counts what he asked for.
+    fn take(&mut self, least: usize) -> Option<Vec<u8>> {
+        let fits = |memory: &Vec<u8>| (least..=least + least / 8).contains(&memory.len());
+        let memory = self.kept.swap_remove(self.kept.iter().rposition(fits)?);
+        self.bytes -= memory.len();
+        Some(memory)
+    }
+    fn keep(&mut self, memory: Vec<u8>) {
+        if self.bytes + memory.len() <= SPARES_MAX {
+            self.bytes += memory.len();
+            self.kept.push(memory);
+        }
+    }
+}
 
 /// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long, zeroed when made.
 ///
@@ -52,6 +84,15 @@ impl Buffer {
         memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
+    /// As long, for whoever overwrites all of it: its bytes are any. The memory may be that of a long buffer that is gone.
+    pub fn to_fill(length: usize) -> Buffer {
+        assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
+        let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
+        match (length >= LONG).then(spare).flatten() {
+            Some(memory) => Buffer { start: memory.as_ptr().align_offset(SECTOR), memory, length },
+            None => Buffer::zeroed(length),
+        }
+    }
     /// What a shared buffer of `length` bytes takes of memory, at most: with the room for its alignment, its header, the shared
     /// pointer's counts, and what the allocator adds to each of the two.
     pub const fn memory_of(length: usize) -> usize {
@@ -76,6 +117,15 @@ impl Buffer {
         [Buffer::copy_of(before), Buffer::copy_of(behind)]
     }
 }
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.length >= LONG {
+            let memory = std::mem::take(&mut self.memory);
+            // At the thread's end there may be no list any more.
+            let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(memory));
+        }
+    }
+}
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
         Buffer::copy_of(self)
@@ -95,5 +145,30 @@ impl DerefMut for Buffer {
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_long_buffers_comes_back_within_bounds_and_short_ones_are_zero() {
+        let length = 1 << 20;
+        let mut first = Buffer::to_fill(length);
+        first.fill(7);
+        let place = first.as_ptr();
+        drop(first);
+        let much_shorter = Buffer::to_fill(length / 2);
+        let again = Buffer::to_fill(length - SECTOR);
+        assert!(much_shorter.as_ptr() != place && again.as_ptr() == place && again.len() == length - SECTOR);
+        assert!(again.as_ptr().align_offset(SECTOR) == 0);
+        assert_eq!(Buffer::zeroed(length)[..], vec![0; length]);
+        drop((0..50).map(|_| Buffer::to_fill(length)).collect::<Vec<_>>());
+        SPARES.with_borrow(|spares| {
+            let bytes: usize = spares.kept.iter().map(Vec::len).sum();
+            assert!(spares.bytes == bytes && (1..=SPARES_MAX).contains(&bytes), "{bytes}");
+        });
+        assert_eq!(Buffer::to_fill(LONG / 2)[..], vec![0; LONG / 2]);
     }
 }

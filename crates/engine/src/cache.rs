@@ -8,7 +8,9 @@
 
 use crate::block::{CachedBlock, ClockState, Usage};
 use device::Buffer;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use units::{BlockMap, BlockSize, HomeBlock};
 
@@ -32,6 +34,8 @@ pub(crate) struct Cache {
     usage: Rc<Usage>,
     /// Blocks made for the log by commits under way.
     made: usize,
+    /// Reads under way that go past the cache.
+    passing: Vec<Rc<Passing>>,
     image_bytes: usize,
 }
 
@@ -52,6 +56,7 @@ impl Cache {
             nothing: Rc::new(Buffer::zeroed(size.bytes())),
             usage: Rc::default(),
             made: 0,
+            passing: Vec::new(),
             image_bytes,
         }
     }
@@ -99,11 +104,26 @@ impl Cache {
         self.make_room();
         let block = Rc::new(CachedBlock::new(at, self.nothing.clone(), self.usage.clone()));
         self.blocks.insert(at, block.clone());
+        self.passing.iter().filter(|read| read.blocks.contains(&at)).for_each(|read| read.met.set(true));
         match temperature {
             Temperature::Warm => self.clock.push_back(Rc::downgrade(&block)),
             Temperature::Cold => self.clock.push_front(Rc::downgrade(&block)),
         }
         block
+    }
+
+    /// The first run of at least `least` blocks that are not in the cache; where there is none, what is behind the last block.
+    pub fn missing_run(&self, within: Range<HomeBlock>, least: u64) -> Range<HomeBlock> {
+        let mut start = within.start;
+        while start < within.end {
+            let numbers = (start.get()..within.end.get()).map(HomeBlock);
+            let end = numbers.clone().find(|number| self.blocks.contains_key(number)).unwrap_or(within.end);
+            if end.get() - start.get() >= least {
+                return start..end;
+            }
+            start = end.plus(1);
+        }
+        within.end..within.end
     }
 
     /// Takes a block out whatever its state: its content is worthless.
@@ -144,6 +164,36 @@ impl Cache {
                 block.clock.set(ClockState::Out);
             }
         }
+    }
+}
+
+/// A read from home of blocks that are not in the cache, and shall not be.
+struct Passing {
+    blocks: Range<HomeBlock>,
+    /// One of them has come into the cache meanwhile.
+    met: Cell<bool>,
+}
+
+/// As long as it lives, the cache watches those blocks.
+pub(crate) struct PastCache<'a> {
+    cache: &'a RefCell<Cache>,
+    read: Rc<Passing>,
+}
+
+impl PastCache<'_> {
+    pub fn begin(cache: &RefCell<Cache>, blocks: Range<HomeBlock>) -> PastCache<'_> {
+        let read = Rc::new(Passing { blocks, met: Cell::new(false) });
+        cache.borrow_mut().passing.push(read.clone());
+        PastCache { cache, read }
+    }
+    pub fn met(&self) -> bool {
+        self.read.met.get()
+    }
+}
+
+impl Drop for PastCache<'_> {
+    fn drop(&mut self) {
+        self.cache.borrow_mut().passing.retain(|read| !Rc::ptr_eq(read, &self.read));
     }
 }
 

@@ -111,7 +111,7 @@ impl Engine {
         };
         let logged = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take);
         let logged = logged.collect::<Result<Vec<_>, _>>()?;
-        let home = locked.home_data().map(|(_, at)| take(at)).collect::<Result<Vec<_>, _>>()?;
+        let home = locked.home_data().map(take).collect::<Result<Vec<_>, _>>()?;
         Ok(match self.log {
             Some(_) => (logged, home),
             None => (Vec::new(), logged.into_iter().chain(home).collect()),

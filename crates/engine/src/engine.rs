@@ -81,6 +81,7 @@ impl Engine {
                 block_bytes: log.records.block_bytes() as u64,
                 records: self.options.record_format().name(),
                 threshold_bytes: self.policy.threshold(),
+                threshold_is_learnt: self.policy.learns().is_some(),
             }
         });
         let last_checkpoint = self.checkpoints.last();

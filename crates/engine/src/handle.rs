@@ -205,16 +205,27 @@ impl Handle {
     /// Writes within one block of file data. The policy of the mount decides what is logged; it may have to
     /// read the rest of the block first. Whether the log will hold it: then only a commit makes it durable.
     pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
+        loop {
+            if let Some(is_logged) = self.file_data_now(&update)? {
+                return Ok(is_logged);
+            }
+            let engine = &self.engine;
+            let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
+            engine.load(&block, CachedBlock::is_whole).await?;
+        }
+    }
+
+    /// The same without waiting: `None`, and nothing is done, if the rest of the block must be read first.
+    pub fn file_data_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
         assert_eq!(update.range.len(), update.bytes.len());
         engine.check_range(update.home, 1)?;
         let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
         let overwrites = update.base == Base::Zero || update.range == engine.block_size.whole();
-        let (mut decision, mut sequence) = engine.decide(&block, &update);
-        while decision != Decision::LogBytes && !overwrites && !block.is_whole() {
-            engine.load(&block, CachedBlock::is_whole).await?;
-            (decision, sequence) = engine.decide(&block, &update);
+        let (decision, sequence) = engine.decide(&block, update);
+        if decision != Decision::LogBytes && !overwrites && !block.is_whole() {
+            return Ok(None);
         }
         if decision.is_logged() {
             self.use_data_credit()?;
@@ -229,9 +240,9 @@ impl Handle {
             auto.updated(update.request, update.range.len() as u64, sequence == UpdateSequence::None);
         }
         self.changes += 1;
-        self.note_data(&block, &update, decision);
-        self.write_data(&block, &update, overwrites);
-        Ok(decision.is_logged())
+        self.note_data(&block, update, decision);
+        self.write_data(&block, update, overwrites);
+        Ok(Some(decision.is_logged()))
     }
 
     /// Has data of this handle that would go home at any time go home before the commit, whatever the mode: for what
@@ -361,11 +372,17 @@ impl Drop for Handle {
 
 /// Where in `range` the bytes of a block are no longer `before`, which were those of the range.
 fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> Vec<BlockRange> {
+    // Slices are compared faster than bytes, and few of them differ.
+    const TOGETHER: usize = 32;
     let mut parts: Vec<BlockRange> = Vec::new();
-    for (at, _) in (range.start..).zip(before).filter(|(at, old)| bytes[*at as usize] != **old) {
-        match parts.last_mut() {
-            Some(part) if part.end == at => part.end += 1,
-            _ => parts.push(BlockRange::new(at, at + 1)),
+    let pairs = before.chunks(TOGETHER).zip(bytes[range.as_usize()].chunks(TOGETHER));
+    for (index, (old, new)) in pairs.enumerate().filter(|(_, (old, new))| old != new) {
+        let first = range.start + (index * TOGETHER) as u32;
+        for (at, _) in (first..).zip(old.iter().zip(new)).filter(|(_, (old, new))| old != new) {
+            match parts.last_mut() {
+                Some(part) if part.end == at => part.end += 1,
+                _ => parts.push(BlockRange::new(at, at + 1)),
+            }
         }
     }
     parts

@@ -1,15 +1,16 @@
 //! Reads from home, into the cache. At most one read of a block is under way; others wait for it.
 
 use crate::block::{Block, CachedBlock};
-use crate::cache::Temperature;
+use crate::cache::{PastCache, Temperature};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use device::Buffer;
 use runtime::sync::Event;
+use std::ops::Range;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Reads of file data from this many bytes on are taken for one long stream, and enter the cache cold.
+/// Reads of file data from this many bytes on are taken for one long stream: they enter the cache cold, or not at all.
 const STREAM_BYTES: usize = 64 << 10;
 
 /// Whether a block needs no read: [`CachedBlock::is_whole`] for those who look at its current content,
@@ -34,6 +35,45 @@ impl Engine {
         let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
         self.load_all(&blocks, CachedBlock::is_whole).await?;
         Ok(blocks.iter().map(|block| block.bytes()).collect())
+    }
+
+    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do not enter it. One buffer may
+    /// hold several blocks.
+    pub async fn read_data_past_cache(
+        &self,
+        at: HomeBlock,
+        count: u32,
+    ) -> Result<Vec<Rc<Buffer>>, EngineError> {
+        self.check_range(at, u64::from(count))?;
+        let long = (STREAM_BYTES >> self.block_size.shift()) as u64;
+        let end = at.plus(count.into());
+        let (mut buffers, mut from) = (Vec::new(), at);
+        while from < end {
+            let run = self.cache.borrow().missing_run(from..end, long);
+            if from < run.start {
+                buffers.extend(self.read_data(from, (run.start.get() - from.get()) as u32).await?);
+                // Meanwhile blocks of the run may have come into the cache: it is looked for anew.
+                from = run.start;
+            } else {
+                from = run.end;
+                buffers.extend(self.read_missing(run).await?);
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Blocks that are not in the cache: home has their latest version. Whoever changes one has it in the cache first, and
+    /// nothing of it goes home before. So if none came into the cache while the read was under way, none was changed, and what
+    /// was read is neither old nor torn. Otherwise the cache is asked.
+    async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
+        let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
+        let read = PastCache::begin(&self.cache, run);
+        self.counters.borrow_mut().home_reads += 1;
+        let content = self.home.read(at, count).await?;
+        if read.met() {
+            return self.read_data(at, count as u32).await;
+        }
+        Ok(vec![Rc::new(content)])
     }
 
     /// The content of a block, if memory holds all of it.

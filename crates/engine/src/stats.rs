@@ -255,6 +255,8 @@ pub struct LogUse {
     pub records: &'static str,
     /// Selective mode: requests of fewer bytes are small now.
     pub threshold_bytes: Option<u64>,
+    /// `threshold=auto`: it is learnt from what writes cost.
+    pub threshold_is_learnt: bool,
 }
 
 #[cfg(test)]

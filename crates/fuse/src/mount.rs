@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The subtype: mountinfo and `mount -t` show `fuse.okeanos` or `fuseblk.okeanos`.
+/// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, and the mode behind it.
 const SUBTYPE: &str = "okeanos";
 /// Linux takes no block device with blocks larger than a page. What it learns here it only tells on; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
@@ -32,6 +32,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     pub kind: Kind,
+    /// Shown behind the type, as in `fuseblk.okeanos.selective`: the kernel has no other room for it.
+    pub mode: Option<String>,
     /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
     pub flags: libc::c_ulong,
     /// Whether users other than the one who mounts may look in.
@@ -93,8 +95,8 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
     let fuse = OwnedFd::from(file.map_err(MountError::OpenDevice)?);
     let (source, kind) = match &options.kind {
-        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{SUBTYPE}")),
-        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{SUBTYPE}")),
+        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", subtype(options))),
+        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", subtype(options))),
     };
     let (source, target) = (c_path(&source)?, c_path(directory)?);
     let kind = CString::new(kind).expect("no zero byte in the type");
@@ -107,6 +109,10 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
         0 => Ok(fuse),
         _ => Err(MountError::Mount { directory: directory.into(), error: io::Error::last_os_error() }),
     }
+}
+
+fn subtype(options: &MountOptions) -> String {
+    options.mode.as_ref().map_or_else(|| SUBTYPE.into(), |mode| format!("{SUBTYPE}.{mode}"))
 }
 
 /// The data argument of mount(2). The kernel checks permissions by mode and ACL (`default_permissions`).
@@ -134,7 +140,7 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
     keep_over_exec(&theirs).map_err(MountError::HelperSilent)?;
     // fusermount3 takes commas and backslashes in names behind a backslash.
     let name = name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = format!("fsname={name},subtype={SUBTYPE},default_permissions");
+    let mut list = format!("fsname={name},subtype={},default_permissions", subtype(options));
     for (flag, word) in [
         (libc::MS_RDONLY, "ro"),
         (libc::MS_NOEXEC, "noexec"),

@@ -2,7 +2,8 @@
 
 use crate::abi::*;
 use crate::message::Bytes;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
 use zerocopy::FromBytes;
 
 /// A request as it arrived, with all its bytes.
@@ -12,9 +13,20 @@ pub struct Request {
     bytes: Bytes,
     /// Where in `bytes` the fixed structure, names and data stand.
     body: Range<usize>,
-    /// Where names and data begin, when the transport keeps them apart from the fixed structure (io_uring).
-    payload_at: Option<usize>,
+    /// Where names and data stand, when the transport keeps them apart from the fixed structure (io_uring).
+    payload: Option<Payload>,
 }
+
+#[derive(Clone, Debug)]
+enum Payload {
+    /// Behind so many bytes of the body.
+    At(usize),
+    /// In memory of the transport, its first bytes: nothing was copied.
+    Lent(Rc<dyn Lent>, usize),
+}
+
+/// Memory of the transport, which keeps it as it is for as long as this lives.
+pub(crate) trait Lent: Deref<Target = [u8]> + std::fmt::Debug {}
 
 /// The request does not hold what its operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,21 +141,31 @@ impl Request {
         let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
         let length = body.len().checked_sub(extensions).ok_or(Malformed)?;
         let begin = size_of::<InHeader>();
-        Ok(Request { header, bytes, body: begin..begin + length, payload_at: None })
+        Ok(Request { header, bytes, body: begin..begin + length, payload: None })
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
     pub fn from_parts(header: InHeader, fixed: &[u8], payload: &[u8]) -> Result<Request, Malformed> {
-        let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
-        let payload = payload.len().checked_sub(extensions).map(|end| &payload[..end]).ok_or(Malformed)?;
+        let payload = &payload[..without_extensions(&header, payload.len())?];
         let mut body = Vec::with_capacity(fixed.len() + payload.len());
         body.extend_from_slice(fixed);
         body.extend_from_slice(payload);
         let all = 0..body.len();
-        Ok(Request { header, bytes: body.into(), body: all, payload_at: Some(fixed.len()) })
+        Ok(Request { header, bytes: body.into(), body: all, payload: Some(Payload::At(fixed.len())) })
     }
 
-    /// Of memory, in bytes.
+    /// The same; the payload stays where it is.
+    pub(crate) fn from_lent(
+        header: InHeader,
+        fixed: &[u8],
+        payload: Rc<dyn Lent>,
+    ) -> Result<Request, Malformed> {
+        let length = without_extensions(&header, payload.len())?;
+        let (bytes, payload) = (fixed.to_vec().into(), Some(Payload::Lent(payload, length)));
+        Ok(Request { header, bytes, body: 0..fixed.len(), payload })
+    }
+
+    /// Of memory of its own, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes.held()
     }
@@ -224,6 +246,11 @@ impl Request {
     }
 }
 
+/// How long a payload is without what the kernel appends.
+fn without_extensions(header: &InHeader, length: usize) -> Result<usize, Malformed> {
+    length.checked_sub(usize::from(header.total_extlen) * RECORD_ALIGNMENT).ok_or(Malformed)
+}
+
 /// What is left of a request's body while it is taken apart.
 struct Body<'a> {
     bytes: &'a [u8],
@@ -234,9 +261,10 @@ struct Body<'a> {
 impl<'a> Body<'a> {
     fn of(request: &'a Request) -> Body<'a> {
         let body = &request.bytes[request.body.clone()];
-        match request.payload_at {
+        match &request.payload {
             None => Body { bytes: body, payload: None },
-            Some(at) => Body { bytes: &body[..at], payload: Some(&body[at..]) },
+            Some(Payload::At(at)) => Body { bytes: &body[..*at], payload: Some(&body[*at..]) },
+            Some(Payload::Lent(payload, length)) => Body { bytes: body, payload: Some(&payload[..*length]) },
         }
     }
     /// For operations without a fixed structure.

@@ -9,7 +9,7 @@ use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
 use crate::records::{Images, Moment, Records, Written};
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
@@ -131,7 +131,7 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
     let mut plan = Plan::default();
     let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, images(at))]);
     transaction.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
-    transaction.home_data().for_each(|(_, at)| write(BlockKind::HomeData, at));
+    transaction.home_data().for_each(|at| write(BlockKind::HomeData, at));
     // Due even if nothing is left to write: write-back may have sent some of it.
     plan.barrier(Barrier::DataBeforeCommit);
     let counts = plan.counts(0);
@@ -152,7 +152,6 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
 
 /// Home data in runs of neighbours, sorted by address. True if there is any.
 fn plan_home_data(transaction: &LockedTransaction, images: Images, plan: &mut Plan) -> bool {
-    let blocks: BTreeSet<HomeBlock> = transaction.home_data().map(|(_, block)| block).collect();
     let mut run: Vec<(HomeBlock, Rc<Buffer>)> = Vec::new();
     let mut flush = |run: &mut Vec<(HomeBlock, Rc<Buffer>)>| {
         if let Some((start, _)) = run.first() {
@@ -160,13 +159,13 @@ fn plan_home_data(transaction: &LockedTransaction, images: Images, plan: &mut Pl
             plan.write(at, run.drain(..).map(|(_, image)| (BlockKind::HomeData, image)).collect());
         }
     };
-    for block in &blocks {
+    for block in transaction.home_data() {
         let is_full = run.first().is_some_and(|(_, image)| (run.len() + 1) * image.len() > HOME_RUN_BYTES);
-        if is_full || run.last().is_some_and(|(last, _)| last.plus(1) != *block) {
+        if is_full || run.last().is_some_and(|(last, _)| last.plus(1) != block) {
             flush(&mut run);
         }
-        run.push((*block, images(*block)));
+        run.push((block, images(block)));
     }
     flush(&mut run);
-    !blocks.is_empty()
+    !transaction.home_data.is_empty()
 }

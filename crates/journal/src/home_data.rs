@@ -1,6 +1,5 @@
 //! Data that must be home before the running transaction commits.
 
-use std::collections::BTreeMap;
 use units::{BlockMap, HomeBlock, Owner};
 
 /// By block, so that freeing one does not visit every file: only `of` and `sorted` look at more than one entry.
@@ -39,9 +38,11 @@ impl HomeData {
         blocks.sort_unstable();
         Some(blocks)
     }
-    pub fn sorted(self) -> BTreeMap<HomeBlock, Owner> {
+    pub fn sorted(self) -> Vec<HomeBlock> {
         self.visit(self.owners.len());
-        self.owners.into_iter().collect()
+        let mut blocks: Vec<_> = self.owners.into_keys().collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     #[cfg(not(test))]

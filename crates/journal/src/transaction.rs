@@ -52,7 +52,8 @@ pub struct LockedTransaction {
     pub(crate) handles: u64,
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
-    pub(crate) home_data: BTreeMap<Owner, BTreeSet<HomeBlock>>,
+    /// Sorted.
+    pub(crate) home_data: Vec<HomeBlock>,
     /// Some were written early, so that the barrier before the commit is due though no block is left.
     pub(crate) home_written_early: bool,
     pub(crate) revoked: BTreeSet<HomeBlock>,
@@ -276,10 +277,6 @@ impl RunningTransaction {
     /// No handle may be open. What was hashed is now sorted.
     pub fn lock(self) -> LockedTransaction {
         assert_eq!(self.open_handles, 0, "a transaction is locked only when its handles have stopped");
-        let mut home_data: BTreeMap<Owner, BTreeSet<HomeBlock>> = BTreeMap::new();
-        for (block, owner) in self.home_data.sorted() {
-            home_data.entry(owner).or_default().insert(block);
-        }
         LockedTransaction {
             id: self.id,
             started: self.started,
@@ -287,7 +284,7 @@ impl RunningTransaction {
             handles: self.handles,
             metadata: self.metadata.into_iter().collect(),
             data: self.data.into_iter().collect(),
-            home_data,
+            home_data: self.home_data.sorted(),
             home_written_early: self.home_written_early,
             revoked: self.revoked.into_iter().collect(),
             payload: self.payload,
@@ -329,8 +326,8 @@ impl LockedTransaction {
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
     }
-    pub fn home_data(&self) -> impl Iterator<Item = (Owner, HomeBlock)> + '_ {
-        self.home_data.iter().flat_map(|(owner, blocks)| blocks.iter().map(|block| (*owner, *block)))
+    pub fn home_data(&self) -> impl Iterator<Item = HomeBlock> + '_ {
+        self.home_data.iter().copied()
     }
     pub fn revoked(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.revoked.iter().copied()

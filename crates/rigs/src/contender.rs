@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
 
-/// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`, `okeanos:wasteless`.
+/// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`, `okeanos`, `okeanos:wasteless`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
     /// The kernel's ext4 with `data=`.
@@ -13,8 +13,8 @@ pub enum Contender {
     Ext4FastCommit,
     Xfs,
     Btrfs,
-    /// Ours with `data=`, and further options after a `+` each.
-    Okeanos(String),
+    /// Ours, with `data=` where a mode is named, and further options after a `+` each.
+    Okeanos(Option<String>),
 }
 
 impl FromStr for Contender {
@@ -23,12 +23,13 @@ impl FromStr for Contender {
         match text.split_once(':') {
             Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
             Some(("ext4", data)) => Ok(Contender::Ext4(data.into())),
-            Some(("okeanos", data)) => Ok(Contender::Okeanos(data.into())),
+            Some(("okeanos", data)) => Ok(Contender::Okeanos(Some(data.into()))),
+            None if text == "okeanos" => Ok(Contender::Okeanos(None)),
             None if text == "xfs" => Ok(Contender::Xfs),
             None if text == "btrfs" => Ok(Contender::Btrfs),
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
-                 ext4:fast_commit, xfs, btrfs, okeanos:MODE"
+                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE"
             )),
         }
     }
@@ -41,7 +42,8 @@ impl std::fmt::Display for Contender {
             Contender::Ext4FastCommit => f.write_str("ext4:fast_commit"),
             Contender::Xfs => f.write_str("xfs"),
             Contender::Btrfs => f.write_str("btrfs"),
-            Contender::Okeanos(data) => write!(f, "okeanos:{data}"),
+            Contender::Okeanos(None) => f.write_str("okeanos"),
+            Contender::Okeanos(Some(data)) => write!(f, "okeanos:{data}"),
         }
     }
 }
@@ -78,14 +80,17 @@ impl Contender {
             Contender::Ext4FastCommit => Mounted::kernel("ext4", "data=ordered", device, directory),
             Contender::Xfs => Mounted::kernel("xfs", "defaults", device, directory),
             Contender::Btrfs => Mounted::kernel("btrfs", "ssd", device, directory),
-            Contender::Okeanos(options) => Mounted::okeanos(
-                program,
-                &format!("data={},allow_other", options.replace('+', ",")),
-                device,
-                directory,
-            ),
+            Contender::Okeanos(data) => {
+                let options = format!("{}allow_other", mode_option(data.as_deref()));
+                Mounted::okeanos(program, &options, device, directory)
+            }
         }
     }
+}
+
+/// What stands before further options: nothing where no mode is named.
+pub(crate) fn mode_option(data: Option<&str>) -> String {
+    data.map(|data| format!("data={},", data.replace('+', ","))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -99,6 +104,7 @@ mod tests {
             "ext4:fast_commit",
             "xfs",
             "btrfs",
+            "okeanos",
             "okeanos:wasteless",
             "okeanos:ordered+cache=64M",
         ] {

@@ -2,6 +2,7 @@
 //! the same writers and a kill -9 of the daemon among them; recovery, e2fsck, and reading back everything that
 //! was acknowledged.
 
+use crate::contender::mode_option;
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use workloads::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
 use workloads::{SyncKind, verify};
 
 pub struct DemoOptions {
-    /// Values of `data=`; [`KERNEL`] is the kernel's ext4, which is measured and not killed.
+    /// Values of `data=`; [`DEFAULT`] is a mount that names none, [`KERNEL`] the kernel's ext4, which is measured and not killed.
     pub modes: Vec<String>,
     pub writers: u32,
     /// Bytes of a record.
@@ -49,6 +50,9 @@ pub struct DemoRow {
 
 /// The kernel's ext4 with its default mode.
 pub const KERNEL: &str = "ext4";
+
+/// Ours, mounted without a mode.
+const DEFAULT: &str = "okeanos";
 
 const HOME_SIZE: u64 = 512 << 20;
 const JOURNAL_SIZE: u64 = 128 << 20;
@@ -147,7 +151,8 @@ impl<'a> Stage<'a> {
             let options = format!("data=ordered,journal_path={}", self.journal.path.display());
             return Mounted::kernel("ext4", &options, &self.home.path, &self.mount_point);
         }
-        let options = format!("data={},journal_dev={}", self.mode, self.journal.path.display());
+        let mode = mode_option((self.mode != DEFAULT).then_some(self.mode));
+        let options = format!("{mode}journal_dev={}", self.journal.path.display());
         Mounted::okeanos(&self.options.program, &options, &self.home.path, &self.mount_point)
     }
 

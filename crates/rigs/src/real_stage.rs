@@ -3,7 +3,7 @@
 //! It is the counterpart of [`stages::Stage`]: the same drives, the same layout, but the kernel, its loop devices and FUSE
 //! lie between, and the clock is the one on the wall. Needs root.
 
-use crate::contender::Contender;
+use crate::contender::{Contender, mode_option};
 use crate::disk::Disk;
 use crate::rig::{self, Mounted, RigError, Workspace, daemon};
 use stages::Traffic;
@@ -121,7 +121,8 @@ fn mount(
         Contender::Btrfs => Mounted::kernel("btrfs", "nobarrier", home, mount_point),
         Contender::Okeanos(data) => {
             let settings = format!(
-                "data={data},records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}"
+                "{}records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}",
+                mode_option(data.as_deref())
             );
             let mut command = daemon(&options.program);
             command.args(["mount", "-f", "-o", &settings]).arg(home);

@@ -1,15 +1,14 @@
-//! Work for an instruction counter: a volume on a disk in memory, in virtual time, and no door.
+//! Work for an instruction counter: a volume on the leanest of disks, in virtual time, and no door.
 //!
 //!     valgrind --tool=callgrind target/release/examples/instructions sync 20000
 //!
 //! Instructions of two counts, less one another, are those of the difference.
 
-use device::World;
-use disks::MemoryDisk;
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::VirtualWorld;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use volume_images::{Journal, Request};
 
@@ -18,6 +17,10 @@ const RECORD: usize = 128;
 const LARGE: usize = 1 << 20;
 /// Long files begin anew, so that memory stays as it is.
 const LARGE_FILE: u64 = 64 << 20;
+/// A file of a tree.
+const TREE_FILE: usize = 20 << 10;
+/// What tar writes at once.
+const TREE_WRITE: usize = 10 << 10;
 
 const ROOT: units::InodeNumber = units::InodeNumber(2);
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -25,7 +28,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, count, rest @ ..] = &arguments[..] else {
-        panic!("instructions sync|large COUNT [MODE]");
+        panic!("instructions sync|large|read|tree COUNT [MODE]");
     };
     let (count, mode) = (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
     let world = VirtualWorld::new(1);
@@ -36,25 +39,75 @@ fn main() {
         journal: Journal::Inside,
         stale: None,
     };
-    let home = volume_images::make(&request).expect("mke2fs").home;
-    let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
+    let image = volume_images::make(&request).expect("mke2fs").home;
+    let mut bytes = vec![0; image.size() as usize];
+    image.read(0, &mut bytes);
+    let disk: Rc<dyn Disk> = Rc::new(Flat(Rc::new(RefCell::new(bytes))));
     let engine = EngineOptions {
         data: DataMode::ALL.into_iter().find(|one| one.name() == mode).expect("a mode"),
         ..EngineOptions::default()
     };
     let options = VolumeOptions { engine, ..VolumeOptions::default() };
-    let parts = OpenParts { world: Rc::new(world.clone()), home: Rc::new(disk), journal: None, options };
-    let (large, inner) = (work == "large", world.clone());
+    let parts = OpenParts { world: Rc::new(world.clone()), home: disk, journal: None, options };
+    let (work, inner) = (work.clone(), world.clone());
     world.run(async move {
-        let volume = Volume::open(parts).await.expect("opens");
-        if large {
-            write_large(&volume, count).await;
-        } else {
-            append_synchronously(&inner, &volume, count).await;
+        let mut volume = Volume::open(parts.clone()).await.expect("opens");
+        match work.as_str() {
+            "sync" => append_synchronously(&inner, &volume, count).await,
+            "large" => write_large(&volume, count).await,
+            "read" => {
+                write_large(&volume, LARGE_FILE / LARGE as u64).await;
+                volume.close().await.expect("closes");
+                volume = Volume::open(parts).await.expect("opens");
+                read_large(&volume, count).await;
+            }
+            "tree" => make_files(&volume, count).await,
+            _ => panic!("{work}: no such work"),
         }
         volume.close().await.expect("closes");
     });
     world.end();
+}
+
+/// Copies bytes and does nothing else.
+#[derive(Clone)]
+struct Flat(Rc<RefCell<Vec<u8>>>);
+
+impl Disk for Flat {
+    fn name(&self) -> &str {
+        "flat"
+    }
+    fn geometry(&self) -> Geometry {
+        let size = self.0.borrow().len() as u64;
+        Geometry { size, logical_sector: 512, discard: false, forced_unit_access: true }
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let image = self.0.clone();
+        Box::pin(async move {
+            let mut buffer = Buffer::to_fill(length);
+            buffer.copy_from_slice(&image.borrow()[at as usize..][..length]);
+            Ok(buffer)
+        })
+    }
+    fn write(&self, at: u64, parts: Vec<Rc<Buffer>>, _: Durability) -> LocalFuture<Result<(), DeviceError>> {
+        let image = self.0.clone();
+        Box::pin(async move {
+            // A disk that answered at once would hide that others wait.
+            runtime::yield_now().await;
+            let (mut image, mut at) = (image.borrow_mut(), at as usize);
+            for part in parts {
+                image[at..at + part.len()].copy_from_slice(&part);
+                at += part.len();
+            }
+            Ok(())
+        })
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        Box::pin(async { Ok(()) })
+    }
+    fn discard(&self, _: u64, _: u64) -> LocalFuture<Result<(), DeviceError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 async fn file(volume: &Rc<Volume>, name: &str) -> Rc<ext4::Inode> {
@@ -87,5 +140,39 @@ async fn write_large(volume: &Rc<Volume>, count: u64) {
     for number in 0..count {
         let at = number * LARGE as u64 % LARGE_FILE;
         volume.write(&inode, &CALLER, at, &bytes, WriteFlags::default()).await.expect("writes");
+    }
+}
+
+/// `count` mebibytes, as the kernel's page cache asks for them. Neither cache holds them.
+async fn read_large(volume: &Rc<Volume>, count: u64) {
+    assert!(count <= LARGE_FILE / LARGE as u64, "the file has no more");
+    let root = volume.inode(ROOT).await.expect("the root");
+    let inode = volume.lookup(&root, b"large").await.expect("the file");
+    for number in 0..count {
+        let content = volume.read_for_cache(&inode, number * LARGE as u64, LARGE).await.expect("reads");
+        assert_eq!(content.len(), LARGE);
+    }
+}
+
+/// `count` files as tar makes them, one after the other, and unlinks them.
+async fn make_files(volume: &Rc<Volume>, count: u64) {
+    let (root, bytes) = (volume.inode(ROOT).await.expect("the root"), vec![7; TREE_WRITE]);
+    for number in 0..count {
+        let name = format!("file-{number}");
+        let inode = file(volume, &name).await;
+        volume.opened(&inode);
+        for at in (0..TREE_FILE).step_by(TREE_WRITE) {
+            volume.write(&inode, &CALLER, at as u64, &bytes, WriteFlags::default()).await.expect("writes");
+        }
+        let time = Some(SetTime::Now);
+        for change in [
+            SetAttributes { accessed: time, modified: time, ..SetAttributes::default() },
+            SetAttributes { uid: Some(1), gid: Some(1), ..SetAttributes::default() },
+            SetAttributes { mode: Some(0o600), ..SetAttributes::default() },
+        ] {
+            volume.setattr(&inode, &CALLER, change).await.expect("changes");
+        }
+        volume.closed(inode.number).await.expect("closes");
+        volume.unlink(&root, name.as_bytes()).await.expect("unlinks");
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples (as root):
   okeanos bench compare
-  okeanos bench compare --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered --writers 100 --turns 3
+  okeanos bench compare --contenders ext4:ordered,okeanos,okeanos:ordered --writers 100 --turns 3
   okeanos bench compare --model cloud-volume --writers 100 --turns 1
 
 Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
@@ -22,12 +22,13 @@ sees it, and runs `bench streams` on it. The ratio is the median of the ratios w
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs, btrfs, okeanos:MODE
+    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs, btrfs, okeanos,
+    /// okeanos:MODE
     #[arg(
         long,
         value_name = "NAME,NAME,…",
         value_delimiter = ',',
-        default_value = "ext4:ordered,okeanos:wasteless"
+        default_value = "ext4:ordered,okeanos,okeanos:wasteless"
     )]
     contenders: Vec<Contender>,
     /// How many threads; several numbers make several runs

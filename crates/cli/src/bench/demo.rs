@@ -15,7 +15,7 @@ per payload byte are those that the kernel saw written to the two devices until 
 const NEXT: &str = "\
 What next? A volume of your own, in a file:
   okeanos mkfs disk.img 1G
-  mkdir -p /mnt/a && okeanos mount -o data=wasteless disk.img /mnt/a
+  mkdir -p /mnt/a && okeanos mount disk.img /mnt/a
   okeanos list; okeanos stats --watch /mnt/a
 Which mode suits your work: okeanos advise /mnt/a, after an hour of it. Real programs: make bench-peers. (Built and not
 installed, the program is target/release/okeanos; make install puts it into the path.)
@@ -25,8 +25,12 @@ installed, the program is target/release/okeanos; make install puts it into the 
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct DemoArguments {
-    /// Values of data= to show; ext4 is the kernel's, which is measured and not killed
-    #[arg(long, value_delimiter = ',', default_value = "ext4,writeback,ordered,journal,wasteless,selective")]
+    /// Values of data= to show; okeanos is a mount that names none, ext4 the kernel's, which is measured and not killed
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ext4,okeanos,writeback,ordered,journal,wasteless,selective"
+    )]
     modes: Vec<String>,
     /// How many threads append at once
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples (as root):
   okeanos bench programs
-  okeanos bench programs --works sqlite,tree --contenders ext4:ordered,okeanos:wasteless,okeanos:ordered
+  okeanos bench programs --works sqlite,tree --contenders ext4:ordered,okeanos,okeanos:ordered
   okeanos bench programs --scale 0.2 --turns 1       a look, not a table
 
 Works: postgresql, wal (its write-ahead log), sqlite, redis, etcd, maildir, git, tree (tar, cp, grep, rm), large (a file of 1 GiB).
@@ -27,7 +27,7 @@ pub struct ProgramsArguments {
         long,
         value_name = "NAME,NAME,…",
         value_delimiter = ',',
-        default_value = "ext4:ordered,ext4:fast_commit,okeanos:wasteless,okeanos:ordered"
+        default_value = "ext4:ordered,ext4:fast_commit,okeanos,okeanos:wasteless,okeanos:ordered"
     )]
     contenders: Vec<Contender>,
     /// Which works; all but wal unless given

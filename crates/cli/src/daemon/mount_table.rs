@@ -21,8 +21,10 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// The mode stands behind the type: `fuseblk.okeanos.selective`.
     pub fn is_okeanos(&self) -> bool {
-        self.kind == "fuse.okeanos" || self.kind == "fuseblk.okeanos"
+        let mut words = self.kind.split('.');
+        matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some("okeanos")
     }
 
     /// Whether what it lies on is a block device that cannot be written.
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn a_line_with_optional_fields_and_a_space_is_read() {
         let line =
-            br"36 35 7:3 / /mnt/my\040disk rw,noatime shared:1 master:2 - fuseblk.okeanos /dev/loop3 rw,x=1";
+            br"36 35 7:3 / /mnt/my\040disk rw,noatime shared:1 master:2 - fuseblk.okeanos.ordered /dev/loop3 rw,x=1";
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.directory, Path::new("/mnt/my disk"));
         assert_eq!(mount.id, 36);

@@ -194,7 +194,8 @@ fn bring_up(world: &RealWorld, disk: &Rc<dyn Disk>, porter: &Porter) -> Result<U
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
     let kind = Kind::Plain { name: disk.name().to_owned() };
-    let options = MountOptions { kind, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
+    let options =
+        MountOptions { kind, mode: None, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
     daemon::settle_in();
     let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
     // SAFETY: these two calls have no preconditions.

@@ -57,13 +57,15 @@ const OPTIONS: &str = "\
 Mount options:
   data=MODE            what the journal holds of file data:
                          writeback   nothing; after a crash, files may hold old bytes
-                         ordered     nothing, but data is home before its commit (default)
+                         ordered     nothing, but data is home before its commit (default on
+                                     a volume without a journal)
                          journal     every changed block
                          wasteless   the changed bytes, many writes packed into one block
                          selective   the changed bytes of small requests; large ones as ordered
+                                     (default, with threshold=auto)
                          adaptive    the blocks of small or random requests; others as ordered
-  threshold=SIZE|auto  selective: a request is small below SIZE (default: a block), or below what
-                       the times of log and home writes say
+  threshold=SIZE|auto  selective: a request is small below SIZE, or below what the times of log and
+                       home writes say (default: auto; with data=selective a block)
   threshold_per=request|block
                        what is small: the request (default), or what it changes of each block
   barrier=flush|none|coerce
@@ -126,9 +128,9 @@ change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -
 count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 
 Examples:
-  okeanos mount -o data=wasteless disk.img /mnt/a
+  okeanos mount disk.img /mnt/a
   mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
-  /dev/sdb1  /mnt/a  fuse.okeanos  data=wasteless,allow_other,nofail  0 0      (a line of /etc/fstab)";
+  /dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0      (a line of /etc/fstab)";
 
 /// What is to be mounted where, checked as far as that goes without opening the volume.
 pub struct MountPlan {

@@ -7,8 +7,8 @@ use crate::text::moment;
 use crate::text::quantity::{parse_duration, parse_size};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
 use ext4::{Atime, OnError};
-use format::ext4::Superblock;
 use format::ext4::superblock::default_options;
+use format::ext4::{Superblock, feature};
 use fuse::Transport;
 use journal::{DataMode, WriteThreshold};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub enum Barrier {
     Coerce,
 }
 
-/// What a mount was asked for; `None` leaves the engine its own default.
+/// What a mount was asked for; `None`: nobody said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSettings {
     pub data: Option<DataMode>,
@@ -219,12 +219,26 @@ impl MountSettings {
         settings
     }
 
-    /// What concerns the engine, over its own defaults.
-    pub fn engine(&self) -> EngineOptions {
+    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode: the one that wins
+    /// for small synchronous writes and does not lose for large ones; without a journal there is nothing to log into.
+    fn mode_on(&self, volume: &Superblock) -> (DataMode, WriteThreshold) {
+        let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
+        let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);
+        let (data, threshold) = match self.data {
+            Some(data) => (data, a_block),
+            None if has_journal => (DataMode::Selective, WriteThreshold::Auto),
+            None => (DataMode::Ordered, a_block),
+        };
+        (data, self.threshold.unwrap_or(threshold))
+    }
+
+    /// What concerns the engine, over its own defaults, on a mount of this volume.
+    pub fn engine(&self, volume: &Superblock) -> EngineOptions {
         let own = EngineOptions::default();
+        let (data, threshold) = self.mode_on(volume);
         EngineOptions {
-            data: self.data.unwrap_or(own.data),
-            threshold: self.threshold.unwrap_or(own.threshold),
+            data,
+            threshold,
             threshold_per_block: self.threshold_per_block,
             separate_barriers: false,
             barrier: match self.barrier {

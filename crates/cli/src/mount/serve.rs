@@ -24,7 +24,6 @@ use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
 use format::ext4::{Features, Superblock};
 use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
-use journal::WriteThreshold;
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -375,14 +374,10 @@ async fn open_volume(
     disk: &FileDisk,
     journal: Option<Rc<dyn Disk>>,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>), CliError> {
-    let mut engine = plan.settings.engine();
+    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
+    let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
+    let mut engine = plan.settings.engine(&superblock);
     engine.keep_others_out = !disk.is_block_device();
-    if plan.settings.threshold.is_none()
-        && let Ok(start) = disk.read(0, SUPERBLOCK_END).await
-        && let Ok(superblock) = Superblock::parse(&start[SUPERBLOCK_OFFSET as usize..])
-    {
-        engine.threshold = WriteThreshold::Fixed(superblock.block_size.bytes() as u64);
-    }
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk.clone()),
@@ -404,7 +399,6 @@ async fn open_volume(
         }
         Barrier::None | Barrier::Flush => (parts, Vec::new()),
     };
-    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
     if plan.settings.read_only && plan.needs_replay && !plan.settings.without_journal {
         recover_first(&parts).await.map_err(failed)?;
     }
@@ -444,17 +438,18 @@ async fn mount(
     let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
+    let mode = Some(volume.options().engine.data.to_string());
     let read_ahead = plan.settings.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
         let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = porter.mount(&MountOptions { kind, flags, allow_other }, read_ahead);
+        let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
     let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = porter.mount(&MountOptions { kind, flags, allow_other }, read_ahead);
+    let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);

@@ -157,9 +157,10 @@ fn journal_of(log: &Value) -> String {
     match (log["records"].as_str(), number(&log["block_bytes"])) {
         (None | Some(""), _) => "no journal".into(),
         (Some(records), bytes) => {
+            let auto = if log["threshold_is_learnt"] == true { ", threshold=auto" } else { "" };
             let small = log["threshold_bytes"]
                 .as_u64()
-                .map(|below| format!(", requests below {below} bytes are small"));
+                .map(|below| format!("{auto}, requests below {below} bytes are small"));
             format!("records={records} of {bytes} bytes{}", small.unwrap_or_default())
         }
     }

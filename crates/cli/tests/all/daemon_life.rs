@@ -140,7 +140,7 @@ fn paths_need_not_be_text() {
             said(&output)
         };
         run(&["mount", "-o", options], &[&image, &root]);
-        assert!(run(&["stats"], &[&root]).contains("data=ordered"));
+        assert!(run(&["stats"], &[&root]).contains("data=selective"));
         run(&["stats", "--json"], &[&root]);
         fs::write(root.join("file"), b"kept").unwrap();
         run(&["umount"], &[&root]);

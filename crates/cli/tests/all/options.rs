@@ -87,6 +87,8 @@ fn the_superblock_says_how_to_mount_where_the_command_does_not() {
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         told["about"]["data"].as_str().unwrap().to_owned()
     };
+    assert_eq!(mode("-o ^acl", "defaults"), "selective");
+    assert_eq!(mode("-o journal_data_ordered", "defaults"), "ordered");
     assert_eq!(mode("-o journal_data", "defaults"), "journal");
     assert_eq!(mode("-o journal_data", "data=wasteless"), "wasteless");
     assert_eq!(mode("-o ^journal_data,journal_data_writeback", "noatime"), "writeback");
@@ -95,6 +97,36 @@ fn the_superblock_says_how_to_mount_where_the_command_does_not() {
         r#"tune2fs -o bsdgroups image >out; $O mount image $M; mkdir $M/d; chgrp 77 $M/d; touch $M/d/theirs
            [ $(stat -c %g $M/d/theirs) = 77 ]; $O umount $M; settle image
            $O mount -o nogrpid image $M; touch $M/d/ours; [ $(stat -c %g $M/d/ours) = 0 ]; $O umount $M"#,
+    );
+}
+
+#[test]
+fn a_mount_that_names_no_mode_is_selective_and_learns_its_threshold() {
+    for (mkfs, options, data, threshold) in [
+        ("$O mkfs image 64M -- -q", "defaults", "selective", "threshold=auto"),
+        ("$O mkfs image 64M -- -q", "noloop,threshold=16K", "selective", "bytes, requests below 16384"),
+        ("mke2fs -q -b 4096 -t ext4 image 64M", "data=selective", "selective", "bytes, requests below 4096"),
+        ("$O mkfs image 64M -- -q", "ro,noload", "ordered", ""),
+        ("mke2fs -q -t ext3 image 64M", "noatime", "selective", "threshold=auto"),
+        ("mke2fs -q -t ext4 -O ^has_journal image 64M", "defaults", "ordered", ""),
+    ] {
+        Rig::new().run(&format!(
+            r#"{mkfs} >made; $O mount -o {options} image $M 2>told; refuses grep data= told
+               grep -qE " $M fuse(blk)?.okeanos.{data} " /proc/mounts
+               $O stats $M >stats; grep -q 'data={data}' stats; grep -q '{threshold}' stats
+               $O umount $M; settle image; clean image"#
+        ));
+    }
+}
+
+#[test]
+fn a_volume_without_a_journal_is_not_mounted_in_a_mode_that_logs_data_in_silence() {
+    Rig::new().run(
+        r#"mke2fs -q -t ext4 -O ^has_journal image 64M
+           for mode in journal wasteless selective adaptive; do
+               $O mount -f -o data=$mode image $M 2>told & for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+               $O umount $M; wait; settle image; grep -q "data=$mode" told; grep -q journal told
+           done"#,
     );
 }
 

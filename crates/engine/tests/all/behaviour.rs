@@ -109,6 +109,57 @@ fn missing_neighbours_come_with_one_read_and_readers_share_it() {
     assert_eq!(rig.disks[0].statistics().reads, 1);
 }
 
+fn bytes_of(buffers: &[Rc<Buffer>]) -> Vec<u8> {
+    buffers.iter().flat_map(|buffer| buffer.to_vec()).collect()
+}
+
+#[test]
+fn long_reads_for_another_cache_leave_no_block_in_this_one_and_see_what_it_has() {
+    let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {
+        let read =
+            async |at, count| bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap());
+        assert_eq!(read(100, 64).await, vec![STALE; 64 * 4096]);
+        let statistics = engine.statistics();
+        assert_eq!((statistics.cache.blocks, statistics.home_reads), (0, 1));
+        // Changed, and not home: at the start, in the middle, in part, behind a short run, at the end.
+        let mut expected = vec![STALE; 64 * 4096];
+        for (block, start, length) in [(0, 0, 4096), (30, 100, 7), (34, 0, 4096), (63, 4000, 96)] {
+            write(&engine, 100 + block, start, &vec![1; length], Base::Home).await;
+            let start = (block * 4096) as usize + start as usize;
+            expected[start..start + length].fill(1);
+        }
+        assert!(read(100, 64).await == expected);
+        // The changed ones, and the short run between two of them.
+        assert_eq!(engine.statistics().cache.blocks, 7);
+        assert!(read(90, 84).await[10 * 4096..74 * 4096] == expected);
+        // Short reads are kept, as were those of ten blocks on both sides.
+        read(200, 15).await;
+        assert_eq!(engine.statistics().cache.blocks, 42);
+        assert!(engine.read_data_past_cache(HomeBlock(u64::MAX - 1), 1).await.is_err());
+    });
+    assert!(rig.disks[0].statistics().reads > 0);
+}
+
+/// Whoever reads past the cache must notice that a block has changed, gone home and left the cache since he looked.
+#[test]
+fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
+    for mode in [DataMode::Ordered, DataMode::Wasteless, DataMode::Writeback] {
+        on_fresh(mode, move |engine| async move {
+            let reader = engine.clone();
+            let mut read = runtime::spawn_with_result(&**engine.world(), async move {
+                bytes_of(&reader.read_data_past_cache(HomeBlock(100), 64).await.unwrap())
+            });
+            runtime::yield_now().await;
+            write(&engine, 110, 0, &[1; 4096], Base::Home).await;
+            write(&engine, 130, 9, &[2; 5], Base::Home).await;
+            let mut expected = vec![STALE; 64 * 4096];
+            expected[10 * 4096..11 * 4096].fill(1);
+            expected[30 * 4096 + 9..30 * 4096 + 14].fill(2);
+            assert!((&mut read).await.unwrap() == expected, "{mode}");
+        });
+    }
+}
+
 #[test]
 fn a_small_update_needs_no_read_before_its_commit_in_wasteless_mode() {
     let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {

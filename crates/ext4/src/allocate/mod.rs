@@ -262,11 +262,13 @@ impl Volume {
         let superblock = self.superblock.borrow();
         let start = superblock.group_start(group).get();
         let count = superblock.blocks_in_group(group);
-        let mut taken = bits.to_vec();
-        for range in self.withheld.borrow().ranges(start..start + u64::from(count)) {
-            bitmap::set(&mut taken, (range.start - start) as u32..(range.end - start) as u32);
-        }
-        let run = search::find_run(&taken, count, goal, wanted);
+        let held = self.withheld.borrow();
+        let withheld = |range: Range<u32>| {
+            let first = held.ranges(start + u64::from(range.start)..start + u64::from(range.end)).next()?;
+            Some((first.start - start) as u32..(first.end - start) as u32)
+        };
+        let run = bits.look(|bits| search::Free { bits, count, withheld }.find_run(goal, wanted));
+        drop(held);
         Ok(run.map(|run| Found { group, bits, run }))
     }
 

@@ -3,30 +3,60 @@
 use format::ext4::bitmap;
 use std::ops::Range;
 
-/// The best run of free blocks among the first `count`, at most `wanted` long: at the goal if that is free
-/// (however short: it continues the file), else the first that is long enough from the goal on (wrapping
-/// around), else the longest. `None` when nothing is free.
-pub(crate) fn find_run(bits: &[u8], count: u32, goal: u32, wanted: u32) -> Option<Range<u32>> {
-    assert!(wanted > 0);
-    let cut = |run: Range<u32>| run.start..run.end.min(run.start.saturating_add(wanted));
-    let goal = if goal < count { goal } else { 0 };
-    if goal > 0 && !bitmap::is_set(bits, goal) {
-        return bitmap::next_clear_run(bits, goal..count).map(cut);
-    }
-    let mut best: Option<Range<u32>> = None;
-    for part in [goal..count, 0..goal] {
-        let mut at = part.start;
-        while let Some(run) = bitmap::next_clear_run(bits, at..part.end) {
-            at = run.end;
-            if run.len() >= wanted as usize {
-                return Some(cut(run));
+/// The bitmap of a group, and what of its free blocks is withheld.
+pub(crate) struct Free<'a, H> {
+    pub bits: &'a [u8],
+    /// How many blocks the group has.
+    pub count: u32,
+    /// The first withheld part of a range.
+    pub withheld: H,
+}
+
+impl<H: Fn(Range<u32>) -> Option<Range<u32>>> Free<'_, H> {
+    /// The best run of free blocks, at most `wanted` long: at the goal if that is free (however short: it continues the
+    /// file), else the first that is long enough from the goal on (wrapping around), else the longest. `None` when nothing
+    /// is free.
+    pub fn find_run(&self, goal: u32, wanted: u32) -> Option<Range<u32>> {
+        assert!(wanted > 0);
+        let goal = if goal < self.count { goal } else { 0 };
+        if goal > 0
+            && let Some(run) = self.next_run(goal..self.count, wanted).filter(|run| run.start == goal)
+        {
+            return Some(run);
+        }
+        let mut best: Option<Range<u32>> = None;
+        for part in [goal..self.count, 0..goal] {
+            let mut at = part.start;
+            while let Some(run) = self.next_run(at..part.end, wanted) {
+                at = run.end;
+                if run.len() >= wanted as usize {
+                    return Some(run);
+                }
+                if best.as_ref().is_none_or(|best| run.len() > best.len()) {
+                    best = Some(run);
+                }
             }
-            if best.as_ref().is_none_or(|best| run.len() > best.len()) {
-                best = Some(run);
+        }
+        best
+    }
+
+    /// The next run of free blocks within `within`, or as much of it as is `wanted`.
+    fn next_run(&self, within: Range<u32>, wanted: u32) -> Option<Range<u32>> {
+        let mut at = within.start;
+        loop {
+            let start = bitmap::next(self.bits, at..within.end, false);
+            if start >= within.end {
+                return None;
+            }
+            let most = within.end.min(start.saturating_add(wanted));
+            let end = bitmap::next(self.bits, start..most, true);
+            match (self.withheld)(start..end) {
+                None => return Some(start..end),
+                Some(held) if held.start > start => return Some(start..held.start),
+                Some(held) => at = held.end,
             }
         }
     }
-    best
 }
 
 #[cfg(test)]
@@ -37,6 +67,10 @@ mod tests {
         let mut bits = vec![0; 16];
         used.iter().for_each(|range| bitmap::set(&mut bits, range.clone()));
         bits
+    }
+
+    fn find_run(bits: &[u8], count: u32, goal: u32, wanted: u32) -> Option<Range<u32>> {
+        Free { bits, count, withheld: |_| None }.find_run(goal, wanted)
     }
 
     #[test]
@@ -56,5 +90,26 @@ mod tests {
     fn without_a_run_long_enough_the_longest_is_taken() {
         assert_eq!(find_run(&bits(&[0..10, 12..20, 25..128]), 128, 0, 100), Some(20..25));
         assert_eq!(find_run(&bits(&[0..100, 100..128]), 128, 0, 1), None);
+    }
+
+    /// Withheld blocks are as good as used ones, wherever they lie.
+    #[test]
+    fn what_is_withheld_is_not_found() {
+        let used = [0..10, 12..20, 40..60];
+        for held in
+            [vec![10..12], vec![20..25, 25..30, 33..35], vec![60..128], vec![0..128], vec![11..45, 70..71]]
+        {
+            let withheld = |range: Range<u32>| {
+                let parts = held.iter().map(|held| held.start.max(range.start)..held.end.min(range.end));
+                parts.filter(|part| part.start < part.end).min_by_key(|part| part.start)
+            };
+            let (bits, both) = (bits(&used), bits(&[&used[..], &held].concat()));
+            for goal in 0..128 {
+                for wanted in [1, 2, 5, 8, 30, 200] {
+                    let found = Free { bits: &bits, count: 120, withheld }.find_run(goal, wanted);
+                    assert_eq!(found, find_run(&both, 120, goal, wanted), "{held:?} {goal} {wanted}");
+                }
+            }
+        }
     }
 }

@@ -8,7 +8,8 @@ use units::{InodeNumber, TransactionId};
 
 #[derive(Default)]
 pub(crate) struct Withheld {
-    /// Start to end, of windows and freed runs alike. Disjoint, each within one group.
+    /// Start to end, of windows and freed runs alike. Apart: neighbours are one, so that a search passes what many small files
+    /// left at once.
     ranges: BTreeMap<u64, u64>,
     windows: BTreeMap<InodeNumber, Range<u64>>,
     freed: VecDeque<(TransactionId, Range<u64>)>,
@@ -30,13 +31,13 @@ impl Withheld {
     }
     pub fn remove_window(&mut self, inode: InodeNumber) -> Option<Range<u64>> {
         let range = self.windows.remove(&inode)?;
-        self.ranges.remove(&range.start);
+        self.remove(&range);
         Some(range)
     }
     pub fn remove_all_windows(&mut self) -> Vec<Range<u64>> {
         let ranges: Vec<_> = std::mem::take(&mut self.windows).into_values().collect();
         for range in &ranges {
-            self.ranges.remove(&range.start);
+            self.remove(range);
         }
         ranges
     }
@@ -46,7 +47,7 @@ impl Withheld {
         self.insert(&range);
     }
     pub fn let_go(&mut self, range: &Range<u64>) {
-        self.ranges.remove(&range.start);
+        self.remove(range);
     }
 
     /// Freed by `transaction`; calls come in the order of transactions.
@@ -62,7 +63,7 @@ impl Withheld {
             && !transaction.is_after(committed)
         {
             let (_, range) = self.freed.pop_front().expect("just seen");
-            self.ranges.remove(&range.start);
+            self.remove(&range);
             self.freed_blocks -= range.end - range.start;
             taken.push(range);
         }
@@ -78,7 +79,7 @@ impl Withheld {
 
     /// The withheld parts of `within`, in order.
     pub fn ranges(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        // Ranges do not cross groups, but `within` may begin inside one.
+        // `within` may begin inside one.
         let before = self.ranges.range(..within.start).next_back();
         let before = before.filter(|(_, end)| **end > within.start);
         let from = before.map_or(within.start, |(start, _)| *start);
@@ -90,7 +91,22 @@ impl Withheld {
     fn insert(&mut self, range: &Range<u64>) {
         assert!(range.start < range.end);
         assert!(self.ranges(range.clone()).next().is_none(), "{range:?} is withheld already");
-        self.ranges.insert(range.start, range.end);
+        let before = self.ranges.range(..range.start).next_back().filter(|(_, end)| **end == range.start);
+        let start = before.map_or(range.start, |(start, _)| *start);
+        let end = self.ranges.remove(&range.end).unwrap_or(range.end);
+        self.ranges.insert(start, end);
+    }
+
+    /// All of it was inserted.
+    fn remove(&mut self, range: &Range<u64>) {
+        let found = self.ranges.range(..=range.start).next_back().map(|(start, end)| *start..*end);
+        let found = found.filter(|found| found.end >= range.end).expect("withheld");
+        self.ranges.remove(&found.start);
+        for rest in [found.start..range.start, range.end..found.end] {
+            if rest.start < rest.end {
+                self.ranges.insert(rest.start, rest.end);
+            }
+        }
     }
 }
 
@@ -120,5 +136,23 @@ mod tests {
         assert_eq!(withheld.ranges(15..40).collect::<Vec<_>>(), vec_of(15..20));
         assert_eq!(withheld.ranges(20..40).count(), 0);
         assert_eq!(withheld.ranges(0..11).collect::<Vec<_>>(), vec_of(10..11));
+    }
+
+    #[test]
+    fn neighbours_are_one_range_and_come_apart_again() {
+        let mut withheld = Withheld::default();
+        let held = |withheld: &Withheld| withheld.ranges(0..100).collect::<Vec<_>>();
+        for (id, range) in [(1, 10..20), (2, 30..40), (3, 20..30), (4, 5..10)] {
+            withheld.add_freed(TransactionId(id), range);
+        }
+        withheld.add_window(InodeNumber(12), 40..41);
+        assert_eq!(held(&withheld), vec_of(5..41));
+        withheld.take_committed(TransactionId(1));
+        assert_eq!(held(&withheld), [5..10, 20..41]);
+        withheld.take_committed(TransactionId(3));
+        withheld.remove_window(InodeNumber(12));
+        assert_eq!(held(&withheld), vec_of(5..10));
+        withheld.take_committed(TransactionId(4));
+        assert!(held(&withheld).is_empty());
     }
 }

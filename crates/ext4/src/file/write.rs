@@ -36,6 +36,14 @@ struct Part {
     ends: bool,
 }
 
+/// What of a write falls into one block.
+struct PartOfBlock<'a> {
+    /// In bytes.
+    length: usize,
+    /// What it changes; `None`: nothing.
+    update: Option<FileUpdate<'a>>,
+}
+
 impl Volume {
     /// An error only if nothing could be written: what a failure leaves of a write is told as a shorter one.
     /// Pages written back are written whole, or there is an error: nobody asks how many bytes of them were.
@@ -238,9 +246,19 @@ impl Volume {
                 let (home, run, base) = self.make_writable(handle, request, rest).await?;
                 for index in 0..run {
                     let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
-                    *count += self
-                        .write_block(handle, request, sequential, (home, base), at + *count as u64, rest)
-                        .await?;
+                    let part =
+                        self.part_of_block(request, sequential, (home, base), at + *count as u64, rest);
+                    if let Some(update) = part.update {
+                        // Nearly always. A future for each block would cost more than the block does.
+                        let is_logged = match handle.file_data_now(&update)? {
+                            Some(is_logged) => is_logged,
+                            None => handle.file_data(update).await?,
+                        };
+                        let needs_commit = is_logged || base == Base::Zero;
+                        let last = if needs_commit { &inode.last_data_change } else { &inode.last_home_data };
+                        last.set(handle.transaction());
+                    }
+                    *count += part.length;
                 }
                 done += run;
             }
@@ -248,26 +266,22 @@ impl Volume {
         Ok(())
     }
 
-    /// The part of `bytes` that falls into the block of byte `at`. How much that is.
-    async fn write_block(
+    /// The part of `bytes` that falls into the block of byte `at`.
+    fn part_of_block<'a>(
         &self,
-        handle: &mut Handle,
         request: &Request<'_>,
         sequential: bool,
         (home, base): (HomeBlock, Base),
         at: u64,
-        bytes: &[u8],
-    ) -> Result<usize> {
+        bytes: &'a [u8],
+    ) -> PartOfBlock<'a> {
         let start = self.place_of(at) as usize;
         let length = bytes.len().min(self.block_size().bytes() - start);
         let changed = match base {
             Base::Home if request.write_back => self.changed_part(home, start, &bytes[..length]),
             _ => 0..length,
         };
-        if changed.is_empty() {
-            return Ok(length);
-        }
-        let update = FileUpdate {
+        let update = (!changed.is_empty()).then(|| FileUpdate {
             owner: request.inode.number.into(),
             home,
             range: BlockRange::new((start + changed.start) as u32, (start + changed.end) as u32),
@@ -275,12 +289,8 @@ impl Volume {
             base,
             request: request.length,
             sequential,
-        };
-        let needs_commit = handle.file_data(update).await? || base == Base::Zero;
-        let inode = request.inode;
-        let last = if needs_commit { &inode.last_data_change } else { &inode.last_home_data };
-        last.set(handle.transaction());
-        Ok(length)
+        });
+        PartOfBlock { length, update }
     }
 
     /// What of `bytes`, at `start` in the block, it does not hold yet. A page comes back whole, whatever was changed in it.

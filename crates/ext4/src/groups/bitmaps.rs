@@ -16,9 +16,13 @@ pub(crate) enum Bits {
 impl Bits {
     /// Whether none of the bits is in use.
     pub fn all_clear(&self, range: Range<u32>) -> bool {
+        self.look(|bits| bitmap::all_clear(bits, range))
+    }
+    /// What is not kept longer costs no copy of the block when it changes.
+    pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            Bits::Stored(block) => bitmap::all_clear(&block.bytes(), range),
-            Bits::Initial(bits) => bitmap::all_clear(bits, range),
+            Bits::Stored(block) => look(&block.bytes()),
+            Bits::Initial(bits) => look(bits),
         }
     }
     /// A copy to mark further bits in.

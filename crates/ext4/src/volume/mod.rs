@@ -18,7 +18,7 @@ pub use logs::LOGS_NAME;
 pub use mmp::check_unused;
 pub use open::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;
-pub use superblock::was_closed;
+pub use superblock::{read as read_superblock, was_closed};
 
 use crate::allocate::Withheld;
 use crate::groups::{Groups, SystemZone};

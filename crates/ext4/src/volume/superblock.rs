@@ -18,7 +18,7 @@ pub(super) fn place(block_size: BlockSize) -> (HomeBlock, BlockRange) {
 }
 
 /// Reads and checks the superblock, and that the disk is as large as it says.
-pub(super) async fn read(disk: &dyn Disk) -> Result<Superblock> {
+pub async fn read(disk: &dyn Disk) -> Result<Superblock> {
     let size = disk.geometry().size;
     if size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
         return Err(Error::Truncated { needed: SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64, found: size });

@@ -93,7 +93,8 @@ impl RunWriter {
             let used = self.bytes.len() % self.unit;
             if used == 0 {
                 if self.bytes.len() == RunWriter::PIECE {
-                    self.full.push(std::mem::take(&mut self.bytes));
+                    let next = Vec::with_capacity(RunWriter::PIECE);
+                    self.full.push(std::mem::replace(&mut self.bytes, next));
                 }
                 self.bytes.push(0);
                 continue;

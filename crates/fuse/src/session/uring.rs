@@ -5,20 +5,27 @@
 //!    always for FORGET and INTERRUPT, requests come by the classic channel.
 //! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its completion
 //!    and the next command. The command under way holds a reference to them.
+//! 3. A long request is read where the kernel put it: its payload is lent until its answer is there. What copies it last is
+//!    the block cache.
 
 use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
 use crate::abi::{
     InHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCommand, UringEntryInOut, UringHeaders,
 };
+use crate::request::Lent;
 use crate::{Answer, FileSystem, Request};
 use device::World;
 use runtime::command;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::mem::offset_of;
+use std::ops::Deref;
 use std::rc::Rc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// From here on a payload is lent and not copied.
+const LENT_MIN: usize = 4096;
 
 /// The area that a command has for itself.
 const AREA: usize = 80;
@@ -48,6 +55,8 @@ struct Entry {
     /// Which of the payloads, and how much of it was used.
     index: usize,
     reached: Cell<usize>,
+    /// A request reads it.
+    is_lent: Cell<bool>,
     /// What REGISTER points to: the two buffers.
     vectors: UnsafeCell<[libc::iovec; 2]>,
 }
@@ -61,6 +70,7 @@ impl Entry {
             payloads,
             index,
             reached: Cell::new(0),
+            is_lent: Cell::new(false),
             vectors: UnsafeCell::new([libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]),
         });
         // SAFETY: nobody else knows the entry yet.
@@ -81,29 +91,36 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.payloads.at(self.index), PAYLOAD) }
     }
 
-    /// The request that the kernel put here, copied.
+    /// The request that the kernel put here: copied, or its payload lent.
     ///
     /// # Safety
-    /// No command of this entry may be under way.
-    unsafe fn request(&self) -> (u64, Option<Request>) {
+    /// No command of this entry may be under way, nor may one come before [`Entry::put`].
+    unsafe fn request(self: &Rc<Self>) -> (u64, Option<Request>) {
         // SAFETY: the buffers are ours now, as the caller promises, and this thread makes no other reference.
-        let (headers, payload) = unsafe { (&*self.headers.get(), &*self.payload()) };
-        self.payloads.note(&self.reached, PAYLOAD.min(headers.entry.payload_size as usize));
+        let headers = unsafe { &*self.headers.get() };
+        let length = headers.entry.payload_size as usize;
+        self.payloads.note(&self.reached, PAYLOAD.min(length));
         let parse = || {
             let (header, _) = InHeader::read_from_prefix(&headers.in_out).ok()?;
-            let payload = payload.get(..headers.entry.payload_size as usize)?;
+            if (LENT_MIN..=PAYLOAD).contains(&length) {
+                return Request::from_lent(header, &headers.op_in, Rc::new(LentPayload::new(self, length)))
+                    .ok();
+            }
+            // SAFETY: as above; the reference ends here.
+            let payload = unsafe { &*self.payload() }.get(..length)?;
             Request::from_parts(header, &headers.op_in, payload).ok()
         };
-        let (commit_id, request) = (headers.entry.commit_id, parse());
-        // SAFETY: what the payload held is copied, and no reference to it is used any more.
-        unsafe { self.payloads.give_back(self.index, &self.reached) };
-        (commit_id, request)
+        (headers.entry.commit_id, parse())
     }
 
     /// # Safety
     /// No command of this entry may be under way.
     unsafe fn put(&self, unique: u64, answer: Answer) {
-        // SAFETY: as in `request`.
+        // Two references to one memory would follow.
+        assert!(!self.is_lent.get(), "a request is dropped before it is answered");
+        // SAFETY: the request is done, and nobody needs what it held.
+        unsafe { self.payloads.give_back(self.index, &self.reached) };
+        // SAFETY: as in `request`; nothing is lent.
         let (headers, payload) = unsafe { (&mut *self.headers.get(), self.payload()) };
         let (header, length) = answer.copy_to(unique, payload).unwrap_or_else(|| {
             Answer::error(libc::EIO).copy_to(unique, &mut []).expect("an error has no payload")
@@ -113,6 +130,39 @@ impl Entry {
         headers.entry = UringEntryInOut { payload_size: length as u32, ..headers.entry };
     }
 }
+
+/// The beginning of an entry's payload, as long as its request lives.
+struct LentPayload {
+    entry: Rc<Entry>,
+    length: usize,
+}
+
+impl LentPayload {
+    fn new(entry: &Rc<Entry>, length: usize) -> LentPayload {
+        assert!(length <= PAYLOAD && !entry.is_lent.replace(true), "one request at a time");
+        LentPayload { entry: entry.clone(), length }
+    }
+}
+
+impl Deref for LentPayload {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping lives as long as the entry, and is as long as that. Nobody writes there: no command comes before
+        // `put`, and `put` not before this is dropped.
+        unsafe { std::slice::from_raw_parts(self.entry.payloads.at(self.entry.index), self.length) }
+    }
+}
+impl std::fmt::Debug for LentPayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LentPayload({} bytes)", self.length)
+    }
+}
+impl Drop for LentPayload {
+    fn drop(&mut self) {
+        self.entry.is_lent.set(false);
+    }
+}
+impl Lent for LentPayload {}
 
 impl<F: FileSystem> Session<F> {
     /// Gives the kernel all entries. INIT has been answered.
@@ -137,7 +187,7 @@ impl<F: FileSystem> Session<F> {
             self.note(|statistics| statistics.ring_requests += 1);
             // The kernel brought it unasked; it waits in its payload.
             self.room.until_left().await;
-            // SAFETY: the command has completed.
+            // SAFETY: the command has completed, and the next one comes behind `put`.
             let (commit_id, request) = unsafe { entry.request() };
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
             let answer = match request {
@@ -174,7 +224,8 @@ const _: () = assert!(offset_of!(UringHeaders, entry) == 256);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{OutHeader, opcode};
+    use crate::Operation;
+    use crate::abi::{OutHeader, WriteIn, opcode};
 
     #[test]
     fn a_request_is_read_from_an_entry_and_its_answer_put_there() {
@@ -192,6 +243,19 @@ mod tests {
             let headers = &*entry.headers.get();
             assert_eq!(OutHeader::read_from_prefix(&headers.in_out).unwrap().0.len, 22);
             assert_eq!((headers.entry.payload_size, &entry.payload()[..6]), (6, &b"answer"[..]));
+            // A long one is not copied.
+            let write = WriteIn { size: 5000, ..Default::default() };
+            let header = InHeader { opcode: opcode::WRITE, unique: 8, ..Default::default() };
+            let headers = &mut *entry.headers.get();
+            headers.in_out[..40].copy_from_slice(header.as_bytes());
+            headers.op_in[..40].copy_from_slice(write.as_bytes());
+            headers.entry.payload_size = 5000;
+            entry.payload()[..5000].fill(7);
+            let request = entry.request().1.unwrap();
+            let Ok(Operation::Write { data, .. }) = request.operation() else { panic!("{request:?}") };
+            assert!(data == [7; 5000] && data.as_ptr() == entry.payloads.at(1) && entry.is_lent.get());
+            drop(request);
+            entry.put(8, Answer::empty());
             // Nonsense from the kernel's side is no reason to stop.
             (&mut *entry.headers.get()).entry.payload_size = u32::MAX;
             assert!(entry.request().1.is_none());

@@ -38,7 +38,8 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     let directory = tempfile::tempdir().unwrap();
     let kind = Kind::Plain { name: "slow".into() };
     let connection =
-        fuse::mount(directory.path(), &MountOptions { kind, flags: 0, allow_other: true }).unwrap();
+        fuse::mount(directory.path(), &MountOptions { kind, mode: None, flags: 0, allow_other: true })
+            .unwrap();
     let daemon = std::thread::spawn(move || {
         let world = RealWorld::new().unwrap();
         let slow = Rc::new(Slow { memory: Rc::default(), world: world.clone() });

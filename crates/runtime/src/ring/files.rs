@@ -27,7 +27,8 @@ pub struct Slice {
 impl Ring {
     /// Reads exactly `length` bytes (a multiple of 512) from byte `at` on; less is `UnexpectedEof`.
     pub async fn read(&self, file: &File, at: u64, length: usize) -> io::Result<Buffer> {
-        let mut buffer = Buffer::zeroed(length);
+        // All of it is read, or there is an error.
+        let mut buffer = Buffer::to_fill(length);
         let (mut done, mut retries) = (0, 0);
         while done < length {
             let wanted = (length - done).min(LENGTH_MAX) as u32;

@@ -54,6 +54,37 @@ fn of_a_page_written_back_only_what_changed_is_logged() {
 }
 
 #[test]
+fn long_reads_for_the_kernels_cache_are_not_cached_twice_and_miss_nothing_that_changed() {
+    let image = TestImage::make(EXT4, "16M", 1);
+    // A hole lies between two runs.
+    let content = || {
+        let mut content: Vec<u8> = (0..2 << 20).map(|at: u32| (at >> 10) as u8).collect();
+        content[1 << 20..3 << 19].fill(0);
+        content
+    };
+    with_volume(&image, 1, move |volume, inodes| async move {
+        let (file, root, content) = (&inodes[0], &Caller::ROOT, content());
+        volume.write(file, root, 0, &content[..1 << 20], PAST).await.unwrap();
+        volume.write(file, root, 3 << 19, &content[3 << 19..], PAST).await.unwrap();
+    });
+    with_volume_in(DataMode::Selective, &image, 1, move |volume, inodes| async move {
+        let (file, root, mut wanted) = (&inodes[0], &Caller::ROOT, content());
+        assert!(wanted == volume.read_for_cache(file, 0, 2 << 20).await.unwrap().to_vec());
+        let before = volume.engine().statistics();
+        assert!(wanted == volume.read_for_cache(file, 0, 2 << 20).await.unwrap().to_vec());
+        let after = volume.engine().statistics();
+        assert_eq!(after.cache.blocks, before.cache.blocks);
+        assert!(after.home_reads - before.home_reads <= 4, "{after:?}");
+        for (at, length) in [(0, 10), (70_000, 5), (500_000, 100_000), ((2 << 20) - 3, 3)] {
+            volume.write(file, root, at as u64, &vec![9; length], PAST).await.unwrap();
+            wanted[at..at + length].fill(9);
+            let found = volume.read_for_cache(file, 0, 2 << 20).await.unwrap().to_vec();
+            assert!(found == wanted, "after {length} bytes at {at}");
+        }
+    });
+}
+
+#[test]
 fn what_the_cache_got_as_well_may_be_changed_there() {
     let image = TestImage::make(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
