@@ -12,6 +12,7 @@ use crate::durability::HomeWrites;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
+use crate::mapped::Copied;
 use crate::tail::Occasion;
 use crate::update::Contents;
 use device::Buffer;
@@ -70,7 +71,7 @@ impl Engine {
         let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
-            if self.queue.dirty() == 0 {
+            if self.blocks_until_home() == 0 {
                 self.queue.work.until(kicked).await;
                 self.checkpoints.begins_to_wait(self.world.now());
             } else {
@@ -134,12 +135,14 @@ impl Engine {
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache: the oldest go home until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache: of the oldest memory lets go what the log holds whole, and the
+    /// others go home, until a quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.cache.borrow().limit();
         if self.pinned_images() <= limit / 2 {
             return Ok(());
         }
+        self.let_go(|| self.pinned_images() <= limit / 4);
         while self.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
@@ -183,7 +186,7 @@ impl Engine {
     /// Everything that is committed now. Whoever asks holds the turn.
     pub(crate) async fn write_all_committed(&self) -> Result<(), EngineError> {
         let began = self.world.now();
-        self.checkpoints.begin(self.queue.dirty() as u64);
+        self.checkpoints.begin(self.blocks_until_home() as u64);
         loop {
             // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
             let blocks = self.dirty_blocks(|since| since <= began);
@@ -192,6 +195,7 @@ impl Engine {
             }
             self.relieve_log().await?;
         }
+        self.write_copied_home().await?;
         self.checkpoints.end(began, self.world.now());
         Ok(())
     }
@@ -208,7 +212,14 @@ impl Engine {
                 break;
             }
         }
-        Ok(())
+        self.write_copied_home().await?.whole()
+    }
+
+    /// All blocks of which the log alone holds the newest content.
+    async fn write_copied_home(&self) -> Result<Outcome, EngineError> {
+        let blocks = self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks());
+        let Copied { written, unreadable } = self.copies_home(&blocks).await?;
+        Ok(Outcome { written, unreadable })
     }
 
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may
@@ -229,7 +240,8 @@ impl Engine {
             unreadable: sum.unreadable.or(one.unreadable),
         });
         clock.into_iter().for_each(|clock| clock.end(all.written * self.block_size.bytes()));
-        Ok(all)
+        let Copied { written, unreadable } = self.copies_home(&numbers).await?;
+        Ok(Outcome { written: all.written + written, unreadable: all.unreadable.or(unreadable) })
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
@@ -267,7 +279,7 @@ impl Engine {
         match as_of {
             AsOf::Committed(as_of) => {
                 if let Some(log) = &self.log {
-                    log.borrow_mut().checkpoint.home_written(block.number, *as_of);
+                    log.borrow_mut().home_written(block.number, *as_of);
                 }
                 block.committed_arrived(bytes);
             }

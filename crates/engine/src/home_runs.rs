@@ -7,7 +7,7 @@ use std::rc::Rc;
 use units::HomeBlock;
 
 /// Most blocks of one home write.
-const RUN_BLOCKS_MAX: usize = 256;
+pub(crate) const RUN_BLOCKS_MAX: usize = 256;
 
 /// Whether dirty neighbours that are not due go along.
 #[derive(Clone, Copy, PartialEq, Eq)]

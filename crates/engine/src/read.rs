@@ -1,4 +1,4 @@
-//! Reads from home, into the cache. At most one read of a block is under way; others wait for it.
+//! Reads from home, or from the log, into the cache. At most one read of a block is under way; others wait for it.
 
 use crate::block::{Block, CachedBlock};
 use crate::cache::Temperature;
@@ -100,10 +100,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the homes of consecutive blocks, none of which is being read.
+    /// Reads consecutive blocks, none of which is being read, from home or from where the log holds them.
     async fn read_run(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let size = self.block_size.bytes();
         let _reading = Reading::start(blocks);
+        if !self.has_copies() {
+            return self.read_home(blocks).await;
+        }
+        let is_copy = |block: &Rc<CachedBlock>| self.copy_of(block.number).is_some();
+        let mut rest = blocks;
+        while let Some(first) = rest.first() {
+            let copies = is_copy(first);
+            let count = rest.iter().take_while(|block| is_copy(block) == copies).count();
+            let (now, later) = rest.split_at(count);
+            match copies {
+                true => self.read_copies(now).await?,
+                false => self.read_home(now).await?,
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn read_home(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
+        let size = self.block_size.bytes();
         self.counters.borrow_mut().home_reads += 1;
         let content = self.home.read(blocks[0].number, blocks.len()).await?;
         if let [block] = blocks {

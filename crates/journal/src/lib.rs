@@ -26,7 +26,7 @@ pub use policy::{
     WriteThreshold,
 };
 pub use ranges::RangeSet;
-pub use records::{Holdings, Moment, Records};
+pub use records::{Holdings, Moment, Records, WholePlace};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
     ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,

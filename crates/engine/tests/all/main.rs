@@ -9,6 +9,7 @@ mod home;
 mod in_place;
 mod lazy_data;
 mod log_unit;
+mod mapping;
 mod memory;
 mod owners;
 mod space;
