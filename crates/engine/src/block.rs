@@ -406,7 +406,10 @@ mod tests {
             block.commit(FIRST, at);
             write(&block, 0, 1);
             assert_eq!(block.let_go().map(|(by, at, _)| (by, at)), at.map(|at| (FIRST, at)));
-            assert_eq!((block.usage.frozen.get(), block.is_home()), (usize::from(at.is_none()), at.is_some()));
+            assert_eq!(
+                (block.usage.frozen.get(), block.is_home()),
+                (usize::from(at.is_none()), at.is_some())
+            );
             assert_eq!(block.let_go().map(|(by, ..)| by), None);
         }
     }

@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::pipeline::{Freed, Taken};
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, Moment, WholePlace, begin_log, plan_commit, plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, Moment, WholePlace, begin_log, plan_commit,
+    plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;

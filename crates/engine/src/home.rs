@@ -195,7 +195,7 @@ impl Engine {
             }
             self.relieve_log().await?;
         }
-        self.write_copied_home().await?;
+        self.write_copied_home().await?.progress()?;
         self.checkpoints.end(began, self.world.now());
         Ok(())
     }

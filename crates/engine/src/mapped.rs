@@ -73,6 +73,7 @@ impl Engine {
         let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return };
         let cache = self.cache.borrow();
         let table_max = (cache.bytes_of(cache.limit()) / TABLE_PART) as usize;
+        let mut has_any = false;
         self.queue.while_dirty(&cache, |block| {
             if is_enough() || log.borrow().mapping.memory() >= table_max {
                 return false;
@@ -82,12 +83,15 @@ impl Engine {
                 log.borrow_mut().mapping.insert(block.number, copy);
                 self.queue.wash(block);
                 self.note_table();
+                has_any = true;
             }
             true
         });
         drop(cache);
-        self.cache.borrow_mut().shrink();
-        self.pipeline.wake_joiners();
+        if has_any {
+            self.cache.borrow_mut().shrink();
+            self.pipeline.wake_joiners();
+        }
     }
 
     /// Reads blocks from the log, all of which were there when this was called.
@@ -147,7 +151,9 @@ impl Engine {
             let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes());
             let end = place.at.plus(count);
             match reads.last_mut() {
-                Some(last) if place.at <= last.end.plus(GAP_MAX) && self.runner.lie_together(last.at, end) => {
+                Some(last)
+                    if place.at <= last.end.plus(GAP_MAX) && self.runner.lie_together(last.at, end) =>
+                {
                     last.end = last.end.max(end);
                     last.copies.push(index);
                 }
@@ -174,7 +180,9 @@ impl Engine {
             all.unreadable = all.unreadable.or(copied.unreadable);
         }
         self.note_table();
-        self.pipeline.wake_joiners();
+        if all.written > 0 {
+            self.pipeline.wake_joiners();
+        }
         Ok(all)
     }
 

@@ -221,7 +221,9 @@ impl Runner {
         let (length, shift) = (count as usize * self.log_unit.get(), self.block_size.shift());
         let (begin, together) = self.locate(self.byte_of(at))?;
         if length as u64 > together {
-            return Err(EngineError::BadJournal { why: format!("{at} and {count} more do not lie together") });
+            return Err(EngineError::BadJournal {
+                why: format!("{at} and {count} more do not lie together"),
+            });
         }
         let first = begin >> shift;
         let blocks = ((begin + length as u64).div_ceil(1 << shift) - first) as usize;

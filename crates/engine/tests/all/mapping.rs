@@ -33,10 +33,8 @@ fn setup(mode: DataMode, records: RecordFormat) -> Setup {
 
 fn all() -> impl Iterator<Item = Setup> {
     let each = |mode| {
-        [(RecordFormat::Blocks, true), (RecordFormat::Packed, false)].map(|(records, fua)| Setup {
-            forced_unit_access: fua,
-            ..setup(mode, records)
-        })
+        [(RecordFormat::Blocks, true), (RecordFormat::Packed, false)]
+            .map(|(records, fua)| Setup { forced_unit_access: fua, ..setup(mode, records) })
     };
     DataMode::ALL.into_iter().flat_map(each)
 }

@@ -34,7 +34,8 @@ fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, no
     let bound = records.log_blocks_bound(&running.holdings());
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
     let mut wholes = Vec::new();
-    let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes) else {
+    let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+    else {
         panic!("a run has one checksum")
     };
     let bytes: Vec<u8> = units.iter().flat_map(|(_, piece)| piece.to_vec()).collect();
