@@ -70,6 +70,8 @@ pub(crate) struct CachedBlock {
     verified: Cell<bool>,
     /// Where the log holds the image of the latest committed transaction, if it holds it whole. While there is that image.
     in_log: Cell<Option<WholePlace>>,
+    /// Durability is enough for it: it goes home only if there is no other way.
+    stays: Cell<bool>,
     /// For the cache alone.
     pub place: Cell<Place>,
     /// When it became newer than home: its entry in the queue of dirty blocks, whose business this is.
@@ -108,6 +110,7 @@ impl CachedBlock {
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
             in_log: Cell::new(None),
+            stays: Cell::new(false),
             place: Cell::new(Place::Unused),
             dirty_since: Cell::new(None),
             reading: RefCell::new(None),
@@ -209,6 +212,16 @@ impl CachedBlock {
     /// What was loose is ordered from now on.
     pub fn order_loose(&self, owner: Owner) {
         self.state.set(self.state.get().not_loose().ordered_for(owner));
+    }
+    /// What was loose is so no longer: the log gets it.
+    pub fn leave_loose(&self) {
+        self.state.set(self.state.get().not_loose());
+    }
+    pub fn stays(&self) -> bool {
+        self.stays.get()
+    }
+    pub fn set_stays(&self, stays: bool) {
+        self.stays.set(stays);
     }
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.

@@ -167,6 +167,7 @@ impl Engine {
                 let cache = self.cache.borrow();
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
+            self.leave_out_those_that_stay(&mut blocks);
             // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks, Neighbours::Stay).await?;
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
@@ -183,21 +184,28 @@ impl Engine {
         self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
     }
 
-    /// Everything that is committed now. Whoever asks holds the turn.
+    /// Everything that is committed now, but for files of which durability is enough. Whoever asks holds the turn.
     pub(crate) async fn write_all_committed(&self) -> Result<(), EngineError> {
         let began = self.world.now();
         self.checkpoints.begin(self.blocks_until_home() as u64);
-        loop {
-            // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
-            let blocks = self.dirty_blocks(|since| since <= began);
-            if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+        // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
+        let mut blocks = self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+        self.leave_out_those_that_stay(&mut blocks);
+        for blocks in blocks.chunks(BATCH_BLOCKS_MAX) {
+            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
                 break;
             }
             self.relieve_log().await?;
         }
-        self.write_copied_home().await?.progress()?;
+        self.write_copied_home(false).await?.progress()?;
         self.checkpoints.end(began, self.world.now());
         Ok(())
+    }
+
+    /// Files of which durability is enough stay in the log.
+    fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
+        let cache = self.cache.borrow();
+        blocks.retain(|at| cache.peek(*at).is_none_or(|block| !(block.stays() && block.is_held_by_log())));
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
@@ -212,12 +220,13 @@ impl Engine {
                 break;
             }
         }
-        self.write_copied_home().await?.whole()
+        self.write_copied_home(true).await?.whole()
     }
 
-    /// All blocks of which the log alone holds the newest content.
-    async fn write_copied_home(&self) -> Result<Outcome, EngineError> {
-        let blocks = self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks());
+    /// The blocks of which the log alone holds the newest content, those that are to stay there left out or not.
+    async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<Outcome, EngineError> {
+        let blocks =
+            self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks(with_those_that_stay));
         let Copied { written, unreadable } = self.copies_home(&blocks).await?;
         Ok(Outcome { written, unreadable })
     }

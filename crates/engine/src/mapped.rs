@@ -79,7 +79,8 @@ impl Engine {
                 return false;
             }
             if let Some((by, place, bytes)) = block.let_go() {
-                let copy = LogCopy::new(by, place, sum(&bytes), block.contents() == Contents::Metadata);
+                let mut copy = LogCopy::new(by, place, sum(&bytes));
+                (copy.is_metadata, copy.stays) = (block.contents() == Contents::Metadata, block.stays());
                 log.borrow_mut().mapping.insert(block.number, copy);
                 self.queue.wash(block);
                 self.note_table();

@@ -17,11 +17,14 @@ pub(crate) struct LogCopy {
     at: LogBlock,
     offset: u16,
     pub is_metadata: bool,
+    /// It goes home only if there is no other way.
+    pub stays: bool,
 }
 
 impl LogCopy {
-    pub fn new(by: TransactionId, place: WholePlace, sum: u32, is_metadata: bool) -> LogCopy {
-        LogCopy { by, sum, at: place.at, offset: place.offset, is_metadata }
+    pub fn new(by: TransactionId, place: WholePlace, sum: u32) -> LogCopy {
+        let (is_metadata, stays) = (false, false);
+        LogCopy { by, sum, at: place.at, offset: place.offset, is_metadata, stays }
     }
     pub fn place(&self) -> WholePlace {
         WholePlace { at: self.at, offset: self.offset }
@@ -53,9 +56,10 @@ impl Mapping {
     pub fn forget_all(&mut self) {
         self.0 = CompactMap::default();
     }
-    /// All blocks, sorted.
-    pub fn blocks(&self) -> Vec<HomeBlock> {
-        self.0.iter().map(|(block, _)| HomeBlock(block)).collect()
+    /// All blocks that are not to stay, sorted; or all.
+    pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
+        let found = self.0.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
+        found.map(|(block, _)| HomeBlock(block)).collect()
     }
     /// Those within `runs` (first block and count, in order and apart), sorted.
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
@@ -82,11 +86,11 @@ mod tests {
     #[test]
     fn an_entry_stays_until_what_it_names_is_needed_no_more() {
         let mut mapping = Mapping::default();
-        let copy = |by| LogCopy::new(TransactionId(by), WholePlace { at: LogBlock(9), offset: 3 }, 7, false);
+        let copy = |by| LogCopy::new(TransactionId(by), WholePlace { at: LogBlock(9), offset: 3 }, 7);
         [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX)));
         mapping.forget(HomeBlock(3), TransactionId(u32::MAX - 1));
         mapping.forget(HomeBlock(4), TransactionId(0));
-        assert_eq!(mapping.blocks(), [3, 8].map(HomeBlock));
+        assert_eq!(mapping.blocks(true), [3, 8].map(HomeBlock));
         mapping.insert(HomeBlock(3), copy(1));
         mapping.forget(HomeBlock(3), TransactionId(0));
         assert_eq!(mapping.get(HomeBlock(3)), Some(copy(1)));

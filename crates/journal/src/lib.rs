@@ -23,7 +23,7 @@ pub use log_space::{
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
     AutoThreshold, CommitCost, DataMode, Decision, Policy, Took, UnknownMode, Update, UpdateSequence,
-    WriteThreshold,
+    WriteThreshold, with_durable_only,
 };
 pub use ranges::RangeSet;
 pub use records::{Holdings, Moment, Records, WholePlace};

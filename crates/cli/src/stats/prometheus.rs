@@ -9,7 +9,7 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
-const OF_ENGINE: [(&str, &str, &str, &str); 22] = [
+const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
     (
         "payload_bytes_total",
         COUNTER,

@@ -3,6 +3,7 @@
 mod behaviour;
 mod common;
 mod crash;
+mod durable_only;
 mod faults;
 mod frees;
 mod home;

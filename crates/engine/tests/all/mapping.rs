@@ -156,6 +156,7 @@ fn parts_of_a_block_that_has_left_memory_are_merged_with_what_the_log_holds() {
                 base: Base::Home,
                 request: bytes.len() as u64,
                 sequential: false,
+                durable_only: false,
             };
             for block in 0..LOGGED {
                 let bytes: &'static [u8] = content(block, 1).leak();
@@ -228,7 +229,7 @@ fn a_copy_in_the_log_that_has_rotted_is_noticed() {
     rig.run(async move {
         let engine = Rig::open(parts).await;
         log_all(&engine, 0..LOGGED, 1).await;
-        let zeros = vec![Rc::new(Buffer::zeroed(4096)); (LOGS * u64::from(LOG_BLOCKS)) as usize];
+        let zeros = vec![Rc::new(Buffer::zeroed((LOGS * u64::from(LOG_BLOCKS) * 4096) as usize))];
         disk.write(BLOCKS * 4096, zeros, Durability::Durable).await.unwrap();
         let damaged = EngineError::LogCopyDamaged { at: HomeBlock(0) };
         let error = engine.read_data(HomeBlock(0), 1).await.unwrap_err();

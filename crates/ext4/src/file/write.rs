@@ -103,6 +103,7 @@ impl Volume {
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
+            self.read_durability(inode).await;
             self.leave_inline(inode, caller).await?;
         }
         let write_back = flags.origin == WriteOrigin::WriteBack;
@@ -275,6 +276,7 @@ impl Volume {
             base,
             request: request.length,
             sequential,
+            durable_only: self.is_durable_only(request.inode),
         };
         let needs_commit = handle.file_data(update).await? || base == Base::Zero;
         let inode = request.inode;
