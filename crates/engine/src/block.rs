@@ -14,6 +14,7 @@ use crate::promise::check_promise;
 use crate::state::State;
 use crate::update::Contents;
 use device::Buffer;
+use journal::WholePlace;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -67,6 +68,10 @@ pub(crate) struct CachedBlock {
     state: Cell<State>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
+    /// Where the log holds the image of the latest committed transaction, if it holds it whole. While there is that image.
+    in_log: Cell<Option<WholePlace>>,
+    /// Durability is enough for it: it goes home only if there is no other way.
+    stays: Cell<bool>,
     /// For the cache alone.
     pub clock: Cell<ClockState>,
     /// When it became newer than home: its entry in the queue of dirty blocks, whose business this is.
@@ -104,6 +109,8 @@ impl CachedBlock {
             state: Cell::new(State::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
+            in_log: Cell::new(None),
+            stays: Cell::new(false),
             clock: Cell::new(ClockState::Unused),
             dirty_since: Cell::new(None),
             reading: RefCell::new(None),
@@ -206,6 +213,16 @@ impl CachedBlock {
     pub fn order_loose(&self, owner: Owner) {
         self.state.set(self.state.get().not_loose().ordered_for(owner));
     }
+    /// What was loose is so no longer: the log gets it.
+    pub fn leave_loose(&self) {
+        self.state.set(self.state.get().not_loose());
+    }
+    pub fn stays(&self) -> bool {
+        self.stays.get()
+    }
+    pub fn set_stays(&self, stays: bool) {
+        self.stays.set(stays);
+    }
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.
     pub fn free(&self) -> Option<Owner> {
@@ -223,12 +240,22 @@ impl CachedBlock {
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
         self.images.borrow().frozen(by).map(|image| image.bytes().clone())
     }
-    /// `by` is committed in the log: its image may go home, in place of any older one.
-    pub fn commit(&self, by: TransactionId) {
+    /// `by` is committed in the log: its image may go home, in place of any older one. `place`: where the log holds it whole.
+    pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         let mut images = self.images.borrow_mut();
         let image = images.thaw(by).expect("one image of each, since the lock");
         images.committed = Some((by, image));
+        self.in_log.set(place);
         self.recount(&images);
+    }
+    /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that image
+    /// whole: whose it is, where it lies, and its bytes.
+    pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
+        let mut images = self.images.borrow_mut();
+        let place = self.in_log.get()?;
+        let (by, image) = images.committed.take_if(|(_, image)| image.is_whole())?;
+        self.recount(&images);
+        Some((by, place, image.bytes().clone()))
     }
     /// `by` is committed and took its image home. False if the block has a newer one.
     pub fn commit_home(&self, by: TransactionId) -> bool {
@@ -341,7 +368,7 @@ mod tests {
         write(&block, 8, 1);
         block.join(Contents::Data);
         block.freeze(FIRST);
-        block.commit(FIRST);
+        block.commit(FIRST, None);
         write(&block, 10, 2);
         block.join(Contents::Data);
         block.freeze(SECOND);
@@ -364,7 +391,7 @@ mod tests {
         assert_eq!(count(), 0);
         write(&block, 0, 1);
         assert_eq!(count(), 1);
-        block.commit(FIRST);
+        block.commit(FIRST, None);
         block.join(Contents::Metadata);
         block.freeze(SECOND);
         write(&block, 0, 2);
@@ -372,12 +399,32 @@ mod tests {
         let (bytes, _) = block.to_send().unwrap();
         block.committed_arrived(&bytes);
         assert_eq!(count(), 1);
-        block.commit(SECOND);
+        block.commit(SECOND, None);
         block.drop_committed();
         assert_eq!(count(), 0);
         let usage = block.usage.clone();
         drop(block);
         assert_eq!((usage.blocks.get(), usage.frozen.get()), (0, 0));
+    }
+
+    #[test]
+    fn only_what_the_log_holds_whole_is_let_go() {
+        let place = journal::WholePlace { at: units::LogBlock(5), offset: 0 };
+        for at in [None, Some(place)] {
+            let block = block();
+            block.replace(Buffer::zeroed(1024));
+            block.join(Contents::Data);
+            block.freeze(FIRST);
+            assert_eq!(block.let_go().map(|(by, ..)| by), None);
+            block.commit(FIRST, at);
+            write(&block, 0, 1);
+            assert_eq!(block.let_go().map(|(by, at, _)| (by, at)), at.map(|at| (FIRST, at)));
+            assert_eq!(
+                (block.usage.frozen.get(), block.is_home()),
+                (usize::from(at.is_none()), at.is_some())
+            );
+            assert_eq!(block.let_go().map(|(by, ..)| by), None);
+        }
     }
 
     #[test]
@@ -389,7 +436,7 @@ mod tests {
         block.freeze(FIRST);
         assert!(!block.may_go_home());
         write(&block, 8, 1);
-        block.commit(FIRST);
+        block.commit(FIRST, None);
         assert_eq!(sent(&block), (vec![0; 8], AsOf::Committed(FIRST)));
     }
 
@@ -434,7 +481,7 @@ mod tests {
         block.replace(Buffer::zeroed(1024));
         block.join(Contents::Metadata);
         block.freeze(FIRST);
-        block.commit(FIRST);
+        block.commit(FIRST, None);
         block.loosen(FILE);
         assert_eq!(block.free(), Some(FILE));
         assert!(block.may_go_home() && !block.is_home());

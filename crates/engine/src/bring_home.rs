@@ -19,7 +19,10 @@ impl Engine {
     }
 
     async fn make_home_durable(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
-        let waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
+        let mut waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
+        waiting.extend(self.log.iter().flat_map(|log| log.borrow().mapping.within(runs)));
+        waiting.sort_unstable();
+        waiting.dedup();
         if !waiting.is_empty() {
             self.sync().await?;
         }

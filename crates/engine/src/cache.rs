@@ -2,9 +2,10 @@
 //!
 //! Invariants
 //! 1. A block that is dirty, in a transaction, being read, or held by anyone stays. So "not in the cache" means
-//!    "home holds the latest version".
+//!    "home holds the latest version, or the log does where the mapping table says so".
 //! 2. What counts against the bound are images, not blocks: a block that changes while it is in a transaction in flight
-//!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too.
+//!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too,
+//!    and the mapping table.
 
 use crate::block::{CachedBlock, ClockState, Usage};
 use device::Buffer;
@@ -36,6 +37,10 @@ pub(crate) struct Cache {
     made: usize,
     /// Reads under way that go past the cache.
     passing: Vec<Rc<Passing>>,
+    /// Blocks on their way from the log to home.
+    fetched: usize,
+    /// What the mapping table takes of memory, in images.
+    table: Cell<usize>,
     image_bytes: usize,
 }
 
@@ -57,6 +62,8 @@ impl Cache {
             usage: Rc::default(),
             made: 0,
             passing: Vec::new(),
+            fetched: 0,
+            table: Cell::default(),
             image_bytes,
         }
     }
@@ -71,14 +78,24 @@ impl Cache {
     pub fn images(&self) -> usize {
         self.usage.blocks.get() + self.held()
     }
-    /// Those of them that are no block's current one: they stay until they are home, or in the log.
+    /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
+    /// as so many.
     pub fn held(&self) -> usize {
-        self.usage.frozen.get() + self.made
+        self.usage.frozen.get() + self.made + self.fetched + self.table.get()
     }
     /// The commit under way has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
         self.made = blocks;
         self.shrink();
+    }
+    /// So many blocks are on their way from the log to home.
+    pub fn note_fetched(&mut self, blocks: usize) {
+        self.fetched = blocks;
+        self.shrink();
+    }
+    /// The mapping table takes so many bytes.
+    pub fn note_table(&self, bytes: usize) {
+        self.table.set(bytes.div_ceil(self.image_bytes));
     }
     pub fn bytes_of(&self, images: usize) -> u64 {
         images as u64 * self.image_bytes as u64

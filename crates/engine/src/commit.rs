@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::pipeline::{Freed, Taken};
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, Moment, begin_log, plan_commit, plan_commit_home,
+    CommitPlan, CommittingTransaction, LockedTransaction, Moment, WholePlace, begin_log, plan_commit,
+    plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -27,6 +28,8 @@ struct Commit {
     /// Blocks that go home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
     plan: CommitPlan,
+    /// Where the log will hold blocks whole, sorted.
+    places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
     few_wait: bool,
@@ -98,7 +101,7 @@ impl Engine {
         let (plan, transaction) = self.plan(locked)?;
         self.pipeline.end_lock();
         let few_wait = self.pipeline.few_wait_for(&completion);
-        Ok(Commit { transaction, freed, logged, home, plan, handles, few_wait })
+        Ok(Commit { transaction, freed, logged, home, plan, places: Vec::new(), handles, few_wait })
     }
 
     /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
@@ -144,10 +147,13 @@ impl Engine {
     }
 
     /// The last moment before the plan is carried out: its log blocks get their addresses.
-    fn issue(&self, planned: &mut CommitPlan) {
+    fn issue(&self, commit: &mut Commit) {
         let Some(log) = &self.log else { return };
-        let log = &mut *log.borrow_mut();
-        planned.issue(&mut *log.space);
+        let (log, planned) = (&mut *log.borrow_mut(), &mut commit.plan);
+        let runs = planned.issue(&mut *log.space);
+        if log.redirects {
+            commit.places = planned.places_of_wholes(&runs, &*log.records, self.block_size.bytes());
+        }
         if !log.started {
             log.start(planned.transaction);
             log.space.announce(&mut log.superblock, None);
@@ -157,7 +163,7 @@ impl Engine {
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
         self.choose_place(&commit.plan).await?;
-        self.issue(&mut commit.plan);
+        self.issue(&mut commit);
         let mut last = commit.plan.plan.split_off_last_phase();
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
@@ -178,8 +184,12 @@ impl Engine {
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
     fn finish(&self, mut commit: Commit) {
         let committed = commit.transaction.committed(&mut commit.plan);
+        let place = |at: HomeBlock| {
+            let found = commit.places.binary_search_by_key(&at, |(home, _)| *home).ok()?;
+            Some(commit.places[found].1)
+        };
         for block in &commit.logged {
-            block.commit(committed.id);
+            block.commit(committed.id, place(block.number));
         }
         for block in &commit.home {
             // One that was changed meanwhile is home when the newer image is.
@@ -188,12 +198,11 @@ impl Engine {
             }
         }
         if let Some(log) = &self.log {
-            let mut log = log.borrow_mut();
-            log.checkpoint.committed(&committed);
-            log.live.revoked(committed.id, &committed.revoked);
+            log.borrow_mut().committed(&committed);
             self.checkpoints.logged(commit.logged.iter().map(|block| block.number));
         }
         self.drop_freed(&commit.freed);
+        self.note_table();
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));

@@ -79,6 +79,7 @@ impl Engine {
                 blocks: log.space.capacity().into(),
                 free_blocks: log.space.free().into(),
                 block_bytes: log.records.block_bytes() as u64,
+                mapped_blocks: log.mapping.len() as u64,
                 records: self.options.record_format().name(),
                 threshold_bytes: self.policy.threshold(),
                 threshold_is_learnt: self.policy.learns().is_some(),

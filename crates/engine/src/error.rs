@@ -49,6 +49,9 @@ pub enum EngineError {
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,
+    /// What the log holds of a block that is not home yet is no longer what was logged.
+    #[error("the log's copy of {at}, which is not home yet, has a wrong checksum")]
+    LogCopyDamaged { at: units::HomeBlock },
     #[error("{at} was freed while another structure of the volume still used it; run e2fsck")]
     Shared { at: units::HomeBlock },
     /// A handle asked for more log blocks than any transaction may take.

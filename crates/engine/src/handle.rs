@@ -74,7 +74,14 @@ impl Engine {
         let block = self.look_up(home, Temperature::Warm);
         let sequence = self.sequence(&block);
         let request = self.size_judged(range, request);
-        let update = Update { range, block_size: self.block_size, request, sequential: false, sequence };
+        let update = Update {
+            range,
+            block_size: self.block_size,
+            request,
+            sequential: false,
+            sequence,
+            durable_only: self.is_in_log(home),
+        };
         if self.policy.decide(&update) != Decision::LogBytes {
             self.load(&block, CachedBlock::is_whole).await?;
         }
@@ -91,6 +98,12 @@ impl Engine {
             return UpdateSequence::None;
         };
         self.sequences.of(block.number, !block.is_dirty(), log.borrow().tail.on_disk())
+    }
+
+    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
+    fn is_in_log(&self, block: HomeBlock) -> bool {
+        let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
+        log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
     }
 
     /// What a threshold is held against.
@@ -112,6 +125,7 @@ impl Engine {
             request: self.size_judged(update.range, update.request),
             sequential: update.sequential,
             sequence,
+            durable_only: update.durable_only || self.is_in_log(update.home),
         });
         (decision, sequence)
     }
@@ -281,12 +295,17 @@ impl Handle {
         engine.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
         engine.queue.soil(block, || engine.world.now(), &engine.cache);
         let mut transaction = engine.pipeline.transaction();
+        block.set_stays(update.durable_only && decision.is_logged());
         match decision {
             Decision::LogBytes => {
                 transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
                 block.join(Contents::Data);
             }
             Decision::LogBlock => {
+                // From now on the log makes it durable.
+                if engine.loose.remove(update.owner, at) {
+                    block.leave_loose();
+                }
                 transaction.add_data_block(at, bytes);
                 block.join(Contents::Data);
             }

@@ -12,6 +12,7 @@ use crate::durability::HomeWrites;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
+use crate::mapped::Copied;
 use crate::tail::Occasion;
 use crate::update::Contents;
 use device::Buffer;
@@ -70,7 +71,7 @@ impl Engine {
         let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
-            if self.queue.dirty() == 0 {
+            if self.blocks_until_home() == 0 {
                 self.queue.work.until(kicked).await;
                 self.checkpoints.begins_to_wait(self.world.now());
             } else {
@@ -134,12 +135,14 @@ impl Engine {
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache: the oldest go home until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache: of the oldest memory lets go what the log holds whole, and the
+    /// others go home, until a quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.cache.borrow().limit();
         if self.pinned_images() <= limit / 2 {
             return Ok(());
         }
+        self.let_go(|| self.pinned_images() <= limit / 4);
         while self.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
@@ -164,6 +167,7 @@ impl Engine {
                 let cache = self.cache.borrow();
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
+            self.leave_out_those_that_stay(&mut blocks);
             // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks, Neighbours::Stay).await?;
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
@@ -180,20 +184,28 @@ impl Engine {
         self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
     }
 
-    /// Everything that is committed now. Whoever asks holds the turn.
+    /// Everything that is committed now, but for files of which durability is enough. Whoever asks holds the turn.
     pub(crate) async fn write_all_committed(&self) -> Result<(), EngineError> {
         let began = self.world.now();
-        self.checkpoints.begin(self.queue.dirty() as u64);
-        loop {
-            // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
-            let blocks = self.dirty_blocks(|since| since <= began);
-            if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+        self.checkpoints.begin(self.blocks_until_home() as u64);
+        // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
+        let mut blocks = self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+        self.leave_out_those_that_stay(&mut blocks);
+        for blocks in blocks.chunks(BATCH_BLOCKS_MAX) {
+            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
                 break;
             }
             self.relieve_log().await?;
         }
+        self.write_copied_home(false).await?.progress()?;
         self.checkpoints.end(began, self.world.now());
         Ok(())
+    }
+
+    /// Files of which durability is enough stay in the log.
+    fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
+        let cache = self.cache.borrow();
+        blocks.retain(|at| cache.peek(*at).is_none_or(|block| !(block.stays() && block.is_held_by_log())));
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
@@ -208,7 +220,15 @@ impl Engine {
                 break;
             }
         }
-        Ok(())
+        self.write_copied_home(true).await?.whole()
+    }
+
+    /// The blocks of which the log alone holds the newest content, those that are to stay there left out or not.
+    async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<Outcome, EngineError> {
+        let blocks =
+            self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks(with_those_that_stay));
+        let Copied { written, unreadable } = self.copies_home(&blocks).await?;
+        Ok(Outcome { written, unreadable })
     }
 
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may
@@ -229,7 +249,8 @@ impl Engine {
             unreadable: sum.unreadable.or(one.unreadable),
         });
         clock.into_iter().for_each(|clock| clock.end(all.written * self.block_size.bytes()));
-        Ok(all)
+        let Copied { written, unreadable } = self.copies_home(&numbers).await?;
+        Ok(Outcome { written: all.written + written, unreadable: all.unreadable.or(unreadable) })
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
@@ -267,7 +288,7 @@ impl Engine {
         match as_of {
             AsOf::Committed(as_of) => {
                 if let Some(log) = &self.log {
-                    log.borrow_mut().checkpoint.home_written(block.number, *as_of);
+                    log.borrow_mut().home_written(block.number, *as_of);
                 }
                 block.committed_arrived(bytes);
             }

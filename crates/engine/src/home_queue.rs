@@ -77,6 +77,17 @@ impl HomeQueue {
         }
     }
 
+    /// Shows `look` the dirty blocks, oldest first, until it says that it has seen enough.
+    pub fn while_dirty(&self, cache: &Cache, mut look: impl FnMut(&CachedBlock) -> bool) {
+        let entries = self.entries.borrow();
+        let blocks = entries.iter().filter_map(|entry| find(cache, *entry));
+        for block in blocks {
+            if !look(block) {
+                return;
+            }
+        }
+    }
+
     /// The oldest blocks that may go home, sorted, `max` at most, as long as `is_due` says so of the time when they became
     /// dirty. All that are met, also those that may not go home because the log has to have them first, count as dirty from
     /// now on.

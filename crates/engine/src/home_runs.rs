@@ -7,7 +7,7 @@ use std::rc::Rc;
 use units::HomeBlock;
 
 /// Most blocks of one home write.
-const RUN_BLOCKS_MAX: usize = 256;
+pub(crate) const RUN_BLOCKS_MAX: usize = 256;
 
 /// Whether dirty neighbours that are not due go along.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
     let goes = |at: HomeBlock| {
         let block = cache.peek(at)?;
         let is_due = || numbers.binary_search(&at).is_ok();
-        (block.may_go_home() && (is_due() || along && block.rests())).then(|| block.clone())
+        (block.may_go_home() && (is_due() || along && block.rests() && !block.stays())).then(|| block.clone())
     };
     let mut runs: Vec<Run> = Vec::new();
     // Behind the last run.

@@ -5,11 +5,13 @@ use crate::engine::Engine;
 use units::HomeBlock;
 
 impl Engine {
-    /// The first of the blocks `at .. at + count` that is in memory. A freed block leaves with the commit that frees it, so
-    /// a block that is free to be allocated is never found here.
+    /// The first of the blocks `at .. at + count` that is in memory, or in the log alone. A freed block leaves both with the
+    /// commit that frees it, so a block that is free to be allocated is never found here.
     pub fn first_in_memory(&self, at: HomeBlock, count: u64) -> Option<HomeBlock> {
-        let cache = self.cache.borrow();
-        (0..count).map(|index| at.plus(index)).find(|number| cache.peek(*number).is_some())
+        let (cache, has_copies) = (self.cache.borrow(), self.has_copies());
+        (0..count)
+            .map(|index| at.plus(index))
+            .find(|number| cache.peek(*number).is_some() || has_copies && self.copy_of(*number).is_some())
     }
 
     /// A metadata block if it needs no read.

@@ -28,6 +28,8 @@ mod in_place;
 mod limits;
 mod log;
 mod loose;
+mod mapped;
+mod mapping;
 mod move_tail;
 mod open;
 mod options;

@@ -1,13 +1,17 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
 
 use crate::error::EngineError;
+use crate::mapping::Mapping;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::Tail;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
-use journal::{Checkpoint, CircularLog, Holdings, LogKind, LogSpace, ScatteredLog, SuperblockImage};
+use journal::{
+    Checkpoint, CircularLog, CommittedTransaction, Coverage, Holdings, LogKind, LogSpace, ScatteredLog,
+    SuperblockImage,
+};
 use runtime::sync::Event;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -30,6 +34,9 @@ pub(crate) struct LogState {
     /// The superblock on disk says where the log begins. Before the first commit it says that the log is empty.
     pub started: bool,
     pub live: LiveRecords,
+    /// Whether memory may let go of what the log holds.
+    pub redirects: bool,
+    pub mapping: Mapping,
 }
 
 impl LogState {
@@ -75,6 +82,8 @@ impl LogState {
             superblock_arrived: Rc::default(),
             started: false,
             live: LiveRecords::default(),
+            redirects: is_scattered,
+            mapping: Mapping::default(),
         })
     }
 
@@ -98,6 +107,22 @@ impl LogState {
         self.tail = Tail::new(next);
         self.space.release_before(next);
         self.live.release_before(next);
+        self.mapping.forget_all();
+    }
+    /// A transaction is durable in the log.
+    pub fn committed(&mut self, transaction: &CommittedTransaction) {
+        self.checkpoint.committed(transaction);
+        self.live.revoked(transaction.id, &transaction.revoked);
+        if !self.mapping.is_empty() {
+            let whole = transaction.records.iter().filter(|(_, coverage)| *coverage == Coverage::Whole);
+            let superseded = whole.map(|(block, _)| block).chain(&transaction.revoked);
+            superseded.for_each(|block| self.mapping.forget(*block, transaction.id));
+        }
+    }
+    /// Home has `block` with all updates up to `as_of`, if perhaps not durably.
+    pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
+        self.checkpoint.home_written(block, as_of);
+        self.mapping.forget(block, as_of);
     }
     /// Most log blocks that one transaction may take.
     pub fn transaction_limit(&self) -> u32 {

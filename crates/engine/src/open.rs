@@ -76,7 +76,7 @@ impl Engine {
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
         let engine = Rc::new(Engine {
-            policy: options.data.policy(options.threshold),
+            policy: options.policy(),
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
             queue: HomeQueue::default(),

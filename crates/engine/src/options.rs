@@ -7,7 +7,7 @@ use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
-use journal::{DataMode, LogKind, LogPlaces, Logs, WriteThreshold};
+use journal::{DataMode, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -199,6 +199,8 @@ pub struct EngineOptions {
     /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
     /// can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
+    /// There may be files of which durability is enough ([`crate::FileUpdate::durable_only`]).
+    pub durable_only: bool,
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
@@ -229,6 +231,7 @@ impl Default for EngineOptions {
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,
+            durable_only: false,
             records: None,
             log: LogKind::default(),
             log_unit: None,
@@ -241,6 +244,11 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
+    pub(crate) fn policy(&self) -> Box<dyn Policy> {
+        let policy = self.data.policy(self.threshold);
+        if self.durable_only { with_durable_only(policy) } else { policy }
+    }
+
     /// How transactions are written. Where nobody says: as others can read them, in the modes in which they can; else in the
     /// format that takes the fewest bytes.
     pub fn record_format(&self) -> RecordFormat {
@@ -278,7 +286,7 @@ impl EngineParts {
     pub fn warnings(&self) -> Vec<String> {
         let options = &self.options;
         let Some(area) = &self.log else {
-            let logs_data = options.data.policy(options.threshold).logs_data() && !options.read_only;
+            let logs_data = options.policy().logs_data() && !options.read_only;
             return Vec::from_iter(logs_data.then(|| {
                 format!(
                     "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \

@@ -1,4 +1,4 @@
-//! Reads from home, into the cache. At most one read of a block is under way; others wait for it.
+//! Reads from home, or from the log, into the cache. At most one read of a block is under way; others wait for it.
 
 use crate::block::{Block, CachedBlock};
 use crate::cache::{PastCache, Temperature};
@@ -50,10 +50,12 @@ impl Engine {
         let (mut buffers, mut from) = (Vec::new(), at);
         while from < end {
             let run = self.cache.borrow().missing_run(from..end, long);
-            if from < run.start {
-                buffers.extend(self.read_data(from, (run.start.get() - from.get()) as u32).await?);
+            // What memory has let go because the log holds it is not home either.
+            let known = if self.has_copies_within(&run) { run.end } else { run.start };
+            if from < known {
+                buffers.extend(self.read_data(from, (known.get() - from.get()) as u32).await?);
                 // Meanwhile blocks of the run may have come into the cache: it is looked for anew.
-                from = run.start;
+                from = known;
             } else {
                 from = run.end;
                 buffers.extend(self.read_missing(run).await?);
@@ -62,7 +64,7 @@ impl Engine {
         Ok(buffers)
     }
 
-    /// Blocks that are not in the cache: home has their latest version. Whoever changes one has it in the cache first, and
+    /// Blocks that are neither in the cache nor in the mapping table: home has their latest version. Whoever changes one has it in the cache first, and
     /// nothing of it goes home before. So if none came into the cache while the read was under way, none was changed, and what
     /// was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
@@ -140,10 +142,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the homes of consecutive blocks, none of which is being read.
+    /// Reads consecutive blocks, none of which is being read, from home or from where the log holds them.
     async fn read_run(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let size = self.block_size.bytes();
         let _reading = Reading::start(blocks);
+        if !self.has_copies() {
+            return self.read_home(blocks).await;
+        }
+        let is_copy = |block: &Rc<CachedBlock>| self.copy_of(block.number).is_some();
+        let mut rest = blocks;
+        while let Some(first) = rest.first() {
+            let copies = is_copy(first);
+            let count = rest.iter().take_while(|block| is_copy(block) == copies).count();
+            let (now, later) = rest.split_at(count);
+            match copies {
+                true => self.read_copies(now).await?,
+                false => self.read_home(now).await?,
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn read_home(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
+        let size = self.block_size.bytes();
         self.counters.borrow_mut().home_reads += 1;
         let content = self.home.read(blocks[0].number, blocks.len()).await?;
         if let [block] = blocks {

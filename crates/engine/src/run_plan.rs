@@ -208,6 +208,36 @@ impl Runner {
         Ok(())
     }
 
+    pub fn log_unit(&self) -> usize {
+        self.log_unit.get()
+    }
+    /// Whether the log blocks `at..end` lie one behind the other on their disk.
+    pub fn lie_together(&self, at: LogBlock, end: LogBlock) -> bool {
+        let bytes = self.byte_of(end) - self.byte_of(at);
+        self.locate(self.byte_of(at)).is_ok_and(|(_, together)| bytes <= together)
+    }
+    /// `count` log blocks, which lie together.
+    pub async fn read_log(&self, at: LogBlock, count: u32) -> Result<Buffer, EngineError> {
+        let (length, shift) = (count as usize * self.log_unit.get(), self.block_size.shift());
+        let (begin, together) = self.locate(self.byte_of(at))?;
+        if length as u64 > together {
+            return Err(EngineError::BadJournal {
+                why: format!("{at} and {count} more do not lie together"),
+            });
+        }
+        let first = begin >> shift;
+        let blocks = ((begin + length as u64).div_ceil(1 << shift) - first) as usize;
+        let bytes = match &self.log()?.place {
+            LogPlace::Inside => self.home.read(HomeBlock(first), blocks).await?,
+            LogPlace::Own(disk) => disk.read(first << shift, blocks << shift).await?,
+        };
+        let skip = (begin - (first << shift)) as usize;
+        if (skip, length) == (0, bytes.len()) {
+            return Ok(bytes);
+        }
+        Ok(Buffer::copy_of(&bytes[skip..skip + length]))
+    }
+
     fn byte_of(&self, at: LogBlock) -> u64 {
         u64::from(at.get()) * self.log_unit.get() as u64
     }

@@ -70,6 +70,7 @@ pub(crate) struct Counters {
     pub tail_updates: u64,
     pub cache_hits: u64,
     pub cache_misses: u64,
+    pub redirected_reads: u64,
     sync_latency: Histogram<u64>,
     sync_nanoseconds: u64,
     requests: [RequestClass; REQUEST_CLASSES],
@@ -91,6 +92,7 @@ impl Default for Counters {
             tail_updates: 0,
             cache_hits: 0,
             cache_misses: 0,
+            redirected_reads: 0,
             sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3).expect("constant bounds"),
             sync_nanoseconds: 0,
             requests: std::array::from_fn(|class| RequestClass {
@@ -141,6 +143,7 @@ impl Counters {
             durable_writes: self.durable_writes,
             home_writes: self.home_writes,
             home_reads: self.home_reads,
+            redirected_reads: self.redirected_reads,
             payload_bytes: self.payload_bytes,
             commits: self.commits,
             handles: self.handles,
@@ -196,6 +199,8 @@ pub struct Statistics {
     /// Disk requests of write-back and checkpoint.
     pub home_writes: u64,
     pub home_reads: u64,
+    /// Blocks that were read from the log, because they were not home yet and no longer in memory.
+    pub redirected_reads: u64,
     /// Bytes of file data in committed transactions, as callers wrote them.
     pub payload_bytes: u64,
     pub commits: u64,
@@ -251,6 +256,8 @@ pub struct LogUse {
     pub free_blocks: u64,
     /// The length of each.
     pub block_bytes: u64,
+    /// Blocks that the log alone holds as they are now.
+    pub mapped_blocks: u64,
     /// How transactions are written; empty without a log.
     pub records: &'static str,
     /// Selective mode: requests of fewer bytes are small now.

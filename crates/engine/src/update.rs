@@ -50,4 +50,7 @@ pub struct FileUpdate<'a> {
     pub request: u64,
     /// Whether the request continues a long row of requests of this transaction (for adaptive journaling).
     pub sequential: bool,
+    /// Durability is enough for the file ([`crate::EngineOptions::durable_only`]): logged, whatever the mode, and home only if the log or memory is
+    /// full, or at the end.
+    pub durable_only: bool,
 }

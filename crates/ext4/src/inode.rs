@@ -34,6 +34,9 @@ pub struct Inode {
     /// Somebody knows where its blocks lie, and may read or write them past us: all its data is home, and stays so
     /// until the last descriptor is closed.
     pub(crate) kept_home: Cell<bool>,
+    /// Durability is enough for it: because of where it was found, and of an attribute, once that was looked at.
+    pub(crate) durable_by_name: Cell<bool>,
+    pub(crate) durable_by_attribute: Cell<Option<bool>>,
 }
 
 impl Inode {
@@ -54,6 +57,8 @@ impl Inode {
             has_no_capabilities: Cell::default(),
             pages: Default::default(),
             kept_home: Cell::default(),
+            durable_by_name: Cell::default(),
+            durable_by_attribute: Cell::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod allocate;
 mod caller;
 mod credits;
 mod directory;
+mod durable_only;
 mod error;
 mod file;
 mod groups;
@@ -18,6 +19,7 @@ mod xattr;
 
 pub use allocate::{Purpose, Request, Run};
 pub use caller::Caller;
+pub use durable_only::DurableOnly;
 pub use error::{Error, errno};
 pub use file::{
     Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat,

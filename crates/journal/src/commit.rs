@@ -6,7 +6,7 @@
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
-use crate::records::{Images, Moment, Records, Written};
+use crate::records::{Images, Moment, Records, WholePlace, Wholes, Written};
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
 use std::collections::BTreeMap;
@@ -33,6 +33,7 @@ pub struct CommitPlan {
     pub payload: u64,
     /// What replaying each record needs, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
+    wholes: Wholes,
 }
 
 impl CommitPlan {
@@ -67,6 +68,30 @@ impl CommitPlan {
     }
 }
 
+impl CommitPlan {
+    /// Where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`, sorted by block: those that are in one
+    /// piece.
+    pub fn places_of_wholes(
+        &mut self,
+        runs: &LogRuns,
+        records: &dyn Records,
+        bytes: usize,
+    ) -> Vec<(HomeBlock, WholePlace)> {
+        let unit = self.log_block_bytes as u64;
+        let place = |(home, at): (HomeBlock, u64)| {
+            let (index, offset) = ((at / unit) as u32, (at % unit) as u16);
+            let count = records.blocks_of_whole(offset.into(), bytes);
+            match runs.part(index, count)[..] {
+                [run] => Some((home, WholePlace { at: run.start, offset })),
+                _ => None,
+            }
+        };
+        let mut places: Vec<_> = std::mem::take(&mut self.wholes).into_iter().filter_map(place).collect();
+        places.sort_unstable_by_key(|(home, _)| *home);
+        places
+    }
+}
+
 /// Reserves log blocks of `log`.
 ///
 /// An empty transaction gives an empty plan: do not commit it but let it run on, because the log has no gaps
@@ -90,9 +115,11 @@ pub fn plan_commit(
             counts: BTreeMap::new(),
             payload,
             records: Vec::new(),
+            wholes: Vec::new(),
         });
     }
-    let written = records.write(transaction, images, moment);
+    let mut wholes = Vec::new();
+    let written = records.write(transaction, images, moment, &mut wholes);
     let count = written.count(log_block_bytes);
     log.reserve(id, count)?;
     let log_blocks = log.taken(count);
@@ -123,7 +150,18 @@ pub fn plan_commit(
     plan.barrier(Barrier::CommitBeforeReply);
     let (counts, records) = (plan.counts(log_block_bytes), transaction.coverage(records));
     let durable = moment.durable;
-    Ok(CommitPlan { transaction: id, plan, durable, log_blocks, log_block_bytes, counts, payload, records })
+    let transaction = id;
+    Ok(CommitPlan {
+        transaction,
+        plan,
+        durable,
+        log_blocks,
+        log_block_bytes,
+        counts,
+        payload,
+        records,
+        wholes,
+    })
 }
 
 /// Without a journal, being home is all that a commit is: nothing is atomic.
@@ -147,6 +185,7 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
         counts,
         payload,
         records: Vec::new(),
+        wholes: Vec::new(),
     }
 }
 

@@ -23,10 +23,10 @@ pub use log_space::{
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
     AutoThreshold, CommitCost, DataMode, Decision, Policy, Took, UnknownMode, Update, UpdateSequence,
-    WriteThreshold,
+    WriteThreshold, with_durable_only,
 };
 pub use ranges::RangeSet;
-pub use records::{Holdings, Moment, Records};
+pub use records::{Holdings, Moment, Records, WholePlace};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
     ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,

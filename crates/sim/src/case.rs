@@ -74,7 +74,7 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 /// Small enough that blocks are evicted all the time.
 pub const SMALL_CACHE: u64 = 128 << 10;
 /// As many blocks as the engine must have: nothing that is not held stays in memory.
-const LEAST_CACHE: u64 = 0;
+pub const LEAST_CACHE: u64 = 0;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
 /// KiB of scattered logs that scripts fill.
 const SHORT_LOGS: u64 = 512;
@@ -226,6 +226,8 @@ pub struct Report {
     pub torn: u64,
     /// Images with a part of a write that is longer than what is promised.
     pub split: u64,
+    /// Blocks that had left memory before they were home, and were read from the log.
+    pub redirected: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
@@ -244,6 +246,7 @@ impl Report {
         self.writes += other.writes;
         self.torn += other.torn;
         self.split += other.split;
+        self.redirected += other.redirected;
         self.lost += other.lost;
     }
 }
@@ -299,9 +302,10 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, cuts, outcomes } = record(case, fresh, only_cut)?;
+    let Recording { snapshots, cuts, outcomes, redirected } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
-    let mut report = Report { scripts: 1, cuts, refused: refused(&outcomes), ..Report::default() };
+    let mut report =
+        Report { scripts: 1, cuts, refused: refused(&outcomes), redirected, ..Report::default() };
     let (mut last_lost, mut first_torn) = (None, None);
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);

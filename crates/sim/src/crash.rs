@@ -34,6 +34,8 @@ pub struct Recording {
     pub cuts: u64,
     /// Of each writer, what became of its actions.
     pub outcomes: Vec<Vec<Outcome>>,
+    /// Reads that found in the log what was not home yet.
+    pub redirected: u64,
 }
 
 pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
@@ -53,13 +55,16 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 ended?;
             }
             volume.close().await?;
-            Ok::<_, Error>(outcomes.take())
+            let redirected = volume.engine().statistics().redirected_reads;
+            Ok::<_, Error>((outcomes.take(), redirected))
         }
     });
     world.end();
     disks.stop_watching();
     match outcome {
-        Ok(outcomes) => Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes }),
+        Ok((outcomes, redirected)) => {
+            Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes, redirected })
+        }
         Err(error) => Err(Box::new(Failure {
             case: case.clone(),
             cut: cuts.get(),

@@ -1,7 +1,7 @@
 //! Rounds of cases without end: each seed gives one round over all modes and volumes, with random scripts, a slice
 //! of the enumerated ones, and faults. Or the enumerated ones alone, until all have been seen.
 
-use crate::case::{Case, SMALL_CACHE};
+use crate::case::{Case, LEAST_CACHE, SMALL_CACHE};
 use crate::enumerate;
 use crate::faults::{FaultPlan, KINDS};
 use crate::script::{Mix, Script};
@@ -70,7 +70,9 @@ impl Explorer {
             for setup in &self.setups {
                 let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
                 if dice.next().is_multiple_of(4) {
-                    case.cache_bytes = SMALL_CACHE;
+                    // Of blocks that leave memory before they are home, scattered logs know where they are.
+                    let leaves = setup.logs.is_some();
+                    case.cache_bytes = if leaves { LEAST_CACHE } else { SMALL_CACHE };
                 }
                 cases.push(case);
             }

@@ -4,6 +4,7 @@
 
 mod block;
 mod block_map;
+mod compact_map;
 mod number;
 mod random;
 mod time;
@@ -11,6 +12,7 @@ mod transaction;
 
 pub use block::{BlockRange, BlockSize, is_within};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
+pub use compact_map::CompactMap;
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};
 pub use random::SplitMix;
 pub use time::{Instant, Timestamp};

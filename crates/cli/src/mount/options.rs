@@ -6,7 +6,7 @@ use crate::mount::words::{self, Meaning};
 use crate::text::moment;
 use crate::text::quantity::{parse_duration, parse_size};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
-use ext4::{Atime, OnError};
+use ext4::{Atime, DurableOnly, OnError};
 use format::ext4::superblock::default_options;
 use format::ext4::{Superblock, feature};
 use fuse::Transport;
@@ -35,6 +35,8 @@ pub struct MountSettings {
     pub writeback: Option<Duration>,
     pub expire: Option<Duration>,
     pub checkpoint: CheckpointTimes,
+    /// Files of which durability is enough.
+    pub durable_only: Option<DurableOnly>,
     /// Bytes.
     pub cache: Option<u64>,
     pub journal_device: Option<PathBuf>,
@@ -97,6 +99,7 @@ impl Default for MountSettings {
             writeback: None,
             expire: None,
             checkpoint: CheckpointTimes::ByAge,
+            durable_only: None,
             cache: None,
             journal_device: None,
             journal_checksum: true,
@@ -250,6 +253,7 @@ impl MountSettings {
             writeback: self.writeback.unwrap_or(own.writeback),
             expire: self.expire.unwrap_or(own.expire),
             checkpoint: self.checkpoint,
+            durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
@@ -327,6 +331,7 @@ impl MountSettings {
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
             "checkpoint" => self.checkpoint = checkpoint(value)?,
+            "durable_only" => self.durable_only = Some(value.parse().map_err(Refusal::Wrong)?),
             "cache" => {
                 self.cache = match parse_size(value)? {
                     bytes @ CACHE_MIN.. => Some(bytes),
@@ -384,6 +389,7 @@ impl MountSettings {
             "grpid" | "bsdgroups" => self.group_of_directory = true,
             "nogrpid" | "sysvgroups" => self.group_of_directory = false,
             "remount" => self.remount = true,
+            "durable_only" => self.durable_only = Some(DurableOnly::default()),
             "noloop" => self.loop_device = false,
             "loop" => self.loop_device = true,
             "barrier" => self.barrier = Barrier::Flush,
@@ -505,13 +511,24 @@ mod tests {
             ("remount,ro", with(|it| (it.read_only, it.remount) = (true, true))),
             ("bsdgroups", with(|it| it.group_of_directory = true)),
             ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
+            ("durable_only", with(|it| it.durable_only = Some(DurableOnly::default()))),
+            (
+                "durable_only=*.wal:*/journal/*",
+                with(|it| it.durable_only = Some("*.wal:*/journal/*".parse().unwrap())),
+            ),
             ("dirsync,mand", with(|it| it.synchronous_directories = true)),
         ] {
             assert_eq!(parse(line), Ok(expected), "{line}");
         }
-        for line in
-            ["usrquota", "grpjquota=aquota.group,jqfmt=vfsv0", "errors=ignore", "noload", "sb=32768", "dax"]
-        {
+        for line in [
+            "durable_only=/a",
+            "usrquota",
+            "grpjquota=aquota.group,jqfmt=vfsv0",
+            "errors=ignore",
+            "noload",
+            "sb=32768",
+            "dax",
+        ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(line.split(',').next().unwrap()), "{line}: {error}");
         }

@@ -389,6 +389,7 @@ async fn open_volume(
             mount_point: plan.directory.display().to_string(),
             on_error: plan.settings.on_error,
             group_of_directory: plan.settings.group_of_directory,
+            durable_only: plan.settings.durable_only.clone(),
             without_journal: plan.settings.without_journal,
             node: crate::disk::open_disk::node_name(),
         },

@@ -70,7 +70,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &Report) -> [(&'static str, u64); 13] {
+fn columns(report: &Report) -> [(&'static str, u64); 14] {
     // All of them: a new one is not to be forgotten here.
     let Report {
         scripts,
@@ -85,6 +85,7 @@ fn columns(report: &Report) -> [(&'static str, u64); 13] {
         writes,
         torn,
         split,
+        redirected,
         lost,
     } = *report;
     [
@@ -100,6 +101,7 @@ fn columns(report: &Report) -> [(&'static str, u64); 13] {
         ("writes judged", writes),
         ("torn", torn),
         ("split", split),
+        ("read from the log", redirected),
         ("cuts that lost", lost),
     ]
 }

@@ -195,8 +195,10 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
         ("durable writes", count("durable_writes")),
         ("home writes", count("home_writes")),
         ("home reads", count("home_reads")),
+        ("blocks read from the journal", count("redirected_reads")),
         ("checkpoints", count("checkpoints")),
         ("journal blocks free", format!("{} of {}", number(&log["free_blocks"]), number(&log["blocks"]))),
+        ("blocks in the journal alone", number(&log["mapped_blocks"]).to_string()),
         (
             "cache",
             format!(

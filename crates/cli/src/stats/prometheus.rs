@@ -9,7 +9,7 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
-const OF_ENGINE: [(&str, &str, &str, &str); 22] = [
+const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
     (
         "payload_bytes_total",
         COUNTER,
@@ -28,6 +28,12 @@ const OF_ENGINE: [(&str, &str, &str, &str); 22] = [
     ),
     ("home_write_requests_total", COUNTER, "Disk requests of write-back and checkpoint.", "/home_writes"),
     ("home_read_requests_total", COUNTER, "Disk requests that read blocks at home.", "/home_reads"),
+    (
+        "redirected_reads_total",
+        COUNTER,
+        "Blocks read from the journal, because they were not home yet and no longer in memory.",
+        "/redirected_reads",
+    ),
     ("checkpoints_total", COUNTER, "Rounds in which blocks went home to free log space.", "/checkpoints"),
     ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
     ("cache_hits_total", COUNTER, "Blocks found in memory.", "/cache/hits"),
@@ -38,6 +44,12 @@ const OF_ENGINE: [(&str, &str, &str, &str); 22] = [
     ("cache_limit_bytes", GAUGE, "Bound of that memory (mount option cache).", "/cache/limit_bytes"),
     ("journal_blocks", GAUGE, "Blocks of the journal.", "/log/blocks"),
     ("journal_free_blocks", GAUGE, "Blocks of the journal that are free.", "/log/free_blocks"),
+    (
+        "journal_mapped_blocks",
+        GAUGE,
+        "Blocks that the journal alone holds as they are now.",
+        "/log/mapped_blocks",
+    ),
     ("requests_received_total", COUNTER, "Requests of the kernel.", "door/requests"),
     ("ring_requests_total", COUNTER, "Requests that came over io_uring.", "door/ring_requests"),
     ("malformed_requests_total", COUNTER, "Requests that contradict themselves.", "door/malformed"),

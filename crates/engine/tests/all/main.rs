@@ -3,12 +3,14 @@
 mod behaviour;
 mod common;
 mod crash;
+mod durable_only;
 mod faults;
 mod frees;
 mod home;
 mod in_place;
 mod lazy_data;
 mod log_unit;
+mod mapping;
 mod memory;
 mod owners;
 mod space;

@@ -80,6 +80,7 @@ impl Volume {
             base: Base::Zero,
             request: content.len() as u64,
             sequential: false,
+            durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;
         // The inode held it durably; so no mode may commit that it has gone before the data is home or logged.

@@ -215,6 +215,7 @@ impl Volume {
             base: Base::Home,
             request: range.len() as u64,
             sequential: false,
+            durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;
         inode.last_data_change.set(handle.transaction());

@@ -111,6 +111,7 @@ impl Volume {
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
+            self.read_durability(inode).await;
             self.leave_inline(inode, caller).await?;
         }
         let write_back = flags.origin == WriteOrigin::WriteBack;
@@ -289,6 +290,7 @@ impl Volume {
             base,
             request: request.length,
             sequential,
+            durable_only: self.is_durable_only(request.inode),
         });
         PartOfBlock { length, update }
     }

@@ -147,6 +147,7 @@ impl Volume {
             return Err(error);
         }
         directory.put(handle, spot, inode.number, entry_type::of_mode(making.mode), name)?;
+        self.learn_durability(parent, name, &inode).await;
         Ok(inode)
     }
 

@@ -92,6 +92,7 @@ impl Volume {
     ) -> Result<(Found, Rc<Inode>)> {
         let Some(found) = directory.find(name).await? else { return refused(errno::ENOENT) };
         let inode = self.entry_inode(of, found.inode).await?;
+        self.learn_durability(of, name, &inode).await;
         Ok((found, inode))
     }
 

@@ -54,6 +54,9 @@ impl Volume {
                 b"." | b".." => None,
                 _ => self.entry_inode(directory, entry.inode).await.ok(),
             };
+            if let Some(inode) = &inode {
+                self.learn_durability(directory, &entry.name, inode).await;
+            }
             listed.push((entry, inode));
         }
         Ok(listed)

@@ -43,6 +43,8 @@ pub struct VolumeOptions {
     pub node: String,
     /// New files get their directory's group (`grpid`), whatever its mode.
     pub group_of_directory: bool,
+    /// Files of which durability is enough; `None`: no attribute counts either.
+    pub durable_only: Option<crate::DurableOnly>,
     /// Read-only, as the volume is at home: what only the journal holds is not seen (`noload`).
     pub without_journal: bool,
 }

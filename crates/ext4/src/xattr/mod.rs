@@ -13,7 +13,8 @@ use crate::{Caller, Error, Inode, Result, Volume};
 use engine::Credits;
 use format::ext4::inode::flags;
 use format::ext4::xattr::Attribute;
-use names::{ACL_ACCESS, ACL_DEFAULT, Name, TRUSTED, USER};
+pub(crate) use names::Name;
+use names::{ACL_ACCESS, ACL_DEFAULT, TRUSTED, USER};
 use std::rc::Rc;
 use stored::Stored;
 use units::TransactionId;
@@ -91,6 +92,7 @@ impl Volume {
             (Existence::Old, None) => return Err(Error::Refused(errno::ENODATA)),
             _ => {}
         }
+        inode.durable_by_attribute.set(None);
         let is_acl = matches!(name.index, ACL_ACCESS | ACL_DEFAULT);
         let same = |attribute: &Attribute| attribute.outside.is_none() && attribute.value == set.value;
         if !is_acl && before.find(name).is_some_and(same) {
@@ -130,6 +132,7 @@ impl Volume {
                 _ => Err(Error::Refused(errno::ENODATA)),
             };
         }
+        inode.durable_by_attribute.set(None);
         let mut after = before.clone();
         after.remove(name);
         let change = Change { before, after, mode: None, holder: None };

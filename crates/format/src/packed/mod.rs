@@ -11,12 +11,14 @@
 //! included. Both begin with the journal's UUID and the log's nonce: what another journal, or an earlier mount, left
 //! behind is nobody's transaction. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
 
+mod again;
 mod header;
 mod read;
 mod tables;
 mod varint;
 mod write;
 
+pub use again::{read_again, units_from};
 pub use header::PackedHeader;
 pub use read::{Item, Malformed, RecordReader};
 pub use tables::tables;

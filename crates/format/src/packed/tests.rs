@@ -156,7 +156,9 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
     for unit in [512, 4096] {
         let (size, image) = (BlockSize::new(4096).unwrap(), vec![5; 4096]);
         let mut writer = RunWriter::new(unit);
-        (0..100).for_each(|home| writer.whole(HomeBlock(home), &image));
+        for home in 0..100 {
+            writer.whole(HomeBlock(home), &image);
+        }
         let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);

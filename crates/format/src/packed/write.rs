@@ -41,9 +41,13 @@ impl RunWriter {
     pub fn revoke(&mut self, home: HomeBlock) {
         self.head(home, Kind::Revoke, 0);
     }
-    pub fn whole(&mut self, home: HomeBlock, image: &[u8]) {
+    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it.
+    pub fn whole(&mut self, home: HomeBlock, image: &[u8]) -> u64 {
         self.head(home, Kind::Whole, 0);
+        let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;
         self.put(image);
+        // A unit begins with a byte of its own.
+        if used.is_multiple_of(self.unit as u64) { used + 1 } else { used }
     }
     /// `parts` are sorted and do not overlap. None at all only with `base_zero`.
     pub fn parts(&mut self, home: HomeBlock, parts: &[BlockRange], image: &[u8], base_zero: bool) {

@@ -5,6 +5,7 @@
 //! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
 
 mod adaptive;
+mod durable_only;
 mod journal;
 mod ordered;
 mod selective;
@@ -54,6 +55,8 @@ pub struct Update {
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
+    /// Durability is enough for the file, or was when a record of the block was logged that is there still.
+    pub durable_only: bool,
 }
 
 impl Update {
@@ -94,6 +97,10 @@ pub trait Policy {
     }
     /// Whether `decide` looks at the block's update sequence, which must then be kept.
     fn keeps_sequences(&self) -> bool {
+        false
+    }
+    /// Whether `decide` looks at [`Update::durable_only`], which whoever asks must then find out.
+    fn looks_into_log(&self) -> bool {
         false
     }
     /// What it learns from what writes cost; `None`: nothing, and nobody need measure any.
@@ -144,6 +151,11 @@ impl DataMode {
     }
 }
 
+/// `policy`, with files of which durability is enough.
+pub fn with_durable_only(policy: Box<dyn Policy>) -> Box<dyn Policy> {
+    Box::new(durable_only::DurableOnly(policy))
+}
+
 impl fmt::Display for DataMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -170,7 +182,8 @@ mod tests {
     const THRESHOLD: WriteThreshold = WriteThreshold::Fixed(4096);
 
     fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
-        Update { range, block_size: BlockSize::new(4096).unwrap(), request, sequential: false, sequence }
+        let (block_size, sequential) = (BlockSize::new(4096).unwrap(), false);
+        Update { range, block_size, request, sequential, sequence, durable_only: false }
     }
 
     fn decisions(mode: DataMode, sequence: UpdateSequence) -> [Decision; 3] {
@@ -200,6 +213,23 @@ mod tests {
         assert_eq!(decisions(DataMode::Adaptive, new), [LogBlock; 3]);
         assert_eq!(decisions(DataMode::Adaptive, journalled), [LogBlock; 3]);
         assert_eq!(decisions(DataMode::Adaptive, bypassed), [HomeBeforeCommit; 3]);
+    }
+
+    #[test]
+    fn where_durability_is_enough_every_mode_logs_and_in_as_few_bytes_as_before() {
+        let sequence = UpdateSequence::Bypassed { last: TransactionId(7) };
+        for mode in DataMode::ALL {
+            let (plain, policy) = (mode.policy(THRESHOLD), with_durable_only(mode.policy(THRESHOLD)));
+            for range in [BlockRange::new(100, 228), BlockRange::new(0, 4096)] {
+                let other = update(range, 1 << 20, sequence);
+                assert_eq!(policy.decide(&other), plain.decide(&other), "{mode}");
+                let decided = policy.decide(&Update { durable_only: true, ..other });
+                match plain.decide(&other) {
+                    logged if logged.is_logged() => assert_eq!(decided, logged, "{mode}"),
+                    _ => assert_eq!(decided, Decision::LogBlock, "{mode}"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -39,6 +39,18 @@ pub type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
 /// The content of a block as of the locking of the transaction; for a block recorded as bytes, only those need be right.
 pub type Images<'a> = &'a dyn Fn(HomeBlock) -> Rc<Buffer>;
 
+/// Blocks that a transaction logs whole, so that they can be read there again ([`Records::read_whole`]): at which byte of
+/// its log blocks each begins. Not all need be told.
+pub type Wholes = Vec<(HomeBlock, u64)>;
+
+/// Where a block lies whole in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WholePlace {
+    /// The log block in which it begins, and at which byte of that. No log block is longer than 64 KiB.
+    pub at: LogBlock,
+    pub offset: u16,
+}
+
 /// What a transaction's records say of the moment when they were made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
@@ -97,8 +109,23 @@ pub trait Records: fmt::Debug {
     fn logs_images(&self) -> bool {
         false
     }
-    /// All log blocks of a transaction that is not empty.
-    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written;
+    /// All log blocks of a transaction that is not empty. Adds to `wholes`, in any order.
+    fn write(
+        &self,
+        transaction: &LockedTransaction,
+        images: Images,
+        moment: &Moment,
+        wholes: &mut Wholes,
+    ) -> Written;
+    /// How many log blocks hold `bytes` bytes of a block that begins at this byte of the first of them.
+    fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
+        (offset + bytes).div_ceil(self.block_bytes()) as u32
+    }
+    /// Reads a block again that is whole in `log`, these log blocks, from byte `offset` on. What is no such block gives
+    /// other bytes: whoever reads knows a checksum.
+    fn read_whole(&self, log: &[u8], offset: usize, block: &mut [u8]) {
+        block.copy_from_slice(&log[offset..offset + block.len()]);
+    }
     /// What replaying the record of a metadata block needs, of which `ranges` changed.
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage;
     /// Upper bound of the log blocks that `write` makes.

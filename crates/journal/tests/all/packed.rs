@@ -33,12 +33,22 @@ type Home = BTreeMap<u64, Vec<u8>>;
 fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, now: &Home) -> Vec<u8> {
     let bound = records.log_blocks_bound(&running.holdings());
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
-    let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable)) else {
+    let mut wholes = Vec::new();
+    let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+    else {
         panic!("a run has one checksum")
     };
     let bytes: Vec<u8> = units.iter().flat_map(|(_, piece)| piece.to_vec()).collect();
     let count = bytes.len() / records.block_bytes();
     assert!(count as u32 <= bound, "{count} units, bound {bound}");
+    for (home, at) in wholes {
+        let (first, offset) = (at as usize / records.block_bytes(), at as usize % records.block_bytes());
+        let mut block = vec![0; now[&home.get()].len()];
+        let end = first + records.blocks_of_whole(offset, block.len()) as usize;
+        let log = &bytes[first * records.block_bytes()..end * records.block_bytes()];
+        records.read_whole(log, offset, &mut block);
+        assert_eq!(block, now[&home.get()], "{home} is read again from where it was logged");
+    }
     bytes
 }
 
@@ -339,7 +349,7 @@ fn a_sync_of_128_bytes_takes_one_sector_alone_and_250_bytes_in_a_group() {
             }
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
-        let written = records.write(&running.lock(), &|_| image.clone(), &moment(0));
+        let written = records.write(&running.lock(), &|_| image.clone(), &moment(0), &mut Vec::new());
         written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);

@@ -4,7 +4,7 @@ use disks::{CrashPolicy, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
 use runtime::VirtualWorld;
-use sim::{Case, Report, setup};
+use sim::{Case, LEAST_CACHE, Report, setup};
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -49,6 +49,23 @@ fn selective_keeps_its_promise_in_scattered_logs() {
 #[test]
 fn adaptive_keeps_its_promise_in_scattered_logs() {
     explore(DataMode::Adaptive);
+}
+
+/// With hardly any memory, so that what the log holds whole leaves it before it is home.
+#[test]
+fn what_has_left_memory_before_it_is_home_survives_every_cut() {
+    let mut total = Report::default();
+    for name in ["scattered-4k", "scattered-1k"] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for (mode, seed) in DataMode::ALL.into_iter().zip(1..) {
+            let random = Case::random(setup, mode, seed, 3, 16);
+            let case = Case { sample: 64, cache_bytes: LEAST_CACHE, ..random };
+            total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+        }
+    }
+    println!("{total:?}");
+    assert!(total.redirected > 20, "hardly any reads of the log: {total:?}");
 }
 
 /// Long scripts over short logs, so that all of them are full again and again.

@@ -9,7 +9,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Written};
+use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Wholes, Written};
 use crate::ranges::RangeSet;
 use crate::recover::RecoverError;
 use crate::transaction::{Coverage, LockedTransaction};
@@ -50,8 +50,14 @@ impl Records for BlockRecords {
     fn logs_images(&self) -> bool {
         true
     }
-    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
-        write::write(self, transaction, images, moment)
+    fn write(
+        &self,
+        transaction: &LockedTransaction,
+        images: Images,
+        moment: &Moment,
+        wholes: &mut Wholes,
+    ) -> Written {
+        write::write(self, transaction, images, moment, wholes)
     }
     /// Metadata is logged in regular blocks, however little changed.
     fn metadata_coverage(&self, _ranges: &RangeSet) -> Coverage {

@@ -3,7 +3,7 @@
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
-use crate::records::{Images, LogBlocks, Moment, Written};
+use crate::records::{Images, LogBlocks, Moment, Wholes, Written};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
@@ -18,8 +18,9 @@ pub(super) fn write(
     transaction: &LockedTransaction,
     images: Images,
     moment: &Moment,
+    wholes: &mut Wholes,
 ) -> Written {
-    let mut blocks = log_body(transaction, images, records.layout);
+    let mut blocks = log_body(transaction, images, records.layout, wholes);
     let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, moment));
     if records.is_sealed() {
         blocks.push(commit);
@@ -30,8 +31,13 @@ pub(super) fn write(
 }
 
 /// All log blocks of the transaction but the commit block.
-fn log_body(transaction: &LockedTransaction, images: Images, layout: LogLayout) -> LogBlocks {
-    let mut body = Body::new(transaction.id, layout);
+fn log_body(
+    transaction: &LockedTransaction,
+    images: Images,
+    layout: LogLayout,
+    wholes: &mut Wholes,
+) -> LogBlocks {
+    let mut body = Body::new(transaction.id, layout, wholes);
     body.revokes(transaction.revoked.iter().copied());
     for (block, record) in &transaction.data {
         if let Record::Bytes { ranges, base_zero } = record {
@@ -69,7 +75,7 @@ fn commit_block(
 }
 
 /// Collects log blocks; the tags of the open descriptor wait until it is full.
-struct Body {
+struct Body<'a> {
     transaction: TransactionId,
     layout: LogLayout,
     blocks: LogBlocks,
@@ -79,10 +85,11 @@ struct Body {
     packing: Packing,
     /// Bytes left for tags.
     room: usize,
+    wholes: &'a mut Wholes,
 }
 
-impl Body {
-    fn new(transaction: TransactionId, layout: LogLayout) -> Body {
+impl Body<'_> {
+    fn new(transaction: TransactionId, layout: LogLayout, wholes: &mut Wholes) -> Body<'_> {
         Body {
             transaction,
             layout,
@@ -91,6 +98,7 @@ impl Body {
             logged: Vec::new(),
             packing: Packing::new(layout.block_size),
             room: DescriptorBlock::room(&layout),
+            wholes,
         }
     }
 
@@ -143,8 +151,14 @@ impl Body {
         let sums: Vec<(bool, u32)> = logged.iter_mut().map(|(_, block)| self.escape_and_sum(block)).collect();
         let mut tags = Vec::with_capacity(self.tags.len());
         let mut previous = None;
+        // Behind the descriptor.
+        let first = self.blocks.len() as u64 + 1;
         for (mut tag, block) in self.tags.drain(..) {
             let (escaped, sum) = sums[block as usize];
+            if tag.fragment.is_none() && !escaped {
+                let at = (first + u64::from(block)) << self.layout.block_size.shift();
+                self.wholes.push((tag.home, at));
+            }
             tag.escaped = escaped && previous != Some(block);
             tag.checksum = sum;
             previous = Some(block);

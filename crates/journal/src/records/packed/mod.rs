@@ -13,12 +13,12 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Written};
+use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Wholes, Written};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
-use format::packed::{PackedHeader, PackedLog, RunWriter};
+use format::packed::{PackedHeader, PackedLog, RunWriter, read_again, units_from};
 use units::{BlockSize, TransactionId};
 
 /// Shorter buffers are few.
@@ -55,8 +55,20 @@ impl Records for PackedRecords {
     fn holds_parts(&self) -> bool {
         true
     }
-    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
-        write::write(self, transaction, images, moment)
+    fn write(
+        &self,
+        transaction: &LockedTransaction,
+        images: Images,
+        moment: &Moment,
+        wholes: &mut Wholes,
+    ) -> Written {
+        write::write(self, transaction, images, moment, wholes)
+    }
+    fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
+        units_from(offset, bytes, self.unit)
+    }
+    fn read_whole(&self, log: &[u8], offset: usize, block: &mut [u8]) {
+        read_again(log, self.unit, offset, block);
     }
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
         match parts::of_metadata(ranges, self.block_size) {

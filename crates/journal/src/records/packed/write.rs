@@ -3,7 +3,7 @@
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
-use crate::records::{Images, Moment, Written};
+use crate::records::{Images, Moment, Wholes, Written};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::packed::RunWriter;
@@ -22,6 +22,7 @@ pub(super) fn write(
     transaction: &LockedTransaction,
     images: Images,
     moment: &Moment,
+    wholes: &mut Wholes,
 ) -> Written {
     let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
     let metadata = transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
@@ -34,8 +35,11 @@ pub(super) fn write(
     for (home, said) in said {
         match said {
             Said::Revoked => run.revoke(home),
-            Said::Metadata(ranges) => metadata_block(records, home, ranges, &images(home), &mut run),
-            Said::Data(Record::Whole) => run.whole(home, &images(home)),
+            Said::Metadata(ranges) => {
+                let whole = metadata_block(records, home, ranges, &images(home), &mut run);
+                wholes.extend(whole.map(|at| (home, at)));
+            }
+            Said::Data(Record::Whole) => wholes.push((home, run.whole(home, &images(home)))),
             Said::Data(Record::Bytes { ranges, base_zero }) => {
                 run.parts(home, ranges.as_slice(), &images(home), *base_zero)
             }
@@ -47,20 +51,21 @@ pub(super) fn write(
     Written::Sealed(pieces.into_iter().map(piece).collect())
 }
 
-/// Its image is known as a whole, so it may be logged whole, and without its zeros.
+/// Its image is known as a whole, so it may be logged whole, and without its zeros. Says where it is whole.
 fn metadata_block(
     records: &PackedRecords,
     home: HomeBlock,
     ranges: &RangeSet,
     image: &[u8],
     run: &mut RunWriter,
-) {
+) -> Option<u64> {
     assert_eq!(image.len(), records.block_size.bytes(), "the image of {home}");
     if let Some(parts) = parts::of_metadata(ranges, records.block_size) {
         run.parts(home, &parts, image, false);
     } else if let Some(parts) = parts::of_image(image, records.block_size) {
         run.parts(home, &parts, image, true);
     } else {
-        run.whole(home, image);
+        return Some(run.whole(home, image));
     }
+    None
 }

@@ -63,7 +63,13 @@ impl Records for Stream {
     fn holds_parts(&self) -> bool {
         true
     }
-    fn write(&self, transaction: &LockedTransaction, images: Images, moment: &Moment) -> Written {
+    fn write(
+        &self,
+        transaction: &LockedTransaction,
+        images: Images,
+        moment: &Moment,
+        _wholes: &mut Wholes,
+    ) -> Written {
         let mut stream = vec![0; HEADER];
         for home in transaction.revoked() {
             put(&mut stream, home, BlockRange::new(0, 0), REVOKE, &[]);

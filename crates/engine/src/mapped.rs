@@ -1,0 +1,254 @@
+//! What uses the mapping table: memory lets go of blocks that the log holds whole; reads of them are redirected to the log;
+//! and they go home from there.
+//!
+//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only where its
+//! content comes from, while it is not known, differs: not from home, but from the log.
+
+use crate::block::CachedBlock;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::home_runs::RUN_BLOCKS_MAX;
+use crate::mapping::LogCopy;
+use crate::update::Contents;
+use device::Buffer;
+use format::jbd2::Seed;
+use journal::BlockKind;
+use runtime::join_window;
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use units::{HomeBlock, LogBlock};
+
+/// Most reads and writes under way at once.
+const IN_FLIGHT_MAX: usize = 16;
+/// Most blocks read together on their way home, and the part of the cache that they may take.
+const BATCH_BLOCKS_MAX: usize = 2048;
+const BATCH_PART: usize = 16;
+/// The part of the cache's memory that the table may take.
+const TABLE_PART: u64 = 8;
+/// Log blocks that nobody asked for, between two that are read with one request.
+const GAP_MAX: u32 = 1;
+
+/// A block and where the log holds it.
+type Copy = (HomeBlock, LogCopy);
+
+/// Log blocks that are read together, and the copies in them.
+struct LogRead {
+    at: LogBlock,
+    end: LogBlock,
+    copies: Vec<usize>,
+}
+
+/// What became of blocks that were to go home from the log.
+#[derive(Default)]
+pub(crate) struct Copied {
+    pub written: usize,
+    pub unreadable: Option<EngineError>,
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    Seed(!0).with(bytes).0
+}
+
+impl Engine {
+    pub(crate) fn has_copies(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.borrow().mapping.is_empty())
+    }
+    pub(crate) fn copy_of(&self, at: HomeBlock) -> Option<LogCopy> {
+        self.log.as_ref()?.borrow().mapping.get(at)
+    }
+    pub(crate) fn has_copies_within(&self, blocks: &Range<HomeBlock>) -> bool {
+        let run = [(blocks.start, blocks.end.get() - blocks.start.get())];
+        self.log.as_ref().is_some_and(|log| !log.borrow().mapping.within(&run).is_empty())
+    }
+    /// Blocks that home does not hold yet, in memory or in the log alone.
+    pub(crate) fn blocks_until_home(&self) -> usize {
+        let mapped = self.log.as_ref().map_or(0, |log| log.borrow().mapping.len());
+        self.queue.dirty() + mapped
+    }
+    /// The table has changed: what it takes of memory counts as images do.
+    pub(crate) fn note_table(&self) {
+        if let Some(log) = &self.log {
+            self.cache.borrow().note_table(log.borrow().mapping.memory());
+        }
+    }
+
+    /// Memory lets go of blocks that the log holds whole, those first that have not been home for longest, until `is_enough`.
+    pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) {
+        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return };
+        let cache = self.cache.borrow();
+        let table_max = (cache.bytes_of(cache.limit()) / TABLE_PART) as usize;
+        let mut has_any = false;
+        self.queue.while_dirty(&cache, |block| {
+            if is_enough() || log.borrow().mapping.memory() >= table_max {
+                return false;
+            }
+            if let Some((by, place, bytes)) = block.let_go() {
+                let mut copy = LogCopy::new(by, place, sum(&bytes));
+                (copy.is_metadata, copy.stays) = (block.contents() == Contents::Metadata, block.stays());
+                log.borrow_mut().mapping.insert(block.number, copy);
+                self.queue.wash(block);
+                self.note_table();
+                has_any = true;
+            }
+            true
+        });
+        drop(cache);
+        if has_any {
+            self.cache.borrow_mut().shrink();
+            self.pipeline.wake_joiners();
+        }
+    }
+
+    /// Reads blocks from the log, all of which were there when this was called.
+    pub(crate) async fn read_copies(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
+        let copy = |block: &Rc<CachedBlock>| (block.number, self.copy_of(block.number).expect("as promised"));
+        let copies: Vec<Copy> = blocks.iter().map(copy).collect();
+        self.counters.borrow_mut().redirected_reads += copies.len() as u64;
+        let found = self.fetch(&copies).await?;
+        for ((block, (at, copy)), bytes) in blocks.iter().zip(copies).zip(found) {
+            let bytes = match bytes {
+                Some(bytes) => bytes,
+                None if self.copy_of(at) == Some(copy) => return Err(EngineError::LogCopyDamaged { at }),
+                // It has gone home meanwhile, or is overwritten in memory.
+                None => Rc::new(self.home.read(at, 1).await?),
+            };
+            block.fill(bytes, self.block_size);
+        }
+        Ok(())
+    }
+
+    /// What the log holds; `None` where it is not, or no longer, what was logged.
+    async fn fetch(&self, copies: &[Copy]) -> Result<Vec<Option<Rc<Buffer>>>, EngineError> {
+        let reads = self.log_reads(copies);
+        let reads = reads.into_iter().map(|read| -> Pin<Box<dyn Future<Output = _> + '_>> {
+            Box::pin(async move {
+                let log = self.runner.read_log(read.at, read.end.get() - read.at.get()).await?;
+                Ok::<_, EngineError>((read, log))
+            })
+        });
+        let mut found = vec![None; copies.len()];
+        let Some(log) = &self.log else { return Ok(found) };
+        let (records, unit) = (log.borrow().records.clone(), self.runner.log_unit());
+        for (read, bytes) in join_window(reads, IN_FLIGHT_MAX).await? {
+            for index in read.copies {
+                let copy = copies[index].1;
+                let place = copy.place();
+                let begin = (place.at.get() - read.at.get()) as usize * unit;
+                let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
+                let mut block = Buffer::zeroed(self.block_size.bytes());
+                let log = &bytes[begin..begin + count * unit];
+                records.read_whole(log, place.offset.into(), &mut block);
+                found[index] = (sum(&block) == copy.sum).then(|| Rc::new(block));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Copies that lie near each other in the log are read together.
+    fn log_reads(&self, copies: &[Copy]) -> Vec<LogRead> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let records = log.borrow().records.clone();
+        let mut order: Vec<usize> = (0..copies.len()).collect();
+        order.sort_unstable_by_key(|index| copies[*index].1.place().at);
+        let mut reads: Vec<LogRead> = Vec::new();
+        for index in order {
+            let place = copies[index].1.place();
+            let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes());
+            let end = place.at.plus(count);
+            match reads.last_mut() {
+                Some(last)
+                    if place.at <= last.end.plus(GAP_MAX) && self.runner.lie_together(last.at, end) =>
+                {
+                    last.end = last.end.max(end);
+                    last.copies.push(index);
+                }
+                _ => reads.push(LogRead { at: place.at, end, copies: vec![index] }),
+            }
+        }
+        reads
+    }
+
+    /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks holds the turn.
+    pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
+        let mut all = Copied::default();
+        if !self.has_copies() {
+            return Ok(all);
+        }
+        let mapped: Vec<_> = numbers.iter().copied().filter(|at| self.copy_of(*at).is_some()).collect();
+        let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, BATCH_BLOCKS_MAX);
+        for numbers in mapped.chunks(batch) {
+            self.cache.borrow_mut().note_fetched(numbers.len());
+            let copied = self.copy_home(numbers).await;
+            self.cache.borrow_mut().note_fetched(0);
+            let copied = copied?;
+            all.written += copied.written;
+            all.unreadable = all.unreadable.or(copied.unreadable);
+        }
+        self.note_table();
+        if all.written > 0 {
+            self.pipeline.wake_joiners();
+        }
+        Ok(all)
+    }
+
+    async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
+        let copies: Vec<Copy> = numbers.iter().filter_map(|at| Some((*at, self.copy_of(*at)?))).collect();
+        let mut unreadable = None;
+        let contents = match self.fetch(&copies).await {
+            Ok(contents) => contents,
+            Err(_) => {
+                let mut contents = Vec::with_capacity(copies.len());
+                for copy in &copies {
+                    match self.fetch(std::slice::from_ref(copy)).await {
+                        Ok(mut content) => contents.append(&mut content),
+                        Err(error) => {
+                            unreadable = Some(error);
+                            contents.push(None);
+                        }
+                    }
+                }
+                contents
+            }
+        };
+        let mut known = Vec::with_capacity(copies.len());
+        for ((at, copy), content) in copies.into_iter().zip(contents) {
+            match content {
+                Some(content) => known.push((at, copy, content)),
+                None if self.copy_of(at) == Some(copy) => {
+                    unreadable = unreadable.or(Some(EngineError::LogCopyDamaged { at }));
+                }
+                None => {}
+            }
+        }
+        let runs = known.chunk_by(|left, right| left.0.plus(1) == right.0);
+        let runs = runs.flat_map(|run| run.chunks(RUN_BLOCKS_MAX));
+        let writes = runs.map(|run| -> Pin<Box<dyn Future<Output = _> + '_>> {
+            Box::pin(async move { self.write_copies(run).await })
+        });
+        let written: Vec<usize> = join_window(writes, IN_FLIGHT_MAX).await?;
+        Ok(Copied { written: written.into_iter().sum(), unreadable })
+    }
+
+    /// Writes neighbours home that were read from the log.
+    async fn write_copies(&self, run: &[(HomeBlock, LogCopy, Rc<Buffer>)]) -> Result<usize, EngineError> {
+        let Some(log) = &self.log else { return Ok(0) };
+        let _claim = self.runner.claims.claim(run[0].0, run.len() as u64).await;
+        // Only now: while waiting for the claim, another write may have brought a newer image home.
+        let is_newest = |(at, copy, _): &&(HomeBlock, LogCopy, Rc<Buffer>)| self.copy_of(*at) == Some(*copy);
+        let run: Vec<_> = run.iter().filter(is_newest).collect();
+        for part in run.chunk_by(|left, right| left.0.plus(1) == right.0) {
+            let kind = |copy: &LogCopy| match copy.is_metadata {
+                true => BlockKind::HomeMetadata,
+                false => BlockKind::HomeData,
+            };
+            let kinds: Vec<_> = part.iter().map(|(_, copy, _)| kind(copy)).collect();
+            let blocks = part.iter().map(|(_, _, block)| block.clone()).collect();
+            self.runner.write_home(part[0].0, &kinds, blocks).await?;
+            part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));
+            self.checkpoints.written(part.len() as u64);
+        }
+        self.counters.borrow_mut().home_writes += 1;
+        Ok(run.len())
+    }
+}

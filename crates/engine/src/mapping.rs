@@ -1,0 +1,100 @@
+//! The mapping table: blocks that the log holds whole and home does not hold yet, of which memory may hold nothing.
+//!
+//! Invariants
+//! 1. An entry names the newest record of its block that is whole. It leaves when home has that content, a later
+//!    transaction logs the block whole, or one revokes it: just when the checkpoint needs its transaction no more. So the log
+//!    keeps what an entry names.
+//! 2. What is read there is that record: the entry knows its checksum.
+
+use journal::WholePlace;
+use units::{CompactMap, HomeBlock, LogBlock, TransactionId, is_within};
+
+/// Where the log holds a block whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogCopy {
+    pub by: TransactionId,
+    pub sum: u32,
+    at: LogBlock,
+    offset: u16,
+    pub is_metadata: bool,
+    /// It goes home only if there is no other way.
+    pub stays: bool,
+}
+
+impl LogCopy {
+    pub fn new(by: TransactionId, place: WholePlace, sum: u32) -> LogCopy {
+        let (is_metadata, stays) = (false, false);
+        LogCopy { by, sum, at: place.at, offset: place.offset, is_metadata, stays }
+    }
+    pub fn place(&self) -> WholePlace {
+        WholePlace { at: self.at, offset: self.offset }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Mapping(CompactMap<LogCopy>);
+
+impl Mapping {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn get(&self, block: HomeBlock) -> Option<LogCopy> {
+        self.0.get(block.get())
+    }
+    pub fn insert(&mut self, block: HomeBlock, copy: LogCopy) {
+        self.0.insert(block.get(), copy);
+    }
+    /// What the log holds of `block` up to transaction `by` is needed no more.
+    pub fn forget(&mut self, block: HomeBlock, by: TransactionId) {
+        if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
+            self.0.remove(block.get());
+        }
+    }
+    pub fn forget_all(&mut self) {
+        self.0 = CompactMap::default();
+    }
+    /// All blocks that are not to stay, sorted; or all.
+    pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
+        let found = self.0.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
+        found.map(|(block, _)| HomeBlock(block)).collect()
+    }
+    /// Those within `runs` (first block and count, in order and apart), sorted.
+    pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
+        let (Some((first, _)), Some((last, count))) = (runs.first(), runs.last()) else { return Vec::new() };
+        let found = self.0.range(first.get(), last.plus(*count).get());
+        found.map(|(block, _)| HomeBlock(block)).filter(|block| is_within(runs, *block)).collect()
+    }
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With which [`CompactMap`] promises 32 bytes for an entry.
+    #[test]
+    fn an_entry_has_24_bytes() {
+        assert_eq!(size_of::<(HomeBlock, LogCopy)>(), 24);
+    }
+
+    #[test]
+    fn an_entry_stays_until_what_it_names_is_needed_no_more() {
+        let mut mapping = Mapping::default();
+        let copy = |by| LogCopy::new(TransactionId(by), WholePlace { at: LogBlock(9), offset: 3 }, 7);
+        [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX)));
+        mapping.forget(HomeBlock(3), TransactionId(u32::MAX - 1));
+        mapping.forget(HomeBlock(4), TransactionId(0));
+        assert_eq!(mapping.blocks(true), [3, 8].map(HomeBlock));
+        mapping.insert(HomeBlock(3), copy(1));
+        mapping.forget(HomeBlock(3), TransactionId(0));
+        assert_eq!(mapping.get(HomeBlock(3)), Some(copy(1)));
+        let runs = [(HomeBlock(0), 3), (HomeBlock(8), 1)];
+        assert_eq!(mapping.within(&runs), [HomeBlock(8)]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Files of which durability is enough: logged in every mode, and home only at the end.
+
+use crate::common::{Layout, Rig, STALE, Setup};
+use engine::{Base, Contents, Credits, Engine, FileUpdate};
+use journal::DataMode;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, Owner};
+
+fn setup(mode: DataMode) -> Setup {
+    let mut setup = Setup::new(mode, Layout::Separate, 4096);
+    setup.options.durable_only = true;
+    setup
+}
+
+/// Part of a request of a mebibyte.
+async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
+    let bytes = [byte; 4096];
+    let update = FileUpdate {
+        owner: Owner(1),
+        home: HomeBlock(block),
+        range: BlockRange::new(0, 4096),
+        bytes: &bytes,
+        base: Base::Zero,
+        request: 1 << 20,
+        sequential: true,
+        durable_only,
+    };
+    let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
+    handle.file_data(update).await.unwrap();
+    engine.sync_owner(Owner(1), handle.stop()).await.unwrap();
+}
+
+#[test]
+fn what_durability_is_enough_for_goes_home_at_the_end_alone() {
+    for mode in DataMode::ALL {
+        let rig = Rig::new(&setup(mode), 1, setup(mode).images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            for block in 0..20 {
+                write(&engine, block, 7, true).await;
+            }
+            write(&engine, 30, 8, false).await;
+            // Longer than anything waits to go home by its age.
+            let world = engine.world();
+            world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+            engine.checkpoint().await.unwrap();
+            let home = engine.statistics().home_written["data"];
+            assert_eq!(home.blocks, 1, "{mode}: of the other file");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        assert_eq!(rig.home_block(19)[..], [7; 4096], "{mode}");
+        assert_eq!(rig.home_block(30)[..], [8; 4096], "{mode}");
+    }
+}
+
+#[test]
+fn what_is_deleted_before_the_end_is_never_written_home() {
+    for mode in DataMode::ALL {
+        let rig = Rig::new(&setup(mode), 1, setup(mode).images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            for block in 0..20 {
+                write(&engine, block, 7, true).await;
+            }
+            let mut handle = engine.start(Credits(0)).await.unwrap();
+            handle.forget(HomeBlock(0), 20, Contents::Data);
+            engine.commit(handle.stop()).await.unwrap();
+            engine.shutdown().await.unwrap();
+            assert_eq!(engine.statistics().home_bytes(), 0, "{mode}");
+        })
+        .unwrap();
+        assert_eq!(rig.home_block(5)[..], [STALE; 4096], "{mode}");
+    }
+}
+
+/// Otherwise replay would put the older content over what bypassed.
+#[test]
+fn while_the_log_holds_a_block_no_update_of_it_bypasses() {
+    for mode in DataMode::ALL {
+        let rig = Rig::new(&setup(mode), 1, setup(mode).images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            write(&engine, 3, 1, true).await;
+            // Durability is no longer enough for the file.
+            write(&engine, 3, 2, false).await;
+        })
+        .unwrap();
+        let after = Rig::new(&setup(mode), 2, rig.crash(0));
+        let parts = after.parts.clone();
+        after
+            .run(async move {
+                let engine = Rig::open(parts).await;
+                let read = engine.read_data(HomeBlock(3), 1).await.unwrap();
+                assert_eq!(read[0][..], [2; 4096], "{mode}: what was synced last");
+            })
+            .unwrap();
+    }
+}

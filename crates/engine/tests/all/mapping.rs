@@ -1,0 +1,262 @@
+//! Scattered logs: memory lets go of blocks that the log holds whole, reads of them are redirected, and they go home from
+//! there.
+
+use crate::common::{Layout, Rig, STALE, Setup};
+use device::{Buffer, Disk, Durability};
+use engine::{
+    Base, CheckpointTimes, Contents, Credits, Engine, EngineError, FileUpdate, LogExtent, LogKind, LogPlaces,
+};
+use journal::DataMode;
+use journal::records::RecordFormat;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, LogBlock, Owner};
+
+const LOGS: u64 = 4;
+const LOG_BLOCKS: u32 = 512;
+/// Home blocks in front of the logs.
+const BLOCKS: u64 = 1024;
+/// Blocks of a transaction.
+const TOGETHER: u64 = 8;
+/// More than memory holds, less than the logs do.
+const LOGGED: u64 = 700;
+
+fn setup(mode: DataMode, records: RecordFormat) -> Setup {
+    let mut setup = Setup::new(mode, Layout::Internal, 4096);
+    setup.home_blocks = BLOCKS + LOGS * u64::from(LOG_BLOCKS);
+    let options = &mut setup.options;
+    (options.log, options.records) = (LogKind::Scattered, Some(records));
+    options.checkpoint = CheckpointTimes::Manual;
+    (options.cache_bytes, options.writeback) = (1 << 20, Duration::from_millis(2));
+    setup
+}
+
+fn all() -> impl Iterator<Item = Setup> {
+    let each = |mode| {
+        [(RecordFormat::Blocks, true), (RecordFormat::Packed, false)]
+            .map(|(records, fua)| Setup { forced_unit_access: fua, ..setup(mode, records) })
+    };
+    DataMode::ALL.into_iter().flat_map(each)
+}
+
+fn rig(setup: &Setup) -> Rig {
+    let mut rig = Rig::new(setup, 1, setup.images());
+    let area = rig.parts.log.as_mut().unwrap();
+    let first = LogBlock(setup.log_blocks);
+    let homes: Vec<_> = (0..LOGS).map(|log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS))).collect();
+    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
+        first: first.plus(log * LOG_BLOCKS),
+        count: LOG_BLOCKS,
+        disk_block: home.get(),
+    }));
+    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    rig
+}
+
+/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+fn content(block: u64, version: u8) -> Vec<u8> {
+    (0..4096u64).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+}
+
+/// Metadata, which every mode logs; several blocks in each transaction.
+async fn log_all(engine: &Rc<Engine>, blocks: impl Iterator<Item = u64>, version: u8) {
+    for block in blocks {
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        let made = handle.create(HomeBlock(block));
+        let whole = BlockRange::new(0, 4096);
+        handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, version)));
+        drop(made);
+        let transaction = handle.stop();
+        if block % TOGETHER == 0 {
+            engine.commit(transaction).await.unwrap();
+        }
+        let cache = engine.statistics().cache;
+        // What one handle and one batch take on their way.
+        assert!(cache.bytes <= cache.limit_bytes + (64 << 10), "{block}: {cache:?}");
+    }
+}
+
+async fn read(engine: &Engine, block: u64) -> Vec<u8> {
+    engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
+}
+
+#[test]
+fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
+    for setup in all() {
+        let rig = rig(&setup);
+        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+        let name = format!("{} {:?}", setup.mode, setup.options.records);
+        let failed = name.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            log_all(&engine, 0..LOGGED, 1).await;
+            let told = engine.statistics();
+            assert!(told.log.mapped_blocks > LOGGED / 2, "{name}: {told:?}");
+            assert_eq!(told.home_bytes(), 0, "{name}: nothing had to go home");
+            for block in 0..LOGGED {
+                assert_eq!(read(&engine, block).await, content(block, 1), "{name}: {block}");
+            }
+            assert!(engine.statistics().redirected_reads >= LOGGED / 2, "{name}");
+            // Many at once, mapped and not.
+            let together = engine.read_data(HomeBlock(0), LOGGED as u32).await.unwrap();
+            assert!((0..).zip(together).all(|(block, read)| read[..] == content(block, 1)), "{name}");
+            // A long read that would rather go to home.
+            let past = engine.read_data_past_cache(HomeBlock(0), LOGGED as u32).await.unwrap();
+            let past: Vec<u8> = past.iter().flat_map(|buffer| buffer.to_vec()).collect();
+            assert!((0..).zip(past.chunks(4096)).all(|(block, read)| read == content(block, 1)), "{name}");
+
+            engine.checkpoint().await.unwrap();
+            assert_eq!(engine.statistics().log.mapped_blocks, 0, "{name}");
+            let mut home = Buffer::zeroed(4096);
+            for block in 0..LOGGED {
+                disk.image().read(block * 4096, &mut home);
+                assert_eq!(home[..], content(block, 1), "{name}: {block} is not home");
+            }
+            let before = engine.statistics().redirected_reads;
+            assert_eq!(read(&engine, 0).await, content(0, 1));
+            assert_eq!(engine.statistics().redirected_reads, before, "{name}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap_or_else(|| panic!("{failed}: the power was never cut"));
+    }
+}
+
+#[test]
+fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
+    for setup in all() {
+        let rig = rig(&setup);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            // More than all logs hold, so that they are full and begun again.
+            for version in 1..=5 {
+                log_all(&engine, (0..LOGGED).filter(|block| block % 5 <= u64::from(version)), version).await;
+            }
+            for block in 0..LOGGED {
+                assert_eq!(read(&engine, block).await, content(block, 5), "{block}");
+            }
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        for block in 0..LOGGED {
+            assert_eq!(rig.home_block(block)[..], content(block, 5), "{block} at home");
+        }
+    }
+}
+
+/// A part of a block may be logged while only the log knows the rest.
+#[test]
+fn parts_of_a_block_that_has_left_memory_are_merged_with_what_the_log_holds() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let rig = rig(&setup(DataMode::Wasteless, records));
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let update = |block, range, bytes: &'static [u8]| FileUpdate {
+                owner: Owner(1),
+                home: HomeBlock(block),
+                range,
+                bytes,
+                base: Base::Home,
+                request: bytes.len() as u64,
+                sequential: false,
+                durable_only: false,
+            };
+            for block in 0..LOGGED {
+                let bytes: &'static [u8] = content(block, 1).leak();
+                let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
+                handle.file_data(update(block, BlockRange::new(0, 4096), bytes)).await.unwrap();
+                let transaction = handle.stop();
+                if block % TOGETHER == 0 {
+                    engine.commit(transaction).await.unwrap();
+                }
+            }
+            assert!(engine.statistics().log.mapped_blocks > LOGGED / 2);
+            for block in (0..LOGGED).step_by(3) {
+                let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
+                handle.file_data(update(block, BlockRange::new(100, 104), b"part")).await.unwrap();
+                engine.commit(handle.stop()).await.unwrap();
+            }
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        for block in 0..LOGGED {
+            let mut expected = content(block, 1);
+            if block % 3 == 0 {
+                expected[100..104].copy_from_slice(b"part");
+            }
+            assert_eq!(rig.home_block(block)[..], expected, "{records:?}: {block}");
+        }
+    }
+}
+
+#[test]
+fn what_is_freed_after_it_has_left_memory_never_goes_home() {
+    let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..LOGGED, 1).await;
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        handle.forget(HomeBlock(0), LOGGED, Contents::Metadata);
+        engine.commit(handle.stop()).await.unwrap();
+        assert_eq!(engine.statistics().log.mapped_blocks, 0);
+        engine.shutdown().await.unwrap();
+        assert_eq!(engine.statistics().home_bytes(), 0);
+    })
+    .unwrap();
+    assert_eq!(rig.home_block(1)[..], [STALE; 4096]);
+}
+
+/// Whoever reads or writes past the journal finds at home what the log alone held.
+#[test]
+fn what_the_log_alone_holds_is_brought_home_for_others() {
+    let rig = rig(&setup(DataMode::Journal, RecordFormat::Packed));
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..LOGGED, 1).await;
+        engine.bring_home(&[(HomeBlock(0), 2), (HomeBlock(10), 1)]).await.unwrap();
+        let mut home = Buffer::zeroed(4096);
+        for block in [0, 1, 10] {
+            disk.image().read(block * 4096, &mut home);
+            assert_eq!(home[..], content(block, 1), "{block}");
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_copy_in_the_log_that_has_rotted_is_noticed() {
+    let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..LOGGED, 1).await;
+        let zeros = vec![Rc::new(Buffer::zeroed((LOGS * u64::from(LOG_BLOCKS) * 4096) as usize))];
+        disk.write(BLOCKS * 4096, zeros, Durability::Durable).await.unwrap();
+        let damaged = EngineError::LogCopyDamaged { at: HomeBlock(0) };
+        let error = engine.read_data(HomeBlock(0), 1).await.unwrap_err();
+        assert_eq!(error.to_string(), damaged.to_string());
+        let error = engine.checkpoint().await.unwrap_err();
+        assert!(matches!(error, EngineError::LogCopyDamaged { .. }), "{error}");
+    })
+    .unwrap();
+}
+
+/// A log with one place keeps what it holds in memory.
+#[test]
+fn with_a_circular_log_nothing_is_redirected() {
+    let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    setup.options.log = LogKind::Circular;
+    let rig = rig(&setup);
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..LOGGED, 1).await;
+        let told = engine.statistics();
+        assert_eq!((told.log.mapped_blocks, told.redirected_reads), (0, 0));
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}

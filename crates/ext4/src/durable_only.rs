@@ -1,0 +1,124 @@
+//! Files of which durability is enough: which they are. By an attribute of the file, or of a directory for all beneath it; or by
+//! names that the mount was told.
+//!
+//! A file learns it from the directory in which it is found or made. What is found by its number alone goes by its own
+//! attribute.
+
+use crate::xattr::Name;
+use crate::{Inode, Volume};
+use std::str::FromStr;
+
+/// The attribute, and its value.
+pub(crate) const NAME: &[u8] = b"user.okeanos.durability";
+const VALUE: &[u8] = b"only";
+
+/// The `durable_only` option of a mount: that it counts at all, and names for which it does without an attribute.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DurableOnly {
+    files: Vec<String>,
+    /// All beneath directories of these names.
+    directories: Vec<String>,
+}
+
+impl FromStr for DurableOnly {
+    type Err = String;
+    /// `*.wal:*/journal/*`: names of files, and of directories.
+    fn from_str(patterns: &str) -> Result<DurableOnly, String> {
+        let mut found = DurableOnly::default();
+        for pattern in patterns.split(':') {
+            let name = pattern.strip_prefix("*/").unwrap_or(pattern);
+            let (name, into) = match name.strip_suffix("/*") {
+                Some(name) => (name, &mut found.directories),
+                None => (name, &mut found.files),
+            };
+            if name.is_empty() || name.contains('/') {
+                return Err(format!("{pattern}: names are needed, as in *.wal:*/journal/*"));
+            }
+            into.push(name.to_owned());
+        }
+        Ok(found)
+    }
+}
+
+/// Whether `name` is as `pattern` says, in which `*` stands for any bytes and `?` for one.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Where to go on if what follows the last star does not fit: the star takes one byte more.
+    let mut star: Option<(usize, usize)> = None;
+    while from < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == name[from] => (at, from) = (at + 1, from + 1),
+            _ => {
+                let Some((star_at, taken)) = star else { return false };
+                star = Some((star_at, taken + 1));
+                (at, from) = (star_at + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+impl Volume {
+    /// `inode` was found in `parent`, which is locked, under `name`.
+    pub(crate) async fn learn_durability(&self, parent: &Inode, name: &[u8], inode: &Inode) {
+        let Some(option) = &self.options.durable_only else { return };
+        let names = if inode.is_directory() { &option.directories } else { &option.files };
+        let is_named = names.iter().any(|pattern| matches(pattern.as_bytes(), name));
+        self.read_durability(parent).await;
+        inode.durable_by_name.set(is_named || self.is_durable_only(parent));
+    }
+
+    /// Looks for the attribute of an inode that is locked, if that was not done yet. What cannot be read says nothing.
+    pub(crate) async fn read_durability(&self, inode: &Inode) {
+        if self.options.durable_only.is_none() || inode.durable_by_attribute.get().is_some() {
+            return;
+        }
+        let (Ok(stored), Ok(name)) = (self.stored_xattrs(inode).await, Name::parse(NAME)) else { return };
+        let is_set = stored.find(name).is_some_and(|attribute| attribute.value == VALUE);
+        inode.durable_by_attribute.set(Some(is_set));
+    }
+
+    /// As far as is known.
+    pub(crate) fn is_durable_only(&self, inode: &Inode) -> bool {
+        self.options.durable_only.is_some()
+            && (inode.durable_by_name.get() || inode.durable_by_attribute.get() == Some(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_bytes_and_question_marks_for_one() {
+        for (pattern, name, fits) in [
+            ("*.wal", "a.wal", true),
+            ("*.wal", ".wal", true),
+            ("*.wal", "a.wal2", false),
+            ("00?", "001", true),
+            ("00?", "00", false),
+            ("a*b*c", "axxbyybzc", true),
+            ("a*b*c", "axxbyybz", false),
+            ("*", "", true),
+            ("journal", "journal", true),
+            ("journal", "journals", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn names_of_files_and_of_directories_are_told_apart() {
+        let found: DurableOnly = "*.wal:*/journal/*:pg_wal/*:*/redo.log".parse().unwrap();
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(found.files, all(&["*.wal", "redo.log"]));
+        assert_eq!(found.directories, all(&["journal", "pg_wal"]));
+        for wrong in ["", "a::b", "a/b", "*/a/b/*", "/*"] {
+            assert!(wrong.parse::<DurableOnly>().is_err(), "{wrong}");
+        }
+    }
+}

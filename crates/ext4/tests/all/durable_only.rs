@@ -1,0 +1,128 @@
+//! Files of which durability is enough: by attribute and by name, on volumes of mke2fs.
+
+use device::World;
+use disks::MemoryDisk;
+use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions, WriteFlags};
+use journal::DataMode;
+use runtime::VirtualWorld;
+use std::process::Command;
+use std::rc::Rc;
+use units::InodeNumber;
+
+const DIRECTORY: u16 = 0o40_755;
+const FILE: u16 = 0o100_644;
+
+/// Opens a fresh volume with `durable_only=`, in a mode that logs no data, runs `work`, and has e2fsck look at what is left.
+fn with_volume<F: Future<Output = ()> + 'static>(
+    patterns: &str,
+    work: impl FnOnce(Rc<Volume>) -> F + 'static,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let made = Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&path).arg("32M").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let world = VirtualWorld::new(1);
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::read_image(shared.clone(), &path).unwrap();
+    let mut options = VolumeOptions { durable_only: Some(patterns.parse().unwrap()), ..Default::default() };
+    options.engine.data = DataMode::Ordered;
+    options.engine.durable_only = true;
+    let parts = OpenParts { world: shared, home: Rc::new(disk.clone()), journal: None, options };
+    world.run(async move {
+        let volume = Volume::open(parts).await.unwrap();
+        work(volume.clone()).await;
+        volume.close().await.unwrap();
+    });
+    world.end();
+    disk.image().write_file(&path).unwrap();
+    let checked = Command::new("e2fsck").arg("-fn").arg(&path).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+async fn make(volume: &Rc<Volume>, parent: &Rc<Inode>, name: &str, mode: u16) -> Rc<Inode> {
+    let name = name.as_bytes();
+    match mode {
+        DIRECTORY => volume.mkdir(parent, name, &Caller::ROOT, 0o755).await.unwrap().value,
+        _ => volume.mknod(parent, name, &Caller::ROOT, mode, 0).await.unwrap().value,
+    }
+}
+
+/// Whether a large write to `inode` is logged: as blocks of data that did not go home.
+async fn is_logged(volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
+    let data = |volume: &Volume| volume.engine().statistics().home_written["data"].blocks;
+    let before = data(volume);
+    volume.write(inode, &Caller::ROOT, 0, &[7; 64 << 10], WriteFlags::default()).await.unwrap();
+    volume.sync().await.unwrap();
+    assert_eq!(volume.read(inode, 0, 5).await.unwrap().to_vec(), [7; 5]);
+    data(volume) == before
+}
+
+async fn set(volume: &Rc<Volume>, inode: &Rc<Inode>, value: &[u8]) {
+    let name = b"user.okeanos.durability";
+    let set = SetXattr { name, value, existence: Existence::Any, clear_set_group: false };
+    volume.set_xattr(inode, &Caller::ROOT, set).await.unwrap();
+}
+
+#[test]
+fn the_attribute_counts_for_a_file_and_for_all_beneath_a_directory() {
+    with_volume("nothing", |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let plain = make(&volume, &root, "plain", FILE).await;
+        assert!(!is_logged(&volume, &plain).await);
+        set(&volume, &plain, b"only").await;
+        assert!(is_logged(&volume, &plain).await);
+
+        let above = make(&volume, &root, "above", DIRECTORY).await;
+        let early = make(&volume, &above, "early", FILE).await;
+        set(&volume, &above, b"only").await;
+        let beneath = make(&volume, &above, "beneath", DIRECTORY).await;
+        let file = make(&volume, &beneath, "file", FILE).await;
+        assert!(is_logged(&volume, &file).await);
+        assert!(!is_logged(&volume, &early).await, "it has not been found there since");
+        let found = volume.lookup(&above, b"early").await.unwrap();
+        assert!(is_logged(&volume, &found).await);
+
+        let other = make(&volume, &root, "other", FILE).await;
+        set(&volume, &other, b"of course").await;
+        assert!(!is_logged(&volume, &other).await);
+    });
+}
+
+#[test]
+fn names_count_for_files_and_for_all_beneath_directories() {
+    with_volume("*.wal:*/journal/*", |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let journal = make(&volume, &root, "journal", DIRECTORY).await;
+        let beneath = make(&volume, &journal, "beneath", DIRECTORY).await;
+        for (parent, name, logged) in [
+            (&root, "a.wal", true),
+            (&root, "a.wall", false),
+            (&beneath, "file", true),
+            (&root, "file", false),
+        ] {
+            let file = make(&volume, parent, name, FILE).await;
+            assert_eq!(is_logged(&volume, &file).await, logged, "{name}");
+        }
+    });
+}
+
+/// What is deleted or cut off before the end never goes home.
+#[test]
+fn what_is_deleted_or_cut_off_is_not_written_home() {
+    with_volume("*.wal", |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let data = |volume: &Volume| volume.engine().statistics().home_written["data"].blocks;
+        let before = data(&volume);
+        for name in ["a.wal", "b.wal"] {
+            let file = make(&volume, &root, name, FILE).await;
+            assert!(is_logged(&volume, &file).await);
+        }
+        let cut = volume.lookup(&root, b"a.wal").await.unwrap();
+        let to_nothing = ext4::SetAttributes { size: Some(0), ..Default::default() };
+        volume.setattr(&cut, &Caller::ROOT, to_nothing).await.unwrap();
+        volume.unlink(&root, b"b.wal").await.unwrap();
+        volume.sync().await.unwrap();
+        volume.engine().checkpoint().await.unwrap();
+        assert_eq!(data(&volume), before);
+    });
+}
