@@ -84,6 +84,10 @@ struct RunArguments {
     /// gigabytes for all figures; not of the kernel's and of Discreet's figures
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
+    /// Block traces for manylogs-6 to -8: every file of the directory, in a format that `okeanos disk replay` reads. Without it
+    /// these figures make traces of their own
+    #[arg(long, value_name = "DIR")]
+    block_traces: Option<PathBuf>,
 }
 
 pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
@@ -181,6 +185,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             }),
             interrupted: &INTERRUPTED,
             trace,
+            block_traces: arguments.block_traces.clone(),
             varied: None,
         };
         let outcome = ::reproduce::run(figure, &options, &context);

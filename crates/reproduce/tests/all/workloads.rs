@@ -13,6 +13,7 @@ fn quick() -> Context {
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
+        block_traces: None,
         varied: None,
     }
 }
