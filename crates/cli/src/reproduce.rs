@@ -68,9 +68,12 @@ struct RunArguments {
     /// Where the files go; made if missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Decides everything that chance decides. Figures in which it does are played with five seeds, this one and the next
+    /// Decides everything that chance decides. Figures in which it does are played with several seeds, this one and the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// With how many seeds those are played
+    #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
+    seeds: u64,
     /// Parts of a figure played at once; all processors if not given. Changes no number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -159,7 +162,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let figures = chosen(&arguments.figures)?;
-    let options = RunOptions { out: arguments.out, again: arguments.again };
+    let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or(processors, usize::from);
     listen_for_interrupts();

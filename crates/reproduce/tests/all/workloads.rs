@@ -3,7 +3,7 @@
 use reproduce::{Context, find};
 use std::sync::atomic::AtomicBool;
 
-fn quick() -> Context {
+pub fn quick() -> Context {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
     Context {
         seed: 1,

@@ -29,6 +29,7 @@ pub enum Small {
     Logs(LogsBeside),
 }
 
+/// The large file must not fit into memory: where reading takes no time, there is no end of it.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub large: Large,

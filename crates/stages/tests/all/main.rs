@@ -2,6 +2,6 @@
 
 mod auto_threshold;
 mod beside;
-mod file_replay;
 mod blocks;
+mod file_replay;
 mod stage;

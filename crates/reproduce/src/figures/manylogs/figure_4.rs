@@ -17,6 +17,8 @@ pub const FIGURE_4: Figure = Figure {
     run,
 };
 
+/// Of each instance.
+const FILES: u64 = 100;
 const INSTANCES: [u32; 3] = [2, 4, 8];
 pub const KINDS: [(Personality, &str); 2] =
     [(Personality::Fileserver, "fileserver"), (Personality::Varmail, "varmail")];
@@ -26,18 +28,16 @@ pub fn instances(context: &Context) -> &'static [u32] {
 }
 
 pub fn bars(context: &Context, instances: &[u32]) -> Result<Bars, FigureError> {
-    let files = if context.quick { 40 } else { 400 };
     let mut cells = Vec::new();
     for (part, (personality, _)) in KINDS.iter().enumerate() {
         for line in LINES {
             cells.extend(instances.iter().map(|&instances| {
-                let beside = FilebenchBeside { personality: *personality, instances, per_second: 20, files };
+                let beside = FilebenchBeside { personality: *personality, instances, per_second: 20, files: FILES };
                 Cell { part, line, x: f64::from(instances), small: Small::Filebench(beside) }
             }));
         }
     }
-    let setting = Setting { cache_bytes: 2 << 30, ..Setting::new(context, Large::reader) };
-    play(context, setting, cells)
+    play(context, Setting::new(context, Large::reader), cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
@@ -54,6 +54,6 @@ fn run(context: &Context) -> Result<Results, FigureError> {
          data goes home sorted by place, because each fsync has little of it."
             .into(),
     );
-    notes.push("Of fileserver's 10,000 files and varmail's 1,000 an instance has 400: emulated disks keep what is written in memory.".into());
+    notes.push("Of fileserver's 10,000 files and varmail's 1,000 an instance has 100: emulated disks keep what is written in memory.".into());
     Ok(Results { pictures, claims, notes })
 }

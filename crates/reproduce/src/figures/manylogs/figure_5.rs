@@ -42,7 +42,7 @@ pub fn bars(context: &Context, databases: &[u32]) -> Result<Bars, FigureError> {
     }
     let one = Setting::new(context, Large::reader);
     let span = if context.quick { one.large.span } else { 3 << 30 };
-    play(context, Setting { large: Large::reader(span), cache_bytes: 1 << 30, ..one }, cells)
+    play(context, Setting { large: Large::reader(span), ..one }, cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
@@ -71,7 +71,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let mut notes = notes(bars.alone);
     notes.push(
         "In MongoDB's place stands the recorded log of a PostgreSQL (docs/TRACES.md) with some 90 commits a second, each synced; here a flush comes at the end of each period \
-         in which something was written, as MongoDB's flushing thread does. Of its first half minute, a checkpoint has just gone by, so that many writes carry whole pages and are \
+         in which something was written, as MongoDB's flushing thread does. The load begins after a checkpoint, so many writes of its first half minute carry whole pages and are \
          larger than 32 KiB. The time is that of a flush, without the wait for the period's end. The paper's log is opened O_DUR; here the mode alone \
          decides, and what is larger than 32 KiB goes home. The log's file is there in full before."
             .into(),

@@ -43,15 +43,13 @@ pub struct Setting {
     pub large: Large,
     pub drives: u32,
     pub seconds: u64,
-    /// Memory for blocks.
-    pub cache_bytes: u64,
 }
 
 impl Setting {
     /// The paper's file of 2 GB and half a minute, on one disk.
     pub fn new(context: &Context, large: fn(u64) -> Large) -> Setting {
-        let (span, seconds) = if context.quick { (256 << 20, 4) } else { (2 << 30, 30) };
-        Setting { large: large(span), drives: 1, seconds, cache_bytes: 256 << 20 }
+        let (span, seconds) = if context.quick { (1 << 30, 2) } else { (2 << 30, 30) };
+        Setting { large: large(span), drives: 1, seconds }
     }
 }
 
@@ -92,7 +90,6 @@ fn rig(context: &Context, setting: Setting, cell: &Cell) -> StageOptions {
     let Line { name, data, log, .. } = cell.line;
     let mut options = StageOptions { seed: context.seed, ..StageOptions::of_manylogs(data, log) };
     options.home.drives = setting.drives;
-    options.engine.cache_bytes = setting.cache_bytes;
     if context.quick {
         options.home.options.size = Some((8 << 30) / u64::from(setting.drives));
         options.journal_size = 64 << 20;
