@@ -94,11 +94,15 @@ impl BlockRun {
         };
         let size = disk.geometry().size;
         // Times count from the first request: a read at the very begin.
-        let first =
-            Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
+        let first = Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
         let of_trace = self.requests.iter().map(|request| {
             let length = request.length.min(size);
-            Recorded { at: request.at.min(size - length), length, time: request.time + BEGIN, ..request.clone() }
+            Recorded {
+                at: request.at.min(size - length),
+                length,
+                time: request.time + BEGIN,
+                ..request.clone()
+            }
         });
         let requests = std::iter::once(first).chain(of_trace).collect();
         let times = replay::run(world, &disk, Rc::new(Trace { pace: Pace::Timestamps, requests }))?;

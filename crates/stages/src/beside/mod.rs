@@ -78,7 +78,9 @@ impl Beside {
             Small::Filebench(filebench) => {
                 Ready::Started(filebench.prepare(&world, &volume, self.seconds, self.seed).await?)
             }
-            Small::Logs(logs) => Ready::Started(logs.prepare(&world, &volume, self.seconds, self.seed).await?),
+            Small::Logs(logs) => {
+                Ready::Started(logs.prepare(&world, &volume, self.seconds, self.seed).await?)
+            }
         };
         volume.sync().await?;
         let begin = world.now();

@@ -33,7 +33,10 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
         let adaptive = play(DataMode::Adaptive, LogKind::Circular, reader, small.clone());
         let manylogs = play(DataMode::Adaptive, LogKind::Scattered, reader, small);
         for (worse, better) in [(&ordered, &adaptive), (&adaptive, &manylogs)] {
-            assert!(worse.bytes_a_second < better.bytes_a_second, "at {rate} of {alone}: {worse:?}, {better:?}");
+            assert!(
+                worse.bytes_a_second < better.bytes_a_second,
+                "at {rate} of {alone}: {worse:?}, {better:?}"
+            );
             assert!(worse.mean_wait_ms > better.mean_wait_ms, "at {rate}: {worse:?}, {better:?}");
         }
         assert!(manylogs.bytes_a_second <= alone);

@@ -6,8 +6,8 @@ use crate::dice::Dice;
 use crate::files::{Actor, Files};
 use crate::semaphore::Semaphore;
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::Instant;
 

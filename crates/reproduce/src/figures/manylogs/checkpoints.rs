@@ -85,7 +85,10 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
     );
     let mut claims: Vec<Claim> = Vec::new();
     let range = |of: &dyn Fn(&BlocksServed) -> f64| {
-        served.iter().map(of).fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
+        served
+            .iter()
+            .map(of)
+            .fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
     };
     let (least, most) = range(&seconds);
     claims.push(claim(

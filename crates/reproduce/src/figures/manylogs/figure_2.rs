@@ -71,9 +71,8 @@ fn run_2a(context: &Context) -> Result<Results, FigureError> {
     all.extend(cells(1, &small_lines, rates(context), (UPDATES[1], 1)));
     let bars = play(context, Setting::new(context, Large::reader), all)?;
     let x = "updates a second";
-    let papers = |numbers: [(&str, [f64; 2]); 3]| {
-        numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec()
-    };
+    let papers =
+        |numbers: [(&str, [f64; 2]); 3]| numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec();
     let mut pictures =
         bars.pictures(0, &lines, ("updates of 4096 B", x), [papers(PAPER_KEPT), papers(PAPER_WAITS)]);
     pictures.extend(bars.pictures(1, &small_lines, ("updates of 512 B", x), [vec![], vec![]]));
@@ -187,8 +186,7 @@ fn beyond(bars: &Bars) -> Vec<Claim> {
 
 fn run_2b(context: &Context) -> Result<Results, FigureError> {
     let bars = of_paper(context, Large::writer, rates(context))?;
-    let pictures =
-        bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
+    let pictures = bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
     let mut claims = bars.same_order(0, "beside a writer");
     let data = bars.ends(0, LINES[1], KEPT);
     let least = LINES.iter().map(|line| bars.ends(0, *line, KEPT).0).fold(f64::INFINITY, f64::min);

@@ -30,13 +30,11 @@ pub fn bars(context: &Context, rates: &[u32]) -> Result<Bars, FigureError> {
 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let bars = bars(context, rates(context))?;
-    let single =
-        play(context, Setting::new(context, Large::reader), cells(0, &[ORDERED], &[40], (4096, 1)))?;
+    let single = play(context, Setting::new(context, Large::reader), cells(0, &[ORDERED], &[40], (4096, 1)))?;
     let papers = [("ordered", 30.0), ("manylogs", 92.0)]
         .map(|(name, kept)| told(name, (40.0, 40.0), [kept, kept]))
         .to_vec();
-    let pictures =
-        bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);
+    let pictures = bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);
     let (manylogs, _) = bars.ends(0, MANYLOGS, |bar| bar.kept);
     let (ordered, _) = bars.ends(0, ORDERED, |bar| bar.kept);
     let (of_one, _) = single.ends(0, ORDERED, |bar| bar.kept);

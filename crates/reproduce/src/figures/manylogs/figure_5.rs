@@ -87,7 +87,9 @@ fn flushed_every(trace: &LogTrace, period: Duration) -> LogTrace {
         Duration::from_nanos((periods * period.as_nanos()) as u64)
     };
     for record in trace.records.iter().filter(|record| record.size > 0) {
-        if let Some(last) = records.last().map(|last| flush_after(last.at)).filter(|flush| *flush <= record.at) {
+        if let Some(last) =
+            records.last().map(|last| flush_after(last.at)).filter(|flush| *flush <= record.at)
+        {
             records.push(LogRecord { at: last, offset: record.offset, size: 0, sync: true });
         }
         records.push(LogRecord { sync: false, ..*record });
@@ -102,13 +104,21 @@ mod tests {
     #[test]
     fn a_period_with_writes_ends_with_one_flush() {
         let record = |us, size, sync| LogRecord { at: Duration::from_micros(us), offset: 0, size, sync };
-        let records = vec![record(100, 5, true), record(900, 6, true), record(1000, 7, true), record(9000, 8, true)];
+        let records =
+            vec![record(100, 5, true), record(900, 6, true), record(1000, 7, true), record(9000, 8, true)];
         let trace = LogTrace { name: "made".into(), records };
         let flushed = flushed_every(&trace, Duration::from_millis(1));
         let found: Vec<_> = flushed.records.iter().map(|it| (it.at.as_micros(), it.size, it.sync)).collect();
         assert_eq!(
             found,
-            [(100, 5, false), (900, 6, false), (1000, 0, true), (1000, 7, false), (2000, 0, true), (9000, 8, false)]
+            [
+                (100, 5, false),
+                (900, 6, false),
+                (1000, 0, true),
+                (1000, 7, false),
+                (2000, 0, true),
+                (9000, 8, false)
+            ]
         );
     }
 }

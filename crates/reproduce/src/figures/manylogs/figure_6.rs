@@ -58,11 +58,11 @@ pub fn play(context: &Context) -> Result<Vec<Mixed>, FigureError> {
         .map(|number| mix(number, &tenants, context.seed, USED, seconds))
         .map(|(requests, slower)| (requests.into(), slower))
         .collect();
-    let cells: Vec<(usize, BlockLayer)> = (0..MIXES.len())
-        .flat_map(|number| layers().map(|(_, layer)| (number, layer)))
-        .collect();
+    let cells: Vec<(usize, BlockLayer)> =
+        (0..MIXES.len()).flat_map(|number| layers().map(|(_, layer)| (number, layer))).collect();
     let served = context.play(&cells, |(number, layer)| {
-        let run = BlockRun { model: MODEL, layer: *layer, requests: mixes[*number].0.clone(), checkpoint: false };
+        let run =
+            BlockRun { model: MODEL, layer: *layer, requests: mixes[*number].0.clone(), checkpoint: false };
         run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()))
     })?;
     let of_mix = |(number, served): (usize, &[stages::BlocksServed])| {
@@ -89,7 +89,9 @@ impl Mixed {
     }
     /// At each percentile: how many times as long `base` takes as `layer`.
     fn speed_ups(&self, layer: usize, base: usize) -> Vec<(f64, f64)> {
-        let at = |percent: usize| (percent as f64, self.percentile(base, percent) / self.percentile(layer, percent));
+        let at = |percent: usize| {
+            (percent as f64, self.percentile(base, percent) / self.percentile(layer, percent))
+        };
         (1..100).map(at).collect()
     }
     /// The paper's mean: that of all percentiles.
@@ -135,7 +137,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         note(context, &tenants(context)?),
         "In place of Table Ib's traces each mix takes five of those there are, round and round, with its kinds of windows: the five minutes with the most writes, \
          the most reads, or by chance. Each tenant has its own fifth of the first 600 GB. A mix that brings more than 40 requests a second on average is slowed \
-         down as a whole (chosen before the first run; the paper re-rated its own and does not say how far)."
+         down as a whole until it does not (40 was chosen before the first run; the paper re-rated its own and does not say how far). Windows of one trace in one mix do not overlap."
             .into(),
         mixes
             .iter()
@@ -154,13 +156,38 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims: claims(&mixes), notes })
 }
 
+/// Two layers, the paper's least and most and mean, and what we ask of every mix.
+struct Compared {
+    name: &'static str,
+    speed_up: fn(&Mixed) -> f64,
+    least: f64,
+    most: f64,
+    mean: f64,
+    asked: f64,
+}
+
+const COMPARED: [Compared; 2] = [
+    Compared {
+        name: "MLB-256 over no logging",
+        speed_up: Mixed::of_mlb,
+        least: 1.2,
+        most: 2.8,
+        mean: 1.9,
+        asked: 1.2,
+    },
+    Compared {
+        name: "MLSMR over SLSMR",
+        speed_up: Mixed::of_mlsmr,
+        least: 1.2,
+        most: 1.3,
+        mean: 1.3,
+        asked: 1.15,
+    },
+];
+
 fn claims(mixes: &[Mixed]) -> Vec<Claim> {
     let mut claims = Vec::new();
-    let kinds: [(&str, fn(&Mixed) -> f64, (f64, f64), f64, f64); 2] = [
-        ("MLB-256 over no logging", Mixed::of_mlb, (1.2, 2.8), 1.9, 1.2),
-        ("MLSMR over SLSMR", Mixed::of_mlsmr, (1.2, 1.3), 1.3, 1.15),
-    ];
-    for (name, speed_up, (least, most), paper, asked) in kinds {
+    for Compared { name, speed_up, least, most, mean: paper, asked } in COMPARED {
         for mix in mixes {
             claims.push(ratio(
                 &format!("{}: {name}, mean of all percentiles", mix.name),

@@ -55,7 +55,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let names = Scale::Names(ROWS.iter().map(|(name, _)| name.to_string()).collect());
     let mut series = Vec::new();
     for (at, which) in ["least", "most", "mean"].into_iter().enumerate() {
-        let points = |values: &dyn Fn(usize) -> f64| (0..ROWS.len()).map(|row| (row as f64, values(row))).collect();
+        let points =
+            |values: &dyn Fn(usize) -> f64| (0..ROWS.len()).map(|row| (row as f64, values(row))).collect();
         series.push(ours(which, points(&|row| summary[row][at])));
         series.push(of_paper(which, points(&|row| ROWS[row].1[at])));
     }
