@@ -68,9 +68,12 @@ struct RunArguments {
     /// Where the files go; made if missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Decides everything that chance decides. Figures in which it does are played with five seeds, this one and the next
+    /// Decides everything that chance decides. Figures in which it does are played with several seeds, this one and the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// With how many seeds those are played
+    #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
+    seeds: u64,
     /// Parts of a figure played at once; all processors if not given. Changes no number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -84,6 +87,10 @@ struct RunArguments {
     /// gigabytes for all figures; not of the kernel's and of Discreet's figures
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
+    /// Block traces for manylogs-6 to -8: every file of the directory, in a format that `okeanos disk replay` reads. Without it
+    /// these figures make traces of their own
+    #[arg(long, value_name = "DIR")]
+    block_traces: Option<PathBuf>,
 }
 
 pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
@@ -155,7 +162,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let figures = chosen(&arguments.figures)?;
-    let options = RunOptions { out: arguments.out, again: arguments.again };
+    let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or(processors, usize::from);
     listen_for_interrupts();
@@ -181,6 +188,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             }),
             interrupted: &INTERRUPTED,
             trace,
+            block_traces: arguments.block_traces.clone(),
             varied: None,
         };
         let outcome = ::reproduce::run(figure, &options, &context);

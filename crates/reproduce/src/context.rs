@@ -21,6 +21,8 @@ pub struct Context {
     pub interrupted: &'static AtomicBool,
     /// Directory for the requests of all disks, if they are to be kept.
     pub trace: Option<PathBuf>,
+    /// Where block traces are that figures play which need some; without it they make their own.
+    pub block_traces: Option<PathBuf>,
     /// Something of the rig is other than the figure says, to see what depends on it. Long series are then cut to their ends.
     pub varied: Option<Varied>,
 }
@@ -63,14 +65,16 @@ impl Context {
         let Context { quick, jobs, interrupted, varied, .. } = *self;
         // Requests of one seed are enough, and those of another would overwrite them.
         let trace = self.trace.clone().filter(|_| turn == 0);
-        Context { seed, turn, quick, jobs, progress: Arc::new(of_all), interrupted, trace, varied }
+        let (progress, block_traces) = (Arc::new(of_all), self.block_traces.clone());
+        Context { seed, turn, quick, jobs, progress, interrupted, trace, block_traces, varied }
     }
 
     /// The same with something varied, one seed, no traces and no progress.
     pub(crate) fn with_varied(&self, varied: Varied) -> Context {
         let Context { seed, turn, quick, jobs, interrupted, .. } = *self;
         let progress = Arc::new(|_, _| ());
-        Context { seed, turn, quick, jobs, progress, interrupted, trace: None, varied: Some(varied) }
+        let (varied, block_traces) = (Some(varied), self.block_traces.clone());
+        Context { seed, turn, quick, jobs, progress, interrupted, trace: None, block_traces, varied }
     }
 
     /// Where the traces of the cell's disks begin with, if there shall be any.

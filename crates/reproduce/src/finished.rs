@@ -3,7 +3,7 @@
 //! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a whole figure.
 
 use crate::figure::{Figure, Results, Scale};
-use crate::{Origin, Tally, Verdict, chart, csv};
+use crate::{Context, Origin, Tally, Verdict, chart, csv};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,15 @@ pub struct Finished {
     pub real_time: bool,
     pub seed: u64,
     pub quick: bool,
+    /// Block traces were given.
+    #[serde(default)]
+    pub block_traces: bool,
     #[serde(flatten)]
     pub results: Results,
 }
 
 impl Finished {
-    pub fn new(figure: &Figure, seed: u64, quick: bool, results: Results) -> Finished {
+    pub fn new(figure: &Figure, context: &Context, results: Results) -> Finished {
         let Figure { name, title, source, about, real_time, .. } = *figure;
         Finished {
             figure: name.into(),
@@ -32,8 +35,9 @@ impl Finished {
             source: source.into(),
             about: about.into(),
             real_time,
-            seed,
-            quick,
+            seed: context.seed,
+            quick: context.quick,
+            block_traces: context.block_traces.is_some(),
             results: drawable(results),
         }
     }
@@ -134,7 +138,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut results = made_up::results();
         results.pictures[0].series[0].points.push((3.0, f64::NAN));
-        let finished = Finished::new(&made_up::FIGURE, 7, false, results);
+        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), results);
         finished.write(directory.path()).unwrap();
         let read = Finished::read(directory.path(), "made-up").unwrap();
         assert_eq!(read.seed, 7);
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn a_figure_half_written_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        let finished = Finished::new(&made_up::FIGURE, 7, false, made_up::results());
+        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), made_up::results());
         finished.write(directory.path()).unwrap();
         // The second picture cannot be put in its place.
         std::fs::remove_file(directory.path().join("made-up-2.svg")).unwrap();
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_verdict_names_what_differs() {
-        let mut finished = Finished::new(&made_up::FIGURE, 7, false, made_up::results());
+        let mut finished = Finished::new(&made_up::FIGURE, &made_up::context(7), made_up::results());
         assert_eq!(
             finished.verdict(),
             "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."

@@ -24,4 +24,5 @@ pub use figures::{all, find};
 pub use finished::Finished;
 pub use page::markdown;
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, write_page};
+pub use seeds::SEEDS;
 pub use statement::{Claim, Origin, Tally, Verdict};

@@ -25,6 +25,7 @@ pub fn context(seed: u64) -> Context {
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
+        block_traces: None,
         varied: None,
     }
 }

@@ -187,7 +187,11 @@ mod tests {
     use crate::made_up;
 
     fn figures() -> Vec<Finished> {
-        vec![Finished::new(&made_up::FIGURE, 7, true, made_up::results())]
+        vec![Finished::new(
+            &made_up::FIGURE,
+            &crate::Context { quick: true, ..made_up::context(7) },
+            made_up::results(),
+        )]
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! interrupted goes on where it was.
 
 use crate::finished::Finished;
-use crate::seeds::{self, SEEDS};
+use crate::seeds;
 use crate::{Context, Figure, FigureError, page};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ pub struct RunOptions {
     pub out: PathBuf,
     /// Run figures that are finished, too.
     pub again: bool,
+    /// How many seeds figures are played with that chance decides; quick ones with one.
+    pub seeds: u64,
 }
 
 #[derive(Debug)]
@@ -34,15 +36,18 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     let out = options.out.as_path();
     let at = |error| RunError::Write { path: out.to_owned(), error };
     std::fs::create_dir_all(out).map_err(at)?;
-    let same = |found: &Finished| found.seed == context.seed && found.quick == context.quick;
+    let same = |found: &Finished| {
+        let given = context.block_traces.is_some();
+        (found.seed, found.quick, found.block_traces) == (context.seed, context.quick, given)
+    };
     if let Some(found) = Finished::read(out, figure.name).filter(|found| !options.again && same(found)) {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
-    let seeds = if figure.by_chance && !context.quick { SEEDS } else { 1 };
+    let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let play = |more| (figure.run)(&context.with_seed(context.seed + more, (more, seeds)));
     let all: Result<Vec<_>, FigureError> = (0..seeds).map(play).collect();
     let results = seeds::combined(all?);
-    let finished = Finished::new(figure, context.seed, context.quick, results);
+    let finished = Finished::new(figure, context, results);
     finished.write(out).and_then(|()| write_page(out)).map_err(at)?;
     Ok(Outcome::Ran(Box::new(finished)))
 }
@@ -63,7 +68,7 @@ mod tests {
     use crate::made_up::{self, FIGURE};
 
     fn options(out: &Path) -> RunOptions {
-        RunOptions { out: out.join("figures"), again: false }
+        RunOptions { out: out.join("figures"), again: false, seeds: 2 }
     }
     fn csv(out: &Path) -> String {
         std::fs::read_to_string(out.join("figures/made-up-1.csv")).unwrap()

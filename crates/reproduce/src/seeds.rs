@@ -3,7 +3,7 @@
 use crate::{Claim, Results, Scale, Series};
 
 /// How many seeds a figure is played with that chance decides, unless it is quick.
-pub(crate) const SEEDS: u64 = 5;
+pub const SEEDS: u64 = 5;
 
 /// Student's t, one-sided 5 %, for 1 to 9 degrees of freedom: both sides together leave out 10 %.
 const STUDENT: [f64; 9] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833];

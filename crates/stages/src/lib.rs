@@ -1,24 +1,26 @@
 //! Where workloads are played in virtual time: emulated disks with a volume on them ([`Stage`]), and placements to compare it with.
 #![forbid(unsafe_code)]
 
+mod beside;
+mod blocks;
 mod drives;
 mod file_replay;
 mod log_structured;
 mod mounted;
 mod options;
-mod reader_beside;
 mod shared_files;
 mod stage;
 mod ticks;
 mod virtual_files;
 mod volumes;
 
+pub use beside::{Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Updates};
+pub use blocks::{BlockError, BlockLayer, BlockRun, BlocksServed, BroughtHome};
 pub use drives::Traffic;
 pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
 pub use log_structured::{LogStructuredFile, LogStructuredFiles};
 pub use mounted::{Mounted, MountedFile};
 pub use options::{Caching, DiskChoice, Layout, LogSizes, Scaled, StageOptions};
-pub use reader_beside::{ReadAndSynced, ReaderBeside};
 pub use shared_files::{SharedClient, SharedFile, SharedFiles, SharedOptions, SharedStage};
 pub use stage::{Stage, StageError};
 pub use virtual_files::{VirtualFile, VirtualFiles};

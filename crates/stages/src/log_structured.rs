@@ -298,7 +298,7 @@ impl Files for LogStructuredFiles {
         actors: Vec<A>,
         watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        run_tasks(&self.0.world, self, actors, watch).await
+        run_tasks(&self.0.world, self, None, actors, watch).await
     }
 }
 

@@ -94,6 +94,6 @@ impl Files for Mounted {
         actors: Vec<A>,
         watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        run_tasks(&self.world, self, actors, watch).await
+        run_tasks(&self.world, self, None, actors, watch).await
     }
 }

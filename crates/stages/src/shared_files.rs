@@ -451,6 +451,6 @@ impl Files for SharedFiles {
         actors: Vec<A>,
         watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        run_tasks(&self.0.world, self, actors, watch).await
+        run_tasks(&self.0.world, self, None, actors, watch).await
     }
 }

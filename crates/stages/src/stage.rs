@@ -43,6 +43,8 @@ pub enum StageError {
     JournalOutside,
     #[error("{0}")]
     FlushZone(#[from] eviction::ZoneError),
+    #[error("a workload failed: {0}")]
+    Workload(std::io::Error),
     #[error("e2fsck found damage: {0}")]
     Damaged(String),
 }

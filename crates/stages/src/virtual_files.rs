@@ -1,5 +1,6 @@
 //! A volume's files in virtual time.
 
+use crate::beside::StartLine;
 use device::World;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
@@ -20,6 +21,8 @@ pub struct VirtualFiles {
     directory: InodeNumber,
     /// See [`crate::StageOptions::writers_wait`].
     writers_wait: bool,
+    /// Where actors wait before they begin.
+    start: Option<Rc<StartLine>>,
 }
 
 /// Dropped without [`Files::close`], it counts as open until the volume is closed.
@@ -44,7 +47,11 @@ impl VirtualFiles {
         directory: InodeNumber,
         writers_wait: bool,
     ) -> VirtualFiles {
-        VirtualFiles { world, volume, directory, writers_wait }
+        VirtualFiles { world, volume, directory, writers_wait, start: None }
+    }
+    /// Its actors, when they are prepared, wait there.
+    pub(crate) fn starting_at(self, line: &Rc<StartLine>) -> VirtualFiles {
+        VirtualFiles { start: Some(line.clone()), ..self }
     }
 
     /// Symbolic links are not followed.
@@ -198,7 +205,7 @@ impl Files for VirtualFiles {
         actors: Vec<A>,
         watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
-        run_tasks(&self.world, self, actors, watch).await
+        run_tasks(&self.world, self, self.start.as_deref(), actors, watch).await
     }
 }
 
@@ -206,6 +213,7 @@ impl Files for VirtualFiles {
 pub(crate) async fn run_tasks<F: Files, A: Actor<F>>(
     world: &VirtualWorld,
     files: &F,
+    start: Option<&StartLine>,
     actors: Vec<A>,
     mut watch: impl FnMut(),
 ) -> io::Result<Vec<A::Output>> {
@@ -222,6 +230,9 @@ pub(crate) async fn run_tasks<F: Files, A: Actor<F>>(
     }
     let ready =
         ready.into_iter().map(|(actor, ready)| Ok((actor, ready?))).collect::<io::Result<Vec<_>>>()?;
+    if let Some(start) = start {
+        start.wait().await;
+    }
     let begin = world.now();
     let act = |(actor, ready): (A, A::Ready)| {
         let files = files.clone();

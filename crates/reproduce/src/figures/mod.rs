@@ -48,7 +48,8 @@ pub fn all() -> Vec<Figure> {
         .into_iter()
         .chain(kernel)
         .chain(discreet::all())
-        .chain([manylogs::figure_2a(), sensitivity::figure()])
+        .chain(manylogs::all())
+        .chain([sensitivity::figure()])
         .chain(arion::all())
         .collect()
 }

@@ -14,6 +14,7 @@ fn play(name: &str, jobs: usize) -> Results {
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &NOT_INTERRUPTED,
         trace: None,
+        block_traces: None,
         varied: None,
     };
     (find(name).expect("a figure").run)(&context).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -3,7 +3,7 @@
 use reproduce::{Context, find};
 use std::sync::atomic::AtomicBool;
 
-fn quick() -> Context {
+pub fn quick() -> Context {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
     Context {
         seed: 1,
@@ -13,6 +13,7 @@ fn quick() -> Context {
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
+        block_traces: None,
         varied: None,
     }
 }

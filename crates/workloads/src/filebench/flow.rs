@@ -6,8 +6,8 @@ use crate::dice::Dice;
 use crate::files::{Actor, Files};
 use crate::semaphore::Semaphore;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::Instant;
 
@@ -73,12 +73,26 @@ struct Run {
     steps: &'static [Step],
     set: FileSet,
     processor: Semaphore,
+    /// When the next operation may be done, if there is a rate.
+    next: Mutex<Instant>,
     operations: AtomicU64,
     /// One thread has run out of files: the end for all.
     over: AtomicBool,
 }
 
 impl Run {
+    /// Waits until the rate lets the next operation be done. False: the run is over by then.
+    async fn hold<F: Files>(&self, files: &F, begin: Instant) -> bool {
+        let Some(rate) = self.options.per_second else { return true };
+        let turn = {
+            let mut next = self.next.lock().expect("nobody panics while holding it");
+            let turn = (*next).max(files.now());
+            *next = turn.plus(Duration::from_secs(1) / rate);
+            turn
+        };
+        files.sleep_until(turn).await;
+        !self.options.limit.is_reached(files.now().since(begin), 0)
+    }
     /// What a loop takes of the processor.
     async fn compute<F: Files>(&self, files: &F) {
         let time = self.options.processor;
@@ -101,6 +115,7 @@ pub async fn run<F: Files>(
         steps: flow.expect("every personality but oltp has a flow").steps,
         set: FileSet::new(options),
         processor: Semaphore::new(1),
+        next: Mutex::new(Instant(0)),
         operations: AtomicU64::new(0),
         over: AtomicBool::new(false),
     });
@@ -167,7 +182,7 @@ impl<F: Files> Actor<F> for Thread {
         {
             run.compute(files).await;
             for step in run.steps {
-                if !self.step(files, &mut hands, *step).await? {
+                if !run.hold(files, begin).await || !self.step(files, &mut hands, *step).await? {
                     break;
                 }
                 run.operations.fetch_add(1, Ordering::Relaxed);
@@ -261,6 +276,9 @@ impl Thread {
         }
         if step == Step::Sync {
             hands.work.syncs.add(files.now().since(asked));
+        }
+        if matches!(step, Step::WriteWhole | Step::Append | Step::AppendLog) {
+            hands.work.writes.add(files.now().since(asked));
         }
         Ok(true)
     }

@@ -53,6 +53,9 @@ pub struct FilebenchOptions {
     /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
     pub request: u64,
     pub sync: SyncKind,
+    /// All threads together do at most so many operations in a second; what is late is not made up for. Not of oltp.
+    #[serde(skip)]
+    pub per_second: Option<u32>,
     /// What each loop takes of the one processor that all threads share: for virtual time, in which nothing else takes any. Not of oltp.
     #[serde(skip)]
     pub processor: Duration,
@@ -81,6 +84,7 @@ impl FilebenchOptions {
             append_exactly: false,
             request: MIB,
             sync: SyncKind::None,
+            per_second: None,
             processor: Duration::ZERO,
             limit: Limit::Time(Duration::from_secs(60)),
             seed: 1,
@@ -118,8 +122,11 @@ pub struct FilebenchReport {
     /// Of reads, writes and syncs, as Filebench averages.
     pub latency_mean_ms: f64,
     pub latency: Latency,
-    /// Of syncs alone.
+    /// Of syncs alone, and of writes alone.
+    pub syncs: u64,
     pub sync_mean_ms: f64,
+    pub writes: u64,
+    pub write_mean_ms: f64,
     pub bytes_read: u64,
     pub bytes_written: u64,
 }
@@ -152,7 +159,10 @@ pub async fn filebench<F: Files>(
         operations_per_second: work.operations as f64 / seconds.max(1e-9),
         latency_mean_ms: work.latencies.mean().as_secs_f64() * 1e3,
         latency: work.latencies.summary(),
+        syncs: work.syncs.count(),
         sync_mean_ms: work.syncs.mean().as_secs_f64() * 1e3,
+        writes: work.writes.count(),
+        write_mean_ms: work.writes.mean().as_secs_f64() * 1e3,
         bytes_read: work.bytes_read,
         bytes_written: work.bytes_written,
     })
@@ -164,6 +174,7 @@ struct Work {
     operations: u64,
     latencies: Latencies,
     syncs: Latencies,
+    writes: Latencies,
     bytes_read: u64,
     bytes_written: u64,
 }
@@ -183,6 +194,7 @@ impl Work {
         self.operations += other.operations;
         self.latencies.merge(&other.latencies);
         self.syncs.merge(&other.syncs);
+        self.writes.merge(&other.writes);
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
     }
@@ -230,6 +242,17 @@ mod tests {
             assert_eq!(report.operations, operations, "{personality:?}");
             assert!(report.bytes_read > 0 && report.bytes_written > 0, "{personality:?}");
         }
+    }
+
+    #[test]
+    fn a_rate_holds_all_threads_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let limit = Limit::Count(1);
+        let options = FilebenchOptions { per_second: Some(200), limit, ..small(Personality::Varmail) };
+        let report = run_filebench(directory.path(), &options, |_| ()).unwrap();
+        assert_eq!((report.operations, report.syncs, report.writes), (4 * 13, 4 * 2, 4 * 2));
+        // The first comes at once, and each other a two-hundredth of a second later.
+        assert!(report.seconds >= 51.0 / 200.0, "{}", report.seconds);
     }
 
     #[test]

@@ -1,5 +1,28 @@
 //! Figures of the Manylogs paper.
 
-mod figure_2a;
+mod block_traces;
+mod checkpoints;
+mod figure_2;
+mod figure_3;
+mod figure_4;
+mod figure_5;
+mod figure_6;
+mod scene;
+mod table_2;
 
-pub use figure_2a::figure as figure_2a;
+use crate::Figure;
+
+/// In the order of the paper.
+pub fn all() -> [Figure; 9] {
+    [
+        figure_2::FIGURE_2A,
+        figure_2::FIGURE_2B,
+        figure_3::FIGURE_3,
+        figure_4::FIGURE_4,
+        figure_5::FIGURE_5,
+        figure_6::FIGURE_6,
+        checkpoints::FIGURE_7,
+        checkpoints::FIGURE_8,
+        table_2::TABLE_2,
+    ]
+}

@@ -1,0 +1,140 @@
+//! Figures 7 and 8: bringing home what an hour has left in the logs.
+
+use super::block_traces::{Tenant, busiest_hour, note, tenants};
+use super::figure_6::MODEL;
+use crate::figures::shared::{axis, claim, ours, picture, ratio};
+use crate::statement::{Expected, ORDER};
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
+use emulated::Shingles;
+use emulated::replay::Recorded;
+use stages::{BlockLayer, BlockRun, BlocksServed, BroughtHome};
+use std::sync::Arc;
+
+pub const FIGURE_7: Figure = Figure {
+    name: "manylogs-7",
+    title: "The checkpoint after an hour, with scattered logs",
+    source: "Manylogs (MSST 2016), Figure 7",
+    about: "The hour of each block trace that has the most writes (--block-traces DIR; made ones otherwise), with scattered logs for writes of up to 256 KiB, and then \
+            everything brought home: how long that takes, and which shares of writes and of blocks it is spared.",
+    minutes: 2,
+    by_chance: false,
+    real_time: false,
+    run: run_7,
+};
+
+pub const FIGURE_8: Figure = Figure {
+    name: "manylogs-8",
+    title: "The checkpoint after an hour, on a shingled drive",
+    source: "Manylogs (MSST 2016), Figure 8",
+    about: "As manylogs-7, on a shingled drive with scattered logs, where each band that was written to is read and written anew.",
+    minutes: 2,
+    by_chance: false,
+    real_time: false,
+    run: run_8,
+};
+
+const MLB_256: BlockLayer = BlockLayer::Scattered { logged: 256 << 10 };
+
+fn play(context: &Context, layers: &[BlockLayer]) -> Result<(Vec<Tenant>, Vec<BlocksServed>), FigureError> {
+    let tenants = tenants(context)?;
+    let hours: Vec<Arc<[Recorded]>> = tenants.iter().map(|tenant| busiest_hour(tenant).into()).collect();
+    let cells: Vec<(BlockLayer, Arc<[Recorded]>)> =
+        layers.iter().flat_map(|layer| hours.iter().map(|hour| (*layer, hour.clone()))).collect();
+    let served = context.play(&cells, |(layer, requests)| {
+        let run = BlockRun { model: MODEL, layer: *layer, requests: requests.clone(), checkpoint: true };
+        run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()))
+    })?;
+    Ok((tenants, served))
+}
+
+fn home(served: &BlocksServed) -> BroughtHome {
+    served.checkpoint.unwrap_or_default()
+}
+fn seconds(served: &BlocksServed) -> f64 {
+    let BroughtHome { reading, writing, .. } = home(served);
+    (reading + writing).as_secs_f64()
+}
+
+fn times(names: &Scale, served: &[BlocksServed]) -> Picture {
+    let points = |of: fn(&BroughtHome) -> f64| {
+        served.iter().enumerate().map(|(at, served)| (at as f64, of(&home(served)))).collect()
+    };
+    let series = vec![
+        ours("log reads", points(|home| home.reading.as_secs_f64())),
+        ours("home writes", points(|home| home.writing.as_secs_f64())),
+    ];
+    picture("Time", axis("trace", names.clone()), axis("s", Scale::Linear), series)
+}
+
+fn names(tenants: &[Tenant]) -> Scale {
+    Scale::Names(tenants.iter().map(|tenant| tenant.name.clone()).collect())
+}
+
+fn run_7(context: &Context) -> Result<Results, FigureError> {
+    let (tenants, served) = play(context, &[MLB_256])?;
+    let names = names(&tenants);
+    let shares = |of: fn((f64, f64)) -> f64| {
+        let share = |served: &BlocksServed| of(home(served).reduced.unwrap_or_default()) * 100.0;
+        served.iter().enumerate().map(|(at, served)| (at as f64, share(served))).collect()
+    };
+    let saved = picture(
+        "What the checkpoint is spared",
+        axis("trace", names.clone()),
+        axis("%", Scale::Linear),
+        vec![ours("writes", shares(|both| both.0)), ours("blocks", shares(|both| both.1))],
+    );
+    let mut claims: Vec<Claim> = Vec::new();
+    let range = |of: &dyn Fn(&BlocksServed) -> f64| {
+        served
+            .iter()
+            .map(of)
+            .fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
+    };
+    let (least, most) = range(&seconds);
+    claims.push(claim(
+        "a checkpoint takes at most two minutes",
+        "1 to 117 s",
+        format!("{least:.1} to {most:.1} s"),
+        most <= 120.0,
+    ));
+    let (least, most) = range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));
+    claims.push(claim(
+        "blocks that are overwritten in the logs",
+        "2 to 86 %",
+        format!("{least:.0} to {most:.0} %"),
+        least >= 2.0 && most <= 86.0,
+    ));
+    let (least, most) = range(&|served| served.table_bytes as f64 / 1024.0);
+    claims.push(claim(
+        "the mapping table has at most 11 MB",
+        "2 KB to 11 MB",
+        format!("{least:.0} KiB to {most:.0} KiB"),
+        most <= 11e6 / 1024.0,
+    ));
+    let notes = vec![
+        note(context, &tenants),
+        "Reading and writing take turns, 32 MiB at a time; the paper does not say how much it reads before it writes.".into(),
+    ];
+    Ok(Results { pictures: vec![times(&names, &served), saved], claims, notes })
+}
+
+fn run_8(context: &Context) -> Result<Results, FigureError> {
+    let (tenants, served) = play(context, &[BlockLayer::Shingled(Shingles::scattered_logs()), MLB_256])?;
+    let (shingled, plain) = served.split_at(tenants.len());
+    let mut claims: Vec<Claim> = Vec::new();
+    for (tenant, (shingled, plain)) in tenants.iter().zip(shingled.iter().zip(plain)) {
+        claims.push(ratio(
+            &format!("{}: the checkpoint of a shingled drive over that of manylogs-7", tenant.name),
+            "up to an order of magnitude",
+            Expected::Words(&ORDER),
+            (seconds(shingled), seconds(plain)),
+        ));
+    }
+    let notes = vec![
+        note(context, &tenants),
+        "Bands of 30 MB, one after the other, at the drive's own rate: about a third of a second for reading a band and as much for writing it. Drives that were looked into \
+         take 0.6 to 1.6 s."
+            .into(),
+    ];
+    Ok(Results { pictures: vec![times(&names(&tenants), shingled)], claims, notes })
+}

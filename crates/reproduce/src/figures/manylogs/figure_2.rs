@@ -1,0 +1,206 @@
+//! Figures 2a and 2b: what a process that goes through a large file keeps of its disk's bandwidth beside a writer of small synced updates.
+
+use super::scene::{
+    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, told,
+};
+use crate::figures::shared::{claim, ratio};
+use crate::statement::Expected;
+use crate::{Claim, Context, Figure, FigureError, Results};
+use engine::{DataMode, LogKind};
+use stages::{HomeOrder, Large, Small, Updates};
+
+pub const FIGURE_2A: Figure = Figure {
+    name: "manylogs-2a",
+    title: "A sequential reader beside small synced updates",
+    source: "Manylogs (MSST 2016), Figure 2a",
+    about: "A reader of 2 GB, read ahead by 128 KiB as Linux 3.4 does, beside a writer that updates 4 KiB (and 512 B) of each of 20 files all over the \
+            disk and syncs, 2 to 16 times a second, on one Cheetah of 146 GB: the share of the bandwidth that the reader \
+            keeps, and how long a sync takes. The scattered logs have 10 MiB in every 100 MiB.",
+    minutes: 5,
+    by_chance: true,
+    real_time: false,
+    run: run_2a,
+};
+
+pub const FIGURE_2B: Figure = Figure {
+    name: "manylogs-2b",
+    title: "A sequential writer beside small synced updates",
+    source: "Manylogs (MSST 2016), Figure 2b",
+    about: "As manylogs-2a, with a process that writes its 2 GB in order, again and again, and waits for nothing but memory.",
+    minutes: 3,
+    by_chance: true,
+    real_time: false,
+    run: run_2b,
+};
+
+const WASTELESS: Line = line("wasteless", DataMode::Wasteless, LogKind::Circular);
+const BOTH: Line = line("wasteless, scattered", DataMode::Wasteless, LogKind::Scattered);
+/// The orders in which ordered's data may go home, beside the one that counts as the paper's.
+const BY_PLACE: Line = line("ordered, sorted by place", DataMode::Ordered, LogKind::Circular);
+const IN_TURN: Line = Line {
+    order: HomeOrder::ByFileInTurn,
+    ..line("ordered, each file waited for", DataMode::Ordered, LogKind::Circular)
+};
+
+/// Updates a second.
+const RATES: [u32; 4] = [40, 80, 160, 320];
+const UPDATES: [usize; 2] = [4096, 512];
+
+pub fn rates(context: &Context) -> &'static [u32] {
+    if context.quick { &[40, 320] } else { &RATES }
+}
+
+/// Of updates of so many bytes, at each rate and times `drives`.
+pub fn cells(part: usize, lines: &[Line], rates: &[u32], (bytes, drives): (usize, u32)) -> Vec<Cell> {
+    let of = |line: Line, rate: u32| {
+        let updates = Updates { per_second: rate * drives, bytes, order: line.order };
+        Cell { part, line, x: f64::from(rate), small: Small::Updates(updates) }
+    };
+    lines.iter().flat_map(|line| rates.iter().map(move |rate| of(*line, *rate))).collect()
+}
+
+/// Of the paper's four modes and updates alone.
+pub fn of_paper(context: &Context, large: fn(u64) -> Large, rates: &[u32]) -> Result<Bars, FigureError> {
+    play(context, Setting::new(context, large), cells(0, &LINES, rates, (4096, 1)))
+}
+
+fn run_2a(context: &Context) -> Result<Results, FigureError> {
+    let lines = [ORDERED, BY_PLACE, IN_TURN, LINES[1], ADAPTIVE, MANYLOGS, WASTELESS, BOTH];
+    let small_lines = [ORDERED, ADAPTIVE, MANYLOGS, WASTELESS, BOTH];
+    let mut all = cells(0, &lines, rates(context), (UPDATES[0], 1));
+    all.extend(cells(1, &small_lines, rates(context), (UPDATES[1], 1)));
+    let bars = play(context, Setting::new(context, Large::reader), all)?;
+    let x = "updates a second";
+    let papers =
+        |numbers: [(&str, [f64; 2]); 3]| numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec();
+    let mut pictures =
+        bars.pictures(0, &lines, ("updates of 4096 B", x), [papers(PAPER_KEPT), papers(PAPER_WAITS)]);
+    pictures.extend(bars.pictures(1, &small_lines, ("updates of 512 B", x), [vec![], vec![]]));
+    let mut claims = of_paper_2a(&bars);
+    claims.extend(bars.same_order(0, "updates of 4 KiB"));
+    claims.extend(asked(&bars));
+    claims.extend(beyond(&bars));
+    let mut notes = notes(bars.alone);
+    notes.push(
+        "In which order ordered's data goes home was chosen after the first run: sorted by place, as the engine writes it, ordered kept more than \
+         the paper's. Linux 3.4's sync(2) writes dirty files one after the other in the order in which they were first written, and all at \
+         once; that counts as ordered here. The two others are drawn beside it."
+            .into(),
+    );
+    Ok(Results { pictures, claims, notes })
+}
+
+const PAPER_KEPT: [(&str, [f64; 2]); 3] =
+    [("ordered", [57.0, 5.0]), ("adaptive", [85.0, 17.0]), ("manylogs", [97.0, 51.0])];
+const PAPER_WAITS: [(&str, [f64; 2]); 3] =
+    [("ordered", [209.0, 919.0]), ("adaptive", [58.0, 100.0]), ("manylogs", [35.0, 40.0])];
+
+const KEPT: fn(&Bar) -> f64 = |bar| bar.kept;
+const WAIT: fn(&Bar) -> f64 = |bar| bar.wait_ms;
+const CHOSEN: &str = "ordered's data goes home file by file";
+
+/// Each mode's numbers of the paper, at 40 and at 320 updates a second.
+fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let over = |line: Line, y: fn(&Bar) -> f64, base: Line| {
+        let (mine, base) = (bars.ends(0, line, y), bars.ends(0, base, y));
+        [(mine.0, base.0), (mine.1, base.1)]
+    };
+    let rates = [40, 320];
+    let [(_, ordered), (_, adaptive), (_, manylogs)] = PAPER_KEPT;
+    for (line, paper) in [(MANYLOGS, manylogs), (ADAPTIVE, adaptive)] {
+        let (pairs, sorted) = (over(line, KEPT, ORDERED), over(line, KEPT, BY_PLACE));
+        for at in 0..2 {
+            let expected = paper[at] / ordered[at];
+            let says = format!(
+                "bandwidth kept by {} over that kept by ordered, at {} updates a second",
+                line.name, rates[at]
+            );
+            let told = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
+            let other = format!("{:.2} sorted by place", sorted[at].0 / sorted[at].1);
+            claims.push(ratio(&says, &told, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other));
+        }
+    }
+    let [(_, ordered), (_, adaptive), (_, manylogs)] = PAPER_WAITS;
+    for (line, paper) in [(ORDERED, ordered), (ADAPTIVE, adaptive)] {
+        let (pairs, sorted) = (over(line, WAIT, MANYLOGS), over(BY_PLACE, WAIT, MANYLOGS));
+        for at in 0..2 {
+            let expected = paper[at] / manylogs[at];
+            let says =
+                format!("the sync of {} over that of manylogs, at {} updates a second", line.name, rates[at]);
+            let told = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
+            let judged = ratio(&says, &told, Expected::Number(expected), pairs[at]);
+            let other = format!("{:.2} sorted by place", sorted[at].0 / sorted[at].1);
+            claims.push(if line == ORDERED { judged.chosen(CHOSEN, &other) } else { judged });
+        }
+    }
+    claims
+}
+
+/// What we ask of ourselves, at the lowest and the highest rate.
+fn asked(bars: &Bars) -> Vec<Claim> {
+    let (manylogs, ordered) = (bars.ends(0, MANYLOGS, KEPT), bars.ends(0, ORDERED, KEPT));
+    let sorted = bars.ends(0, BY_PLACE, KEPT);
+    let of = |rate: u32, (least, most): (f64, f64), [manylogs, ordered, sorted]: [f64; 3]| {
+        claim(
+            &format!("at {rate} updates a second manylogs keeps at least {least} % of the bandwidth, ordered at most {most} %"),
+            "ours",
+            format!("{manylogs:.0} and {ordered:.0} %"),
+            manylogs >= least && ordered <= most,
+        )
+        .of_ours()
+        .chosen(CHOSEN, &format!("{sorted:.0} % sorted by place"))
+    };
+    let slowest = bars.of(0, MANYLOGS).iter().map(|bar| bar.wait_ms).fold(0.0, f64::max);
+    vec![
+        of(40, (90.0, 65.0), [manylogs.0, ordered.0, sorted.0]),
+        of(320, (40.0, 10.0), [manylogs.1, ordered.1, sorted.1]),
+        claim(
+            "a sync of manylogs takes less than 60 ms at all rates",
+            "ours",
+            format!("at most {slowest:.0} ms"),
+            slowest < 60.0,
+        )
+        .of_ours(),
+    ]
+}
+
+/// Ours alone: no paper has the two together.
+fn beyond(bars: &Bars) -> Vec<Claim> {
+    let [both, manylogs, wasteless] = [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, KEPT).1);
+    let kept = claim(
+        "of updates of 512 B, at 320 a second, scattered wasteless keeps at least what manylogs and wasteless keep",
+        "ours",
+        format!("{both:.0} against {manylogs:.0} and {wasteless:.0} %"),
+        both >= manylogs && both >= wasteless,
+    );
+    let [both, manylogs, wasteless] = [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, WAIT).1);
+    let waits = claim(
+        "and its sync takes no longer than theirs",
+        "ours",
+        format!("{both:.1} against {manylogs:.1} and {wasteless:.1} ms"),
+        both <= manylogs && both <= wasteless,
+    );
+    vec![kept.of_ours(), waits.of_ours()]
+}
+
+fn run_2b(context: &Context) -> Result<Results, FigureError> {
+    let bars = of_paper(context, Large::writer, rates(context))?;
+    let pictures = bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
+    let mut claims = bars.same_order(0, "beside a writer");
+    let data = bars.ends(0, LINES[1], KEPT);
+    let least = LINES.iter().map(|line| bars.ends(0, *line, KEPT).0).fold(f64::INFINITY, f64::min);
+    claims.push(claim(
+        "data journaling keeps the least at 40 updates a second: it writes all twice",
+        "worse than beside a reader, for double writes",
+        format!("{:.0} %, and the least is {least:.0} %", data.0),
+        data.0 <= least,
+    ));
+    let mut notes = notes(bars.alone);
+    notes.push(
+        "What is written waits in memory, of which half may be dirty (128 MiB), and goes home from there or with the commit that a sync asks for. The \
+         writer's bytes count when they are durable. The paper has 8 GB of memory, and does not say how much of it may be dirty."
+            .into(),
+    );
+    Ok(Results { pictures, claims, notes })
+}

@@ -1,0 +1,124 @@
+//! Figure 5: the reader beside databases' commit logs.
+
+use super::scene::{Bars, Cell, LINES, MANYLOGS, Setting, notes, play};
+use crate::figures::shared::ratio;
+use crate::statement::{Expected, SAME};
+use crate::{Context, Figure, FigureError, Results};
+use stages::{Large, LogsBeside, Small};
+use std::sync::Arc;
+use std::time::Duration;
+use workloads::{LogRecord, LogTrace};
+
+pub const FIGURE_5: Figure = Figure {
+    name: "manylogs-5",
+    title: "A sequential reader beside databases' commit logs",
+    source: "Manylogs (MSST 2016), Figure 5",
+    about: "A reader of 3 GB beside one to four replays of a commit log that was recorded on PostgreSQL, flushed every 33 ms and every millisecond: the share \
+            of the bandwidth that the reader keeps, and how long a flush takes.",
+    minutes: 5,
+    by_chance: true,
+    real_time: false,
+    run,
+};
+
+const TRACE: &str = "postgres-tpcb";
+const PERIODS_MS: [u64; 2] = [33, 1];
+
+pub fn databases(context: &Context) -> &'static [u32] {
+    if context.quick { &[1, 4] } else { &[1, 2, 3, 4] }
+}
+
+pub fn bars(context: &Context, databases: &[u32]) -> Result<Bars, FigureError> {
+    let trace = LogTrace::open(TRACE).map_err(|error| FigureError::Other(error.to_string()))?;
+    let mut cells = Vec::new();
+    for (part, period) in PERIODS_MS.into_iter().enumerate() {
+        let flushed = Arc::new(flushed_every(&trace, Duration::from_millis(period)));
+        for line in LINES {
+            cells.extend(databases.iter().map(|&instances| {
+                let small = Small::Logs(LogsBeside { trace: flushed.clone(), instances });
+                Cell { part, line, x: f64::from(instances), small }
+            }));
+        }
+    }
+    let one = Setting::new(context, Large::reader);
+    let span = if context.quick { one.large.span } else { 3 << 30 };
+    play(context, Setting { large: Large::reader(span), ..one }, cells)
+}
+
+fn run(context: &Context) -> Result<Results, FigureError> {
+    let bars = bars(context, databases(context))?;
+    let (mut pictures, mut claims) = (Vec::new(), Vec::new());
+    for (part, period) in PERIODS_MS.into_iter().enumerate() {
+        let title = format!("flushed every {period} ms");
+        pictures.extend(bars.pictures(part, &LINES, (&title, "databases"), [vec![], vec![]]));
+        claims.extend(bars.same_order(part, &title));
+    }
+    let [slow, fast] = [0, 1].map(|part| bars.ends(part, MANYLOGS, |bar| bar.kept).0);
+    for (period, kept, paper) in [(33, slow, 89.0), (1, fast, 90.0)] {
+        claims.push(ratio(
+            &format!("what manylogs keeps beside one database flushed every {period} ms, of the whole"),
+            &format!("{:.2}", paper / 100.0),
+            Expected::Number(paper / 100.0),
+            (kept, 100.0),
+        ));
+    }
+    claims.push(ratio(
+        "beside one database manylogs keeps the same with a flush each millisecond as with one every 33 ms",
+        "similar (90 and 89 %)",
+        Expected::Words(&SAME),
+        (fast, slow),
+    ));
+    let mut notes = notes(bars.alone);
+    notes.push(
+        "In MongoDB's place stands the recorded log of a PostgreSQL (docs/TRACES.md) with some 90 commits a second, each synced; here a flush comes at the end of each period \
+         in which something was written, as MongoDB's flushing thread does. The load begins after a checkpoint, so many writes of its first half minute carry whole pages and are \
+         larger than 32 KiB. The time is that of a flush, without the wait for the period's end. The paper's log is opened O_DUR; here the mode alone \
+         decides, and what is larger than 32 KiB goes home. The log's file is there in full before."
+            .into(),
+    );
+    Ok(Results { pictures, claims, notes })
+}
+
+/// The same writes, made durable together at the end of each period.
+fn flushed_every(trace: &LogTrace, period: Duration) -> LogTrace {
+    let mut records: Vec<LogRecord> = Vec::new();
+    let flush_after = |at: Duration| {
+        let periods = at.as_nanos() / period.as_nanos() + 1;
+        Duration::from_nanos((periods * period.as_nanos()) as u64)
+    };
+    for record in trace.records.iter().filter(|record| record.size > 0) {
+        if let Some(last) =
+            records.last().map(|last| flush_after(last.at)).filter(|flush| *flush <= record.at)
+        {
+            records.push(LogRecord { at: last, offset: record.offset, size: 0, sync: true });
+        }
+        records.push(LogRecord { sync: false, ..*record });
+    }
+    LogTrace { name: trace.name.clone(), records }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_with_writes_ends_with_one_flush() {
+        let record = |us, size, sync| LogRecord { at: Duration::from_micros(us), offset: 0, size, sync };
+        let records =
+            vec![record(100, 5, true), record(900, 6, true), record(1000, 7, true), record(9000, 8, true)];
+        let trace = LogTrace { name: "made".into(), records };
+        let flushed = flushed_every(&trace, Duration::from_millis(1));
+        let found: Vec<_> = flushed.records.iter().map(|it| (it.at.as_micros(), it.size, it.sync)).collect();
+        assert_eq!(
+            found,
+            [
+                (100, 5, false),
+                (900, 6, false),
+                (1000, 0, true),
+                (1000, 7, false),
+                (2000, 0, true),
+                (9000, 8, false)
+            ]
+        );
+    }
+}

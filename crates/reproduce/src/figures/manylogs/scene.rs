@@ -1,0 +1,177 @@
+//! What figures 2 to 5 share: modes side by side, and in each a large file and small durable writes on the same disk.
+
+use crate::figures::shared::{axis, claim, of_paper, ours, picture};
+use crate::{Claim, Context, FigureError, Picture, Scale, Series};
+use engine::{DataMode, LogKind};
+use stages::{Beside, HomeOrder, Large, Small, Stage, StageOptions};
+
+/// What is logged, where the log lies, and in which order the rest goes home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    pub name: &'static str,
+    pub data: DataMode,
+    pub log: LogKind,
+    pub order: HomeOrder,
+}
+
+pub const fn line(name: &'static str, data: DataMode, log: LogKind) -> Line {
+    Line { name, data, log, order: HomeOrder::ByPlace }
+}
+
+/// As sync(2) of the paper's Linux 3.4 wrote: file by file.
+pub const ORDERED: Line =
+    Line { order: HomeOrder::ByFile, ..line("ordered", DataMode::Ordered, LogKind::Circular) };
+pub const DATA: Line = line("data", DataMode::Journal, LogKind::Circular);
+pub const ADAPTIVE: Line = line("adaptive", DataMode::Adaptive, LogKind::Circular);
+pub const MANYLOGS: Line = line("manylogs", DataMode::Adaptive, LogKind::Scattered);
+/// The paper's four.
+pub const LINES: [Line; 4] = [ORDERED, DATA, ADAPTIVE, MANYLOGS];
+
+/// One run: a line, and what is beside the large file.
+#[derive(Clone)]
+pub struct Cell {
+    /// Which picture it belongs to.
+    pub part: usize,
+    pub line: Line,
+    pub x: f64,
+    pub small: Small,
+}
+
+/// The large file, and the disks that it lies on.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub large: Large,
+    pub drives: u32,
+    pub seconds: u64,
+}
+
+impl Setting {
+    /// The paper's file of 2 GB and half a minute, on one disk.
+    pub fn new(context: &Context, large: fn(u64) -> Large) -> Setting {
+        let (span, seconds) = if context.quick { (1 << 30, 2) } else { (2 << 30, 30) };
+        Setting { large: large(span), drives: 1, seconds }
+    }
+}
+
+/// What came of a cell.
+#[derive(Clone, Copy)]
+pub struct Bar {
+    pub part: usize,
+    pub line: Line,
+    pub x: f64,
+    /// Percent of what the large file gets alone.
+    pub kept: f64,
+    pub wait_ms: f64,
+}
+
+pub struct Bars {
+    /// Bytes a second that the large file gets alone.
+    pub alone: f64,
+    pub bars: Vec<Bar>,
+}
+
+pub fn play(context: &Context, setting: Setting, cells: Vec<Cell>) -> Result<Bars, FigureError> {
+    let alone = Cell { part: 0, line: ORDERED, x: 0.0, small: Small::Nobody };
+    let cells: Vec<Cell> = std::iter::once(alone).chain(cells).collect();
+    let found = context.play(&cells, |cell| {
+        let stage = Stage::build(&rig(context, setting, cell))?;
+        let Setting { large, seconds, .. } = setting;
+        Ok(Beside { large, small: cell.small.clone(), seconds, seed: context.seed }.play(&stage)?)
+    })?;
+    let alone = found[0].bytes_a_second;
+    let bar = |(cell, found): (&Cell, &stages::SharedDisk)| {
+        let Cell { part, line, x, .. } = *cell;
+        Bar { part, line, x, kept: found.bytes_a_second / alone * 100.0, wait_ms: found.mean_wait_ms }
+    };
+    Ok(Bars { alone, bars: cells.iter().zip(&found).skip(1).map(bar).collect() })
+}
+
+fn rig(context: &Context, setting: Setting, cell: &Cell) -> StageOptions {
+    let Line { name, data, log, .. } = cell.line;
+    let mut options = StageOptions { seed: context.seed, ..StageOptions::of_manylogs(data, log) };
+    options.home.drives = setting.drives;
+    if context.quick {
+        options.home.options.size = Some((8 << 30) / u64::from(setting.drives));
+        options.journal_size = 64 << 20;
+    }
+    if let Some(prefix) = context.trace_prefix(&format!("{name}-{}-{}", cell.part, cell.x)) {
+        options.trace_to(&prefix);
+    }
+    options
+}
+
+impl Bars {
+    pub fn of(&self, part: usize, line: Line) -> Vec<Bar> {
+        self.bars.iter().filter(|bar| bar.part == part && bar.line == line).copied().collect()
+    }
+    /// Of the lowest and of the highest x.
+    pub fn ends(&self, part: usize, line: Line, y: fn(&Bar) -> f64) -> (f64, f64) {
+        let bars = self.of(part, line);
+        (y(&bars[0]), y(&bars[bars.len() - 1]))
+    }
+
+    /// What is kept, and how long a small write is waited for. `papers`: what the paper tells of the two.
+    pub fn pictures(
+        &self,
+        part: usize,
+        lines: &[Line],
+        (title, x): (&str, &str),
+        papers: [Vec<Series>; 2],
+    ) -> Vec<Picture> {
+        let [kept, waits] = papers;
+        let of = |what: &str, label: &str, y: fn(&Bar) -> f64, papers: Vec<Series>| {
+            let points = |line: &Line| self.of(part, *line).iter().map(|bar| (bar.x, y(bar))).collect();
+            let mut series: Vec<Series> = lines.iter().map(|line| ours(line.name, points(line))).collect();
+            series.extend(papers);
+            picture(&format!("{what}, {title}"), axis(x, Scale::Linear), axis(label, Scale::Linear), series)
+        };
+        vec![
+            of("Bandwidth", "bandwidth kept (%)", |bar| bar.kept, kept),
+            of("Waiting", "mean time of a small durable write (ms)", |bar| bar.wait_ms, waits),
+        ]
+    }
+
+    /// The paper's words for most of its bars: manylogs is best, then adaptive, then ordered.
+    pub fn same_order(&self, part: usize, title: &str) -> Vec<Claim> {
+        let [ordered, _, adaptive, manylogs] = LINES.map(|line| self.of(part, line));
+        let mut claims = Vec::new();
+        for (what, y, sign) in [
+            ("the bandwidth kept", (|bar| bar.kept) as fn(&Bar) -> f64, 1.0),
+            ("the time of a small durable write", |bar| bar.wait_ms, -1.0),
+        ] {
+            let in_order = |at: &usize| {
+                let at = *at;
+                let [worst, middle, best] = [&ordered, &adaptive, &manylogs].map(|bars| sign * y(&bars[at]));
+                worst < middle && middle < best
+            };
+            let count = (0..ordered.len()).filter(in_order).count();
+            claims.push(claim(
+                &format!("{title}: in {what} manylogs is better than adaptive, and that better than ordered"),
+                "everywhere",
+                format!("{count} of {}", ordered.len()),
+                count == ordered.len(),
+            ));
+        }
+        claims
+    }
+}
+
+/// Two points that the paper's text tells.
+pub fn told(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
+    of_paper(name, vec![(low, first), (high, last)])
+}
+
+/// What all these figures have in common.
+pub fn notes(alone: f64) -> Vec<String> {
+    vec![
+        format!("The large file's process alone moves {:.1} MB/s; the shares are of that.", alone / 1e6),
+        "Extents in ext3's place (scattered logs need them), a journal of 512 MiB in 5 GB's, which no run fills but data journaling's of a \
+         writer. Nothing goes home from the log within a run unless the log or memory is full. The drive's write cache is off."
+            .into(),
+        "The paper's basic elevator is taken for Linux's noop: the drive has one request at a time, of at most 512 KiB, in the order in \
+         which they came. Neighbours that wait are not merged here. A drive with 32 requests to choose from by shortest positioning \
+         would prefer the reader, whose next read is always the nearest."
+            .into(),
+        "Two windows of a reader are under way, of 128 KiB each, as Linux 3.4 reads ahead. Where files lie is the allocator's choice.".into(),
+    ]
+}

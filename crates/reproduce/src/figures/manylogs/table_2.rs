@@ -1,0 +1,97 @@
+//! Table II: what scattered logs gain, of all experiments together.
+
+use super::scene::{ADAPTIVE, Bars, Line, MANYLOGS, ORDERED};
+use super::{figure_2, figure_3, figure_4, figure_5, figure_6};
+use crate::figures::shared::{axis, of_paper, ours, picture, ratio};
+use crate::statement::Expected;
+use crate::{Context, Figure, FigureError, Results, Scale};
+use stages::Large;
+
+pub const TABLE_2: Figure = Figure {
+    name: "manylogs-table-2",
+    title: "What scattered logs gain, in all",
+    source: "Manylogs (MSST 2016), Table II",
+    about: "The ends of figures 2a, 2b, 3, 4 and 5 in the paper's modes, and figure 6, played with one seed: manylogs' bandwidth and latency over those of ordered and adaptive, MLB-256's \
+            latency over that without logs and MLSMR's over SLSMR's: least, most and mean.",
+    minutes: 8,
+    by_chance: false,
+    real_time: false,
+    run,
+};
+
+/// The paper's: least, most, mean.
+const ROWS: [(&str, [f64; 3]); 6] = [
+    ("MLFS over ordered, bandwidth", [1.3, 15.0, 3.7]),
+    ("MLFS over ordered, latency", [1.0, 22.0, 5.7]),
+    ("MLFS over adaptive, bandwidth", [1.0, 16.0, 2.7]),
+    ("MLFS over adaptive, latency", [0.9, 7.6, 2.0]),
+    ("MLB over no logging, latency", [1.2, 2.8, 1.9]),
+    ("MLSMR over SLSMR, latency", [1.2, 1.3, 1.3]),
+];
+
+fn run(context: &Context) -> Result<Results, FigureError> {
+    const ENDS: [u32; 2] = [40, 320];
+    let figures = [
+        figure_2::of_paper(context, Large::reader, &ENDS)?,
+        figure_2::of_paper(context, Large::writer, &ENDS)?,
+        figure_3::bars(context, &ENDS)?,
+        figure_4::bars(context, &[2, 8])?,
+        figure_5::bars(context, &[1, 4])?,
+    ];
+    let mixes = figure_6::play(context)?;
+    let all = [
+        gains(&figures, ORDERED, true),
+        gains(&figures, ORDERED, false),
+        gains(&figures, ADAPTIVE, true),
+        gains(&figures, ADAPTIVE, false),
+        mixes.iter().map(figure_6::Mixed::of_mlb).collect(),
+        mixes.iter().map(figure_6::Mixed::of_mlsmr).collect(),
+    ];
+    let summary = all.map(|gains| {
+        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = gains.iter().copied().fold(0.0, f64::max);
+        [least, most, figure_6::mean(gains)]
+    });
+    let names = Scale::Names(ROWS.iter().map(|(name, _)| name.to_string()).collect());
+    let mut series = Vec::new();
+    for (at, which) in ["least", "most", "mean"].into_iter().enumerate() {
+        let points =
+            |values: &dyn Fn(usize) -> f64| (0..ROWS.len()).map(|row| (row as f64, values(row))).collect();
+        series.push(ours(which, points(&|row| summary[row][at])));
+        series.push(of_paper(which, points(&|row| ROWS[row].1[at])));
+    }
+    let claims = ROWS
+        .iter()
+        .zip(&summary)
+        .map(|((name, [least, most, mean]), ours)| {
+            let judged = ratio(
+                &format!("{name}, on average"),
+                &format!("{mean} ({least} to {most})"),
+                Expected::Number(*mean),
+                (ours[2], 1.0),
+            );
+            crate::Claim { ours: format!("{:.2} ({:.2} to {:.2})", ours[2], ours[0], ours[1]), ..judged }
+        })
+        .collect();
+    let pictures = vec![picture("Gains", axis("", names), axis("times as good", Scale::Linear), series)];
+    let notes = vec![
+        "Each figure's lowest and highest number of updates, instances or databases; the paper has all of them. Which of its experiments give its means it does not say.".into(),
+    ];
+    Ok(Results { pictures, claims, notes })
+}
+
+/// How many times as good manylogs is, in each experiment.
+fn gains(figures: &[Bars], base: Line, of_bandwidth: bool) -> Vec<f64> {
+    let mut gains = Vec::new();
+    for figure in figures {
+        for part in 0..=figure.bars.iter().map(|bar| bar.part).max().unwrap_or(0) {
+            for (mine, base) in figure.of(part, MANYLOGS).iter().zip(figure.of(part, base)) {
+                gains.push(match of_bandwidth {
+                    true => mine.kept / base.kept,
+                    false => base.wait_ms / mine.wait_ms,
+                });
+            }
+        }
+    }
+    gains
+}

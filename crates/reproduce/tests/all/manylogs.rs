@@ -1,0 +1,38 @@
+//! Every figure of the Manylogs paper runs, and the same seed gives the same numbers.
+
+use crate::workloads::quick;
+use reproduce::find;
+
+fn play(name: &str) -> String {
+    let results = (find(name).expect("the figure is in the list").run)(&quick()).expect(name);
+    assert!(!results.pictures.is_empty() && !results.claims.is_empty(), "{name}");
+    for series in results.pictures.iter().flat_map(|picture| &picture.series) {
+        assert!(!series.points.is_empty(), "{name}: {}", series.name);
+    }
+    let text = serde_json::to_string(&results).expect("plain data");
+    assert!(!text.contains("null"), "{name}: a number is missing: {text}");
+    text
+}
+
+#[test]
+fn the_traces_beside_one_another_give_the_same_twice() {
+    assert_eq!(play("manylogs-6"), play("manylogs-6"));
+}
+#[test]
+fn checkpoints_take_time_on_plain_and_on_shingled_drives() {
+    play("manylogs-7");
+    play("manylogs-8");
+}
+#[test]
+fn a_writer_beside_syncs_gives_the_same_twice() {
+    assert_eq!(play("manylogs-2b"), play("manylogs-2b"));
+}
+#[test]
+fn logs_and_servers_beside_a_reader_run() {
+    play("manylogs-5");
+    play("manylogs-4");
+}
+#[test]
+fn a_reader_on_four_disks_runs() {
+    play("manylogs-3");
+}

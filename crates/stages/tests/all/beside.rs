@@ -1,0 +1,80 @@
+//! What scattered logs are for: a process that goes through a large file and others that sync share a disk with an arm.
+
+use engine::{DataMode, LogKind};
+use stages::{
+    Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions, Updates,
+};
+use std::sync::Arc;
+use workloads::{LogTrace, Personality};
+
+fn play(data: DataMode, log: LogKind, large: Large, small: Small) -> SharedDisk {
+    let mut options = StageOptions { seed: 3, ..StageOptions::of_manylogs(data, log) };
+    options.home.options.size = Some(16 << 30);
+    options.journal_size = 64 << 20;
+    let stage = Stage::build(&options).unwrap();
+    let scene = Beside { large, small, seconds: 4, seed: 3 };
+    let found = scene.play(&stage).unwrap();
+    println!("{data} {}: {found:?}", log.name());
+    stage.close_and_check().unwrap();
+    found
+}
+
+fn updates(per_second: u32, order: HomeOrder) -> Small {
+    Small::Updates(Updates { per_second, bytes: 4096, order })
+}
+
+#[test]
+fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
+    let reader = Large::reader(1 << 30);
+    let alone = play(DataMode::Ordered, LogKind::Circular, reader, Small::Nobody).bytes_a_second;
+    for rate in [40, 320] {
+        let small = updates(rate, HomeOrder::ByPlace);
+        let ordered = play(DataMode::Ordered, LogKind::Circular, reader, small.clone());
+        let adaptive = play(DataMode::Adaptive, LogKind::Circular, reader, small.clone());
+        let manylogs = play(DataMode::Adaptive, LogKind::Scattered, reader, small);
+        for (worse, better) in [(&ordered, &adaptive), (&adaptive, &manylogs)] {
+            assert!(
+                worse.bytes_a_second < better.bytes_a_second,
+                "at {rate} of {alone}: {worse:?}, {better:?}"
+            );
+            assert!(worse.mean_wait_ms > better.mean_wait_ms, "at {rate}: {worse:?}, {better:?}");
+        }
+        assert!(manylogs.bytes_a_second <= alone);
+    }
+}
+
+#[test]
+fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
+    let of = |order| {
+        play(DataMode::Ordered, LogKind::Circular, Large::reader(1 << 30), updates(40, order)).mean_wait_ms
+    };
+    let [by_place, by_file, in_turn] =
+        [HomeOrder::ByPlace, HomeOrder::ByFile, HomeOrder::ByFileInTurn].map(of);
+    assert!(by_place < by_file && by_file < in_turn, "{by_place}, {by_file}, {in_turn}");
+}
+
+#[test]
+fn a_writer_goes_through_a_file_and_all_is_durable_in_the_end() {
+    let writer = Large::writer(1 << 30);
+    for data in [DataMode::Ordered, DataMode::Journal] {
+        let found = play(data, LogKind::Circular, writer, updates(40, HomeOrder::ByPlace));
+        assert!(found.bytes_a_second > 1e6 && found.waits > 0, "{data}: {found:?}");
+    }
+}
+
+#[test]
+fn programs_with_files_of_their_own_begin_with_the_reader() {
+    let reader = Large::reader(1 << 30);
+    let trace = Arc::new(LogTrace::open("postgres-tpcb").unwrap());
+    let filebench = |personality| {
+        Small::Filebench(FilebenchBeside { personality, instances: 2, per_second: 20, files: 40 })
+    };
+    for small in [
+        filebench(Personality::Varmail),
+        filebench(Personality::Fileserver),
+        Small::Logs(LogsBeside { trace, instances: 2 }),
+    ] {
+        let found = play(DataMode::Adaptive, LogKind::Scattered, reader, small);
+        assert!(found.bytes_a_second > 1e6 && found.waits > 10, "{found:?}");
+    }
+}
