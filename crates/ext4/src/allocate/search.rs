@@ -96,9 +96,10 @@ mod tests {
     #[test]
     fn what_is_withheld_is_not_found() {
         let used = [0..10, 12..20, 40..60];
-        for held in
-            [vec![10..12], vec![20..25, 25..30, 33..35], vec![60..128], vec![0..128], vec![11..45, 70..71]]
-        {
+        let cases: [&[(u32, u32)]; 5] =
+            [&[(10, 12)], &[(20, 25), (25, 30), (33, 35)], &[(60, 128)], &[(0, 128)], &[(11, 45), (70, 71)]];
+        for held in cases {
+            let held: Vec<Range<u32>> = held.iter().map(|(start, end)| *start..*end).collect();
             let withheld = |range: Range<u32>| {
                 let parts = held.iter().map(|held| held.start.max(range.start)..held.end.min(range.end));
                 parts.filter(|part| part.start < part.end).min_by_key(|part| part.start)
