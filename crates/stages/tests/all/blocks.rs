@@ -12,7 +12,7 @@ fn play(layer: BlockLayer) -> BlocksServed {
     let request = |number: u32| {
         let is_write = number.is_multiple_of(2);
         let span: u64 = if is_write { 800 << 30 } else { 1 << 30 };
-        let at = dice.next() % (span >> 12) << 12;
+        let at = (dice.next() % (span >> 12)) << 12;
         Recorded { is_write, at, length: 8192, time: Duration::from_millis(20) * number, measured: None }
     };
     let requests = (0..500).map(request).collect();
