@@ -54,9 +54,11 @@ impl MemoryDisks {
             records: Some(records),
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
             log_unit,
+            durable_only: case.durable_only().is_some(),
             ..EngineOptions::default()
         };
-        let options = VolumeOptions { engine, ..VolumeOptions::default() };
+        let durable_only = case.durable_only();
+        let options = VolumeOptions { engine, durable_only, ..VolumeOptions::default() };
         Volume::open(OpenParts {
             world: Rc::new(world.clone()),
             home: trusted(&self.home),

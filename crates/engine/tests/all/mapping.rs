@@ -107,9 +107,9 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
 
             engine.checkpoint().await.unwrap();
             assert_eq!(engine.statistics().log.mapped_blocks, 0, "{name}");
-            let mut home = Buffer::zeroed(4096);
+            let (image, mut home) = (disk.image(), Buffer::zeroed(4096));
             for block in 0..LOGGED {
-                disk.image().read(block * 4096, &mut home);
+                image.read(block * 4096, &mut home);
                 assert_eq!(home[..], content(block, 1), "{name}: {block} is not home");
             }
             let before = engine.statistics().redirected_reads;
@@ -217,9 +217,9 @@ fn what_the_log_alone_holds_is_brought_home_for_others() {
         let engine = Rig::open(parts).await;
         log_all(&engine, 0..LOGGED, 1).await;
         engine.bring_home(&[(HomeBlock(0), 2), (HomeBlock(10), 1)]).await.unwrap();
-        let mut home = Buffer::zeroed(4096);
+        let (image, mut home) = (disk.image(), Buffer::zeroed(4096));
         for block in [0, 1, 10] {
-            disk.image().read(block * 4096, &mut home);
+            image.read(block * 4096, &mut home);
             assert_eq!(home[..], content(block, 1), "{block}");
         }
     })
