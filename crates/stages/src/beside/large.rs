@@ -14,6 +14,9 @@ use units::{FileBlock, InodeNumber, Instant};
 const WRITE: u64 = 1 << 20;
 const READS_UNDER_WAY: usize = 2;
 const MODE: u16 = 0o100_644;
+/// What a write costs a processor, or a read of what is in memory: in no time at all nobody else would come to do anything, and
+/// there would be no end of it.
+const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Large {
@@ -89,16 +92,18 @@ async fn read(scene: Scene, file: Rc<Inode>, next: Rc<Cell<u64>>, large: Large) 
     let mut bytes = 0;
     while scene.world.now() < scene.end {
         let at = next.replace(next.get() + large.read) % (large.span / large.read * large.read);
+        let begun = scene.world.now();
         scene.volume.read(&file, at, large.read as usize).await?;
+        if scene.world.now() == begun {
+            // Memory held it.
+            scene.world.sleep_until(begun.plus(COPY)).await;
+        }
         if scene.world.now() <= scene.end {
             bytes += large.read;
         }
     }
     Ok(bytes)
 }
-
-/// What a write costs a processor: in no time at all nobody else would come to do anything.
-const COPY: Duration = Duration::from_micros(200);
 
 async fn write(scene: Scene, file: Rc<Inode>, span: u64) -> Result<u64, Error> {
     let content = vec![7; WRITE as usize];

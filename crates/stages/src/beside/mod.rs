@@ -29,7 +29,7 @@ pub enum Small {
     Logs(LogsBeside),
 }
 
-/// The large file must not fit into memory: where reading takes no time, there is no end of it.
+/// The large file should not fit into memory, or its disk is not asked.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub large: Large,
@@ -83,6 +83,8 @@ impl Beside {
             }
         };
         volume.sync().await?;
+        // What made the files is over, also for a policy that looks at what was written before.
+        volume.engine().checkpoint().await.map_err(ext4::Error::from)?;
         let begin = world.now();
         let end = begin.plus(Duration::from_secs(self.seconds));
         let scene = Scene { world: world.clone(), volume, end, seed: self.seed };

@@ -44,6 +44,12 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
 }
 
 #[test]
+fn reading_what_fits_into_memory_ends_too() {
+    let found = play(DataMode::Ordered, LogKind::Circular, Large::reader(16 << 20), Small::Nobody);
+    assert!(found.bytes_a_second > 1e8, "{found:?}");
+}
+
+#[test]
 fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
     let of = |order| {
         play(DataMode::Ordered, LogKind::Circular, Large::reader(1 << 30), updates(40, order)).mean_wait_ms
