@@ -116,7 +116,7 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
 
 recipes: deps build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour
-	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages --works postgresql,wal,sqlite,redis,etcd,maildir)
+	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md
 
 bench-shared: deps-ceph build ## clients of a real cluster of three OSDs, in target/figures/shared.json

@@ -3,9 +3,10 @@
 #
 #   scripts/measure.sh OKEANOS PAGE...
 #
-# In a page, the lines between `<!-- measured: WORDS -->` and `<!-- end -->` are what `okeanos WORDS` printed. WORDS of one
-# run are run once. Needs root and a machine with nothing else to do.
+# In a page, the lines between `<!-- measured: WORDS -->` and `<!-- end -->` are the command `okeanos WORDS` and what it printed. The same
+# WORDS are run once. A page whose command fails stays as it was. Needs root and a machine with nothing else to do.
 set -euo pipefail
+shopt -s inherit_errexit
 okeanos=$(realpath "$1")
 shift
 
@@ -18,7 +19,7 @@ measure() { # WORDS: the file with what came out
     if [[ ! -e $out ]]; then
         echo "okeanos $1" >&2
         # shellcheck disable=SC2086 # they are words
-        unshare --mount --propagation private "$okeanos" $1 >"$out.new"
+        unshare --mount --propagation private "$okeanos" $1 >"$out.new" </dev/null
         mv "$out.new" "$out"
     fi
     echo "$out"
@@ -28,12 +29,25 @@ for page; do
     new=$kept/page
     skipping=
     while IFS= read -r line; do
-        if [[ $line == '<!-- end -->' ]]; then skipping=; fi
+        if [[ $line == '<!-- end -->' ]]; then
+            skipping=
+            echo
+        fi
         if [[ -z $skipping ]]; then printf '%s\n' "$line"; fi
         if [[ $line =~ ^'<!-- measured: '(.*)' -->'$ ]]; then
+            if [[ -n $skipping ]]; then
+                echo "$page: no <!-- end --> before $line" >&2
+                exit 1
+            fi
             skipping=yes
-            cat "$(measure "${BASH_REMATCH[1]}")"
+            out=$(measure "${BASH_REMATCH[1]}")
+            printf '\n    okeanos %s\n\n' "${BASH_REMATCH[1]}"
+            cat "$out"
         fi
     done <"$page" >"$new"
+    if [[ -n $skipping ]]; then
+        echo "$page: the last <!-- end --> is missing" >&2
+        exit 1
+    fi
     cat "$new" >"$page"
 done

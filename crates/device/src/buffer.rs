@@ -26,19 +26,21 @@ impl Spares {
     /// Of at least so many bytes, and not many more: whoever counts memory counts what he asked for.
     fn take(&mut self, least: usize) -> Option<Vec<u8>> {
         let fits = |memory: &Vec<u8>| (least..=least + least / 8).contains(&memory.len());
-        let memory = self.kept.swap_remove(self.kept.iter().rposition(fits)?);
+        let memory = self.kept.remove(self.kept.iter().rposition(fits)?);
         self.bytes -= memory.len();
         Some(memory)
     }
     fn keep(&mut self, memory: Vec<u8>) {
-        if self.bytes + memory.len() <= SPARES_MAX {
-            self.bytes += memory.len();
-            self.kept.push(memory);
+        self.bytes += memory.len();
+        self.kept.push(memory);
+        // Of lengths that nobody asks for any more the oldest leave.
+        while self.bytes > SPARES_MAX {
+            self.bytes -= self.kept.remove(0).len();
         }
     }
 }
 
-/// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long, zeroed when made.
+/// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long.
 ///
 /// The alignment is found within memory a sector larger. An allocator that is asked for it may be unable to give a
 /// freed piece out again for the same request (that of glibc is), and a cache of blocks then takes twice its size.

@@ -15,7 +15,9 @@ impl Engine {
         self.sync().await?;
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;
-        self.write_all_committed().await?;
+        if let Some(error) = self.write_all_committed().await? {
+            return Err(error);
+        }
         if let Some(log) = &self.log {
             log.borrow_mut().tail.is_waited_for();
         }

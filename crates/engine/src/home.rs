@@ -12,12 +12,14 @@ use crate::durability::HomeWrites;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
+use crate::log::LogState;
 use crate::mapped::Copied;
 use crate::tail::Occasion;
 use crate::update::Contents;
 use device::Buffer;
 use journal::BlockKind;
 use runtime::{join_window, race};
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -100,7 +102,8 @@ impl Engine {
             *round_at = now.plus(pause);
             self.write_expired().await?;
             if self.checkpoint_is_due() {
-                self.write_all_committed().await?;
+                // What cannot be read there is in nobody's way yet.
+                let _unreadable = self.write_all_committed().await?;
             }
             self.advance_tail(Occasion::Round).await?;
         }
@@ -142,7 +145,9 @@ impl Engine {
         if self.pinned_images() <= limit / 2 {
             return Ok(());
         }
-        self.let_go(|| self.pinned_images() <= limit / 4);
+        while self.let_go(|| self.pinned_images() <= limit / 4) {
+            runtime::yield_now().await;
+        }
         while self.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
@@ -160,7 +165,7 @@ impl Engine {
         loop {
             let mut blocks = self.dirty_blocks(|since| since.plus(self.options.expire) <= now);
             if blocks.is_empty() {
-                return Ok(());
+                break;
             }
             if self.options.checkpoint != CheckpointTimes::ByAge {
                 // What no log holds goes home by its age all the same.
@@ -173,6 +178,12 @@ impl Engine {
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
             self.relieve_log().await?;
         }
+        let is_old = |log: &RefCell<LogState>| log.borrow().mapping.is_older_than(self.options.expire, now);
+        if self.options.checkpoint == CheckpointTimes::ByAge && self.log.as_ref().is_some_and(is_old) {
+            // What could not be read is tried again, too.
+            self.write_copied_home(false).await?;
+        }
+        Ok(())
     }
 
     fn checkpoint_is_due(&self) -> bool {
@@ -184,8 +195,9 @@ impl Engine {
         self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
     }
 
-    /// Everything that is committed now, but for files of which durability is enough. Whoever asks holds the turn.
-    pub(crate) async fn write_all_committed(&self) -> Result<(), EngineError> {
+    /// Everything that is committed now, but for files of which durability is enough. What the log cannot be read for stays
+    /// there, and is told. Whoever asks holds the turn.
+    pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.world.now();
         self.checkpoints.begin(self.blocks_until_home() as u64);
         // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
@@ -197,9 +209,9 @@ impl Engine {
             }
             self.relieve_log().await?;
         }
-        self.write_copied_home(false).await?.progress()?;
+        let unreadable = self.write_copied_home(false).await?.unreadable;
         self.checkpoints.end(began, self.world.now());
-        Ok(())
+        Ok(unreadable)
     }
 
     /// Files of which durability is enough stay in the log.
@@ -227,8 +239,14 @@ impl Engine {
     async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<Outcome, EngineError> {
         let blocks =
             self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks(with_those_that_stay));
-        let Copied { written, unreadable } = self.copies_home(&blocks).await?;
-        Ok(Outcome { written, unreadable })
+        let mut all = Outcome::default();
+        for blocks in blocks.chunks(BATCH_BLOCKS_MAX) {
+            let Copied { written, unreadable } = self.copies_home(blocks).await?;
+            all = Outcome { written: all.written + written, unreadable: all.unreadable.or(unreadable) };
+            // Nobody waits for room until all of them are home.
+            self.relieve_log().await?;
+        }
+        Ok(all)
     }
 
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may

@@ -26,6 +26,10 @@ const BATCH_BLOCKS_MAX: usize = 2048;
 const BATCH_PART: usize = 16;
 /// The part of the cache's memory that the table may take.
 const TABLE_PART: u64 = 8;
+/// Most blocks that memory lets go of before others have their turn: a millisecond or so.
+const LET_GO_MAX: usize = 1024;
+/// Bytes of the log that are read with one request.
+const READ_MAX: usize = 1 << 20;
 /// Log blocks that nobody asked for, between two that are read with one request.
 const GAP_MAX: u32 = 1;
 
@@ -57,9 +61,9 @@ impl Engine {
     pub(crate) fn copy_of(&self, at: HomeBlock) -> Option<LogCopy> {
         self.log.as_ref()?.borrow().mapping.get(at)
     }
-    pub(crate) fn has_copies_within(&self, blocks: &Range<HomeBlock>) -> bool {
-        let run = [(blocks.start, blocks.end.get() - blocks.start.get())];
-        self.log.as_ref().is_some_and(|log| !log.borrow().mapping.within(&run).is_empty())
+    /// The first of `blocks` that the log alone holds.
+    pub(crate) fn first_copy_within(&self, blocks: &Range<HomeBlock>) -> Option<HomeBlock> {
+        self.log.as_ref()?.borrow().mapping.first_within(blocks)
     }
     /// Blocks that home does not hold yet, in memory or in the log alone.
     pub(crate) fn blocks_until_home(&self) -> usize {
@@ -73,31 +77,33 @@ impl Engine {
         }
     }
 
-    /// Memory lets go of blocks that the log holds whole, those first that have not been home for longest, until `is_enough`.
-    pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) {
-        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return };
+    /// Memory lets go of some blocks that the log holds whole, those first that have not been home for longest, until
+    /// `is_enough`. Whether there may be more.
+    pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) -> bool {
+        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return false };
         let cache = self.cache.borrow();
         let table_max = (cache.bytes_of(cache.limit()) / TABLE_PART) as usize;
-        let mut has_any = false;
+        let (mut count, now) = (0, self.world.now());
         self.queue.while_dirty(&cache, |block| {
-            if is_enough() || log.borrow().mapping.memory() >= table_max {
+            if count == LET_GO_MAX || is_enough() || log.borrow().mapping.memory() >= table_max {
                 return false;
             }
             if let Some((by, place, bytes)) = block.let_go() {
                 let mut copy = LogCopy::new(by, place, sum(&bytes));
                 (copy.is_metadata, copy.stays) = (block.contents() == Contents::Metadata, block.stays());
-                log.borrow_mut().mapping.insert(block.number, copy);
+                log.borrow_mut().mapping.insert(block.number, copy, now);
                 self.queue.wash(block);
-                self.note_table();
-                has_any = true;
+                count += 1;
             }
             true
         });
         drop(cache);
-        if has_any {
+        if count > 0 {
+            self.note_table();
             self.cache.borrow_mut().shrink();
             self.pipeline.wake_joiners();
         }
+        count == LET_GO_MAX
     }
 
     /// Reads blocks from the log, all of which were there when this was called.
@@ -158,7 +164,9 @@ impl Engine {
             let end = place.at.plus(count);
             match reads.last_mut() {
                 Some(last)
-                    if place.at <= last.end.plus(GAP_MAX) && self.runner.lie_together(last.at, end) =>
+                    if place.at <= last.end.plus(GAP_MAX)
+                        && (end.get() - last.at.get()) as usize * self.runner.log_unit() <= READ_MAX
+                        && self.runner.lie_together(last.at, end) =>
                 {
                     last.end = last.end.max(end);
                     last.copies.push(index);

@@ -7,7 +7,9 @@
 //! 2. What is read there is that record: the entry knows its checksum.
 
 use journal::WholePlace;
-use units::{CompactMap, HomeBlock, LogBlock, TransactionId, is_within};
+use std::ops::Range;
+use std::time::Duration;
+use units::{CompactMap, HomeBlock, Instant, LogBlock, TransactionId, is_within};
 
 /// Where the log holds a block whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,44 +34,57 @@ impl LogCopy {
 }
 
 #[derive(Default)]
-pub(crate) struct Mapping(CompactMap<LogCopy>);
+pub(crate) struct Mapping {
+    copies: CompactMap<LogCopy>,
+    /// When the last one was entered.
+    newest: Instant,
+}
 
 impl Mapping {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.copies.len()
     }
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.copies.is_empty()
     }
     pub fn get(&self, block: HomeBlock) -> Option<LogCopy> {
-        self.0.get(block.get())
+        self.copies.get(block.get())
     }
-    pub fn insert(&mut self, block: HomeBlock, copy: LogCopy) {
-        self.0.insert(block.get(), copy);
+    pub fn insert(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
+        self.newest = now;
+        self.copies.insert(block.get(), copy);
     }
     /// What the log holds of `block` up to transaction `by` is needed no more.
     pub fn forget(&mut self, block: HomeBlock, by: TransactionId) {
         if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
-            self.0.remove(block.get());
+            self.copies.remove(block.get());
         }
     }
     pub fn forget_all(&mut self) {
-        self.0 = CompactMap::default();
+        self.copies = CompactMap::default();
+    }
+    /// Whether there are some, and none was entered less than `age` ago.
+    pub fn is_older_than(&self, age: Duration, now: Instant) -> bool {
+        !self.is_empty() && self.newest.plus(age) <= now
+    }
+    pub fn first_within(&self, blocks: &Range<HomeBlock>) -> Option<HomeBlock> {
+        let mut found = self.copies.range(blocks.start.get(), blocks.end.get());
+        found.next().map(|(block, _)| HomeBlock(block))
     }
     /// All blocks that are not to stay, sorted; or all.
     pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
-        let found = self.0.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
+        let found = self.copies.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
         found.map(|(block, _)| HomeBlock(block)).collect()
     }
     /// Those within `runs` (first block and count, in order and apart), sorted.
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
         let (Some((first, _)), Some((last, count))) = (runs.first(), runs.last()) else { return Vec::new() };
-        let found = self.0.range(first.get(), last.plus(*count).get());
+        let found = self.copies.range(first.get(), last.plus(*count).get());
         found.map(|(block, _)| HomeBlock(block)).filter(|block| is_within(runs, *block)).collect()
     }
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.0.memory()
+        self.copies.memory()
     }
 }
 
@@ -87,11 +102,14 @@ mod tests {
     fn an_entry_stays_until_what_it_names_is_needed_no_more() {
         let mut mapping = Mapping::default();
         let copy = |by| LogCopy::new(TransactionId(by), WholePlace { at: LogBlock(9), offset: 3 }, 7);
-        [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX)));
+        [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX), Instant(1)));
         mapping.forget(HomeBlock(3), TransactionId(u32::MAX - 1));
         mapping.forget(HomeBlock(4), TransactionId(0));
         assert_eq!(mapping.blocks(true), [3, 8].map(HomeBlock));
-        mapping.insert(HomeBlock(3), copy(1));
+        mapping.insert(HomeBlock(3), copy(1), Instant(5));
+        let age = Duration::from_nanos(2);
+        assert!(mapping.is_older_than(age, Instant(7)) && !mapping.is_older_than(age, Instant(6)));
+        assert_eq!(mapping.first_within(&(HomeBlock(4)..HomeBlock(9))), Some(HomeBlock(8)));
         mapping.forget(HomeBlock(3), TransactionId(0));
         assert_eq!(mapping.get(HomeBlock(3)), Some(copy(1)));
         let runs = [(HomeBlock(0), 3), (HomeBlock(8), 1)];

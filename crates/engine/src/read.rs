@@ -49,9 +49,15 @@ impl Engine {
         let end = at.plus(count.into());
         let (mut buffers, mut from) = (Vec::new(), at);
         while from < end {
-            let run = self.cache.borrow().missing_run(from..end, long);
+            let mut run = self.cache.borrow().missing_run(from..end, long);
+            let mut known = run.start;
             // What memory has let go because the log holds it is not home either.
-            let known = if self.has_copies_within(&run) { run.end } else { run.start };
+            if let Some(copy) = self.first_copy_within(&run) {
+                match copy.get() - run.start.get() >= long {
+                    true => run.end = copy,
+                    false => known = copy.plus(1),
+                }
+            }
             if from < known {
                 buffers.extend(self.read_data(from, (known.get() - from.get()) as u32).await?);
                 // Meanwhile blocks of the run may have come into the cache: it is looked for anew.

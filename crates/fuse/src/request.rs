@@ -6,8 +6,9 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
 
-/// A request as it arrived, with all its bytes.
-#[derive(Clone, Debug)]
+/// A request as it arrived, with all its bytes. Whoever serves it drops it before its answer is sent: the transport's memory may be
+/// lent to it. So there is one of each.
+#[derive(Debug)]
 pub struct Request {
     pub header: InHeader,
     bytes: Bytes,
@@ -17,7 +18,7 @@ pub struct Request {
     payload: Option<Payload>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Payload {
     /// Behind so many bytes of the body.
     At(usize),

@@ -69,6 +69,15 @@ impl Context {
         Context { seed, turn, quick, jobs, progress, interrupted, trace, block_traces, varied }
     }
 
+    /// Sorted. Without a directory, and where it cannot be read: none.
+    pub(crate) fn names_of_block_traces(&self) -> Vec<String> {
+        let entries = self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
+        let names = entries.flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
     /// The same with something varied, one seed, no traces and no progress.
     pub(crate) fn with_varied(&self, varied: Varied) -> Context {
         let Context { seed, turn, quick, jobs, interrupted, .. } = *self;

@@ -19,15 +19,18 @@ pub struct Finished {
     pub real_time: bool,
     pub seed: u64,
     pub quick: bool,
-    /// Block traces were given.
+    /// How many seeds, from that one on.
     #[serde(default)]
-    pub block_traces: bool,
+    pub seeds: u64,
+    /// The block traces that were given.
+    #[serde(default)]
+    pub block_traces: Vec<String>,
     #[serde(flatten)]
     pub results: Results,
 }
 
 impl Finished {
-    pub fn new(figure: &Figure, context: &Context, results: Results) -> Finished {
+    pub fn new(figure: &Figure, context: &Context, seeds: u64, results: Results) -> Finished {
         let Figure { name, title, source, about, real_time, .. } = *figure;
         Finished {
             figure: name.into(),
@@ -37,7 +40,8 @@ impl Finished {
             real_time,
             seed: context.seed,
             quick: context.quick,
-            block_traces: context.block_traces.is_some(),
+            seeds,
+            block_traces: context.names_of_block_traces(),
             results: drawable(results),
         }
     }
@@ -138,7 +142,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut results = made_up::results();
         results.pictures[0].series[0].points.push((3.0, f64::NAN));
-        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), results);
+        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, results);
         finished.write(directory.path()).unwrap();
         let read = Finished::read(directory.path(), "made-up").unwrap();
         assert_eq!(read.seed, 7);
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn a_figure_half_written_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), made_up::results());
+        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
         finished.write(directory.path()).unwrap();
         // The second picture cannot be put in its place.
         std::fs::remove_file(directory.path().join("made-up-2.svg")).unwrap();
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_verdict_names_what_differs() {
-        let mut finished = Finished::new(&made_up::FIGURE, &made_up::context(7), made_up::results());
+        let mut finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
         assert_eq!(
             finished.verdict(),
             "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."

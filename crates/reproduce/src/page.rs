@@ -187,11 +187,8 @@ mod tests {
     use crate::made_up;
 
     fn figures() -> Vec<Finished> {
-        vec![Finished::new(
-            &made_up::FIGURE,
-            &crate::Context { quick: true, ..made_up::context(7) },
-            made_up::results(),
-        )]
+        let context = crate::Context { quick: true, ..made_up::context(7) };
+        vec![Finished::new(&made_up::FIGURE, &context, 1, made_up::results())]
     }
 
     #[test]

@@ -36,18 +36,18 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     let out = options.out.as_path();
     let at = |error| RunError::Write { path: out.to_owned(), error };
     std::fs::create_dir_all(out).map_err(at)?;
+    let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let same = |found: &Finished| {
-        let given = context.block_traces.is_some();
-        (found.seed, found.quick, found.block_traces) == (context.seed, context.quick, given)
+        (found.seed, found.seeds, found.quick) == (context.seed, seeds, context.quick)
+            && found.block_traces == context.names_of_block_traces()
     };
     if let Some(found) = Finished::read(out, figure.name).filter(|found| !options.again && same(found)) {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
-    let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let play = |more| (figure.run)(&context.with_seed(context.seed + more, (more, seeds)));
     let all: Result<Vec<_>, FigureError> = (0..seeds).map(play).collect();
     let results = seeds::combined(all?);
-    let finished = Finished::new(figure, context, results);
+    let finished = Finished::new(figure, context, seeds, results);
     finished.write(out).and_then(|()| write_page(out)).map_err(at)?;
     Ok(Outcome::Ran(Box::new(finished)))
 }

@@ -232,8 +232,8 @@ pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A daemon of ours. Ctrl-C is for this program to hear, which takes down what it built; its daemons are in a group of
-/// their own. Their mounts end with them, and then the loop devices. What they complain of is told if they fail.
+/// A daemon of ours. Ctrl-C ends this program, and it with it; its mount ends with it, and then the loop device. What it complains of is
+/// told if it fails.
 pub(crate) fn daemon(program: &Path) -> Command {
     let mut command = Command::new(program);
     ends_with_us(&mut command).process_group(0).stderr(Stdio::piped());
@@ -261,7 +261,7 @@ impl Mounted {
         directory: &Path,
     ) -> Result<Mounted, RigError> {
         let mut command = Command::new(program);
-        command.args(["mount", "-f", "-o", options]).arg(device);
+        ends_with_us(&mut command).process_group(0).args(["mount", "-f", "-o", options]).arg(device);
         Mounted::by(command, directory)
     }
     /// What a daemon mounts on the directory, its last argument: returns once it is mounted. If its standard error is

@@ -24,7 +24,7 @@ Examples:
   okeanos inspect groups disk.img
   okeanos inspect journal disk.img               one line per record that a recovery would replay
   okeanos inspect journal --all disk.img         what is left of old records, too
-  okeanos inspect logs disk.img                  scattered logs: printed, fill, age
+  okeanos inspect logs disk.img                  scattered logs: place, fill, age
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img

@@ -244,6 +244,25 @@ fn a_copy_in_the_log_that_has_rotted_is_noticed() {
     .unwrap();
 }
 
+#[test]
+fn what_has_left_memory_goes_home_when_it_is_old() {
+    let mut setup = setup(DataMode::Journal, RecordFormat::Packed);
+    setup.options.checkpoint = CheckpointTimes::ByAge;
+    setup.options.expire = Duration::from_secs(20);
+    let rig = rig(&setup);
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..LOGGED, 1).await;
+        assert!(engine.statistics().log.mapped_blocks > LOGGED / 2);
+        let world = engine.world().clone();
+        world.sleep_until(world.now().plus(Duration::from_secs(21))).await;
+        assert_eq!(engine.statistics().log.mapped_blocks, 0);
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}
+
 /// A log with one place keeps what it holds in memory.
 #[test]
 fn with_a_circular_log_nothing_is_redirected() {

@@ -97,6 +97,8 @@ impl Volume {
             return refused(errno::EMLINK);
         }
         let _tables = self.hold(&[parent]).await?;
+        // Not with an open handle, for which a commit would wait.
+        self.read_durability(parent).await;
         for attempt in 0.. {
             let credits = directory.insert_credits() + self.make_credits(parent);
             let mut handle = self.engine().start(credits).await?;

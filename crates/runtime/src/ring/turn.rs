@@ -2,7 +2,7 @@
 
 use super::slots::Waiter;
 use super::{Ring, UNOBSERVED, Uring};
-use crate::polling::{CROWDED, Ended};
+use crate::polling::Ended;
 use io_uring::{cqueue, types};
 use std::io;
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ impl Ring {
             // SAFETY: the call has no preconditions. It returns at once unless somebody waits for this processor.
             unsafe { libc::sched_yield() };
             let before = std::mem::replace(&mut now, Instant::now());
-            if now.duration_since(before) > CROWDED {
+            if now.duration_since(before) > awake {
                 ended = Ended::Crowded;
             }
         }

@@ -58,6 +58,11 @@ pub fn play(context: &Context) -> Result<Vec<Mixed>, FigureError> {
         .map(|number| mix(number, &tenants, context.seed, USED, seconds))
         .map(|(requests, slower)| (requests.into(), slower))
         .collect();
+    if mixes.iter().any(|(requests, _)| requests.is_empty()) {
+        return Err(FigureError::Other(
+            "a mix has no requests: the traces are too short or too sparse".into(),
+        ));
+    }
     let cells: Vec<(usize, BlockLayer)> =
         (0..MIXES.len()).flat_map(|number| layers().map(|(_, layer)| (number, layer))).collect();
     let served = context.play(&cells, |(number, layer)| {
@@ -137,7 +142,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         note(context, &tenants(context)?),
         "In place of Table Ib's traces each mix takes five of those there are, round and round, with its kinds of windows: the five minutes with the most writes, \
          the most reads, or by chance. Each tenant has its own fifth of the first 600 GB. A mix that brings more than 40 requests a second on average is slowed \
-         down as a whole until it does not (40 was chosen before the first run; the paper re-rated its own and does not say how far). Windows of one trace in one mix do not overlap."
+         down as a whole until it does not (40 was chosen before the first run; the paper re-rated its own and does not say how far). Windows of one trace in one mix do not overlap where another is left."
             .into(),
         mixes
             .iter()

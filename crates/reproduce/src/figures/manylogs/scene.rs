@@ -21,7 +21,7 @@ pub const fn line(name: &'static str, data: DataMode, log: LogKind) -> Line {
 /// As sync(2) of the paper's Linux 3.4 wrote: file by file.
 pub const ORDERED: Line =
     Line { order: HomeOrder::ByFile, ..line("ordered", DataMode::Ordered, LogKind::Circular) };
-pub const DATA: Line = line("data", DataMode::Journal, LogKind::Circular);
+pub const DATA: Line = line("journal", DataMode::Journal, LogKind::Circular);
 pub const ADAPTIVE: Line = line("adaptive", DataMode::Adaptive, LogKind::Circular);
 pub const MANYLOGS: Line = line("manylogs", DataMode::Adaptive, LogKind::Scattered);
 /// The paper's four.
