@@ -54,10 +54,9 @@ check: lint ## before a commit: lints and the lower floors; no root, no network,
 TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
-# Tests that mount wait more than they work, so there are more of them at a time than processors.
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/mutants.sh --check
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --workspace
+	$(CARGO) test --workspace
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-host.sh target/debug/okeanos
