@@ -93,13 +93,14 @@ impl Engine {
                 (copy.is_metadata, copy.stays) = (block.contents() == Contents::Metadata, block.stays());
                 log.borrow_mut().mapping.insert(block.number, copy, now);
                 self.queue.wash(block);
+                // It counts against what is enough.
+                self.note_table();
                 count += 1;
             }
             true
         });
         drop(cache);
         if count > 0 {
-            self.note_table();
             self.cache.borrow_mut().shrink();
             self.pipeline.wake_joiners();
         }
