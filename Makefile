@@ -60,7 +60,7 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-host.sh target/debug/okeanos
-	scripts/test-host-ceph.sh target/debug/okeanos
+	ROUNDS=1 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
@@ -79,7 +79,8 @@ soak: deps build ## the crash explorer for HOURS hours (resumable), then a real 
 mutants: deps ## break it on purpose in forty ways: does the explorer find each? (docs/MUTANTS.md)
 	scripts/mutants.sh
 
-test-apps: deps build ## real programs on a volume of each mode
+test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
+	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
