@@ -174,6 +174,10 @@ impl CachedBlock {
     pub fn stays(&self) -> bool {
         self.stays.get()
     }
+    /// The log holds what of it is not home, and that is enough.
+    pub fn stays_in_log(&self) -> bool {
+        self.stays() && self.is_held_by_log()
+    }
     pub fn set_stays(&self, stays: bool) {
         self.stays.set(stays);
     }

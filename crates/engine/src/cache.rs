@@ -40,8 +40,8 @@ pub(crate) struct Cache {
     passing: Vec<Rc<Passing>>,
     /// Blocks on their way from the log to home.
     fetched: usize,
-    /// What the mapping table takes of memory, in images.
-    table: Cell<usize>,
+    /// Bytes that the mapping table takes of memory.
+    table: Rc<Cell<usize>>,
     image_bytes: usize,
 }
 
@@ -64,7 +64,7 @@ impl Cache {
             made: 0,
             passing: Vec::new(),
             fetched: 0,
-            table: Cell::default(),
+            table: Rc::default(),
             image_bytes,
         }
     }
@@ -82,7 +82,7 @@ impl Cache {
     /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
     /// as so many.
     pub fn held(&self) -> usize {
-        self.usage.frozen.get() + self.made + self.fetched + self.table.get()
+        self.usage.frozen.get() + self.made + self.fetched + self.table.get().div_ceil(self.image_bytes)
     }
     /// The commit under way has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
@@ -94,9 +94,9 @@ impl Cache {
         self.fetched = blocks;
         self.shrink();
     }
-    /// The mapping table takes so many bytes.
-    pub fn note_table(&self, bytes: usize) {
-        self.table.set(bytes.div_ceil(self.image_bytes));
+    /// The mapping table takes so many bytes at any time.
+    pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
+        self.table = bytes;
     }
     pub fn bytes_of(&self, images: usize) -> u64 {
         images as u64 * self.image_bytes as u64

@@ -202,7 +202,6 @@ impl Engine {
             self.checkpoints.logged(commit.logged.iter().map(|block| block.number));
         }
         self.drop_freed(&commit.freed);
-        self.note_table();
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));

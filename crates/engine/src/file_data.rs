@@ -32,7 +32,7 @@ impl Engine {
             request,
             sequential: false,
             sequence,
-            durable_only: self.is_in_log(home),
+            must_log: self.is_in_log(home),
         };
         if self.policy.decide(&update) != Decision::LogBytes {
             self.load(&block, CachedBlock::is_whole).await?;
@@ -72,7 +72,7 @@ impl Engine {
             request: self.size_judged(update.range, update.request),
             sequential: update.sequential,
             sequence,
-            durable_only: update.durable_only || self.is_in_log(update.home),
+            must_log: update.durable_only || self.is_in_log(update.home),
         });
         (decision, sequence)
     }

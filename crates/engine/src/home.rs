@@ -8,10 +8,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
 use crate::limits::HOME_REQUESTS_MAX;
-use crate::update::Contents;
 use crate::went_home::{WentHome, read_those_that_can};
 use device::Buffer;
-use journal::BlockKind;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -60,7 +58,7 @@ impl Engine {
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
         for sent in sent.chunk_by(|left, right| left.block.number.plus(1) == right.block.number) {
-            let kinds: Vec<_> = sent.iter().map(Sent::kind).collect();
+            let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let writes = self.runner.write_home(sent[0].block.number, &kinds, parts).await?;
             sent.iter().for_each(|sent| self.arrived(sent, writes));
@@ -106,11 +104,5 @@ impl Sent {
     fn of(block: Rc<CachedBlock>) -> Option<Sent> {
         let (bytes, as_of) = block.to_send()?;
         Some(Sent { block, bytes, as_of })
-    }
-    fn kind(&self) -> BlockKind {
-        match self.block.contents() {
-            Contents::Metadata => BlockKind::HomeMetadata,
-            Contents::Data => BlockKind::HomeData,
-        }
     }
 }

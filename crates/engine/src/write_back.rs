@@ -57,9 +57,13 @@ impl Engine {
         if *round_at <= now {
             *round_at = now.plus(pause);
             self.write_expired().await?;
-            if self.checkpoint_is_due() {
-                // What cannot be read there is in nobody's way yet.
-                let _unreadable = self.write_all_committed().await?;
+            match self.checkpoint_is_due() {
+                true if self.has_some_to_go_home() => {
+                    // What cannot be read there is in nobody's way yet.
+                    let _unreadable = self.write_all_committed().await?;
+                }
+                true => self.checkpoints.begins_to_wait(now),
+                false => {}
             }
             self.advance_tail(Occasion::Round).await?;
         }
@@ -151,6 +155,16 @@ impl Engine {
         self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
     }
 
+    /// Whether anything that is committed does not stay in the log.
+    fn has_some_to_go_home(&self) -> bool {
+        let mut found = self.log.as_ref().is_some_and(|log| log.borrow().mapping.has_some_to_go_home());
+        self.queue.while_dirty(&self.cache.borrow(), |block| {
+            found |= block.may_go_home() && !block.stays_in_log();
+            !found
+        });
+        found
+    }
+
     /// Everything that is committed now, but for files of which durability is enough. What the log cannot be read for stays
     /// there, and is told. Whoever asks holds the turn.
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
@@ -173,7 +187,7 @@ impl Engine {
     /// Files of which durability is enough stay in the log.
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
         let cache = self.cache.borrow();
-        blocks.retain(|at| cache.peek(*at).is_none_or(|block| !(block.stays() && block.is_held_by_log())));
+        blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.stays_in_log()));
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {

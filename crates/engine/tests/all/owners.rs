@@ -81,7 +81,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("pipeline", all(&["completion", "ending", "error", "gate", "limits", "running", "writers"])),
         ("running", all(&["completion"])),
         ("ending", all(&["error"])),
-        ("mapping", all(&[])),
+        ("mapping", all(&["update"])),
         ("block", all(&["images", "promise", "state", "update", "Handle"])),
         ("images", all(&["image", "limits"])),
         ("cache", all(&["block", "images"])),
