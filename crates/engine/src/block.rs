@@ -8,7 +8,7 @@
 use crate::images::{Images, Usage};
 #[cfg(debug_assertions)]
 use crate::promise::check_promise;
-use crate::state::State;
+use crate::state::BlockState;
 use crate::update::Contents;
 use device::Buffer;
 use journal::WholePlace;
@@ -62,7 +62,7 @@ pub(crate) enum AsOf {
 pub(crate) struct CachedBlock {
     pub number: HomeBlock,
     images: Images,
-    state: Cell<State>,
+    state: Cell<BlockState>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
     /// Durability is enough for it: it goes home only if there is no other way.
@@ -81,7 +81,7 @@ impl CachedBlock {
         CachedBlock {
             number,
             images: Images::unknown(nothing, usage),
-            state: Cell::new(State::Settled),
+            state: Cell::new(BlockState::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
             stays: Cell::new(false),
@@ -116,7 +116,7 @@ impl CachedBlock {
     }
     /// Home holds, or is about to be told, nothing older than the current image.
     pub fn is_home(&self) -> bool {
-        self.state.get() == State::Settled && !self.images.has_older()
+        self.state.get() == BlockState::Settled && !self.images.has_older()
     }
     /// Nobody is changing it, and no commit is writing it.
     pub fn rests(&self) -> bool {
@@ -184,7 +184,7 @@ impl CachedBlock {
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.
     pub fn free(&self) -> Option<Owner> {
-        self.state.replace(State::Settled).loose()
+        self.state.replace(BlockState::Settled).loose()
     }
 
     /// The running transaction, `by`, is locked: its image is the current one.

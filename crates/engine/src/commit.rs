@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitPlan, CommittingTransaction, LockedTransaction, Moment, WholePlace, begin_log, plan_commit,
+    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, WholePlace, begin_log, plan_commit,
     plan_commit_home,
 };
 use runtime::race;
@@ -134,7 +134,7 @@ impl Engine {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
         let log = &mut *log.borrow_mut();
-        let moment = Moment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        let moment = CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
         locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
         let mut planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;

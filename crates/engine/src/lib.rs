@@ -67,6 +67,6 @@ pub use journal::{DataMode, LogKind, LogPlaces, WriteThreshold};
 pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};
 pub use recovery::{PassReport, RecoveryReport, recover};
-pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, Written};
+pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount};
 pub use update::{Base, Contents, Credits, FileUpdate};
 pub use whose::{Completed, DiskHome, Home};

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::log::LogState;
-use crate::tail::{Decision, Occasion};
+use crate::tail::{Occasion, TailDecision};
 use format::jbd2::JournalSuperblock;
 use journal::{CommitPlan, Plan, plan_announcement, plan_tail_update, take_tail_along};
 use units::TransactionId;
@@ -39,7 +39,7 @@ impl Engine {
             let covered = self.commits_cover_home();
             let tail = log.checkpoint.tail();
             let possible = log.started.then_some(tail);
-            if log.tail.ask(occasion, covered, possible) != Decision::Move {
+            if log.tail.ask(occasion, covered, possible) != TailDecision::Move {
                 return Ok(());
             }
             let moved = TailMove::begin(&mut log, tail);

@@ -31,7 +31,7 @@ const KINDS: [(BlockKind, &str); 10] = [
 ];
 
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenCount {
     pub blocks: u64,
     pub bytes: u64,
 }
@@ -57,7 +57,7 @@ pub struct LatencyClass {
 
 /// Counts since the engine was opened.
 pub(crate) struct Counters {
-    written: [Written; KINDS.len()],
+    written: [WrittenCount; KINDS.len()],
     pub flushes: u64,
     pub durable_writes: u64,
     pub home_writes: u64,
@@ -191,8 +191,8 @@ fn is_home(kind: BlockKind) -> bool {
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
     /// By kind of block.
-    pub log_written: BTreeMap<&'static str, Written>,
-    pub home_written: BTreeMap<&'static str, Written>,
+    pub log_written: BTreeMap<&'static str, WrittenCount>,
+    pub home_written: BTreeMap<&'static str, WrittenCount>,
     /// Flush commands, and single writes made durable in their place.
     pub flushes: u64,
     pub durable_writes: u64,
@@ -279,7 +279,7 @@ mod tests {
         let snapshot = counters.snapshot(CacheUse::default(), LogUse::default());
         for (times, (kind, name)) in KINDS.into_iter().enumerate() {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
-            assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
+            assert_eq!(of[name], WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
         assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 55 * 1024);
     }

@@ -8,7 +8,7 @@ use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::RecoveryReport;
 use crate::stats::HostStatistics;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ type Listener = Box<dyn Fn(&RecoveryReport)>;
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
     pub(crate) store: Rc<dyn Store>,
-    pub(crate) journal: Journal,
+    pub(crate) journal: HostJournal,
     /// Of this connection: the next one begins a new log.
     pub(crate) log: RefCell<Rc<HostLog>>,
     pub(crate) options: HostOptions,
@@ -55,7 +55,7 @@ impl Host {
     pub async fn open(
         world: Rc<dyn World>,
         store: Rc<dyn Store>,
-        journal: &Journal,
+        journal: &HostJournal,
         options: HostOptions,
     ) -> Result<Rc<Host>, HostError> {
         let log = HostLog::open(world.clone(), journal, options.records).await?;

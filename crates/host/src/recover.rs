@@ -15,7 +15,7 @@ use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::replay::{FileReplay, LogContent};
 use crate::run_plan::run_plan;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::World;
 use journal::plan_empty_log;
 use journal::records;
@@ -27,7 +27,7 @@ use store::{
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum FileFate {
     /// The store has it now.
     Replayed,
     /// An earlier recovery, which crashed, had brought it there.
@@ -39,7 +39,7 @@ pub enum Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileOutcome {
     pub file: u64,
-    pub outcome: Outcome,
+    pub outcome: FileFate,
     /// Journaled bytes of it.
     pub bytes: u64,
 }
@@ -61,7 +61,7 @@ pub struct RecoveryReport {
 pub async fn recover(
     world: &dyn World,
     store: &dyn Store,
-    journal: &Journal,
+    journal: &HostJournal,
     dry_run: bool,
 ) -> Result<RecoveryReport, HostError> {
     let begun = world.now();
@@ -81,7 +81,7 @@ pub async fn recover(
     let mut recovery = Recovery { store, journal, ledger, log, dry_run };
     for (file, replay) in &content.files {
         let outcome = match recovery.ledger.done {
-            Some(done) if *file <= done => Outcome::DoneBefore,
+            Some(done) if *file <= done => FileFate::DoneBefore,
             _ => recovery.file(replay).await?,
         };
         report.files.push(FileOutcome { file: file.0, outcome, bytes: replay.bytes() });
@@ -98,14 +98,14 @@ pub async fn recover(
 
 struct Recovery<'a> {
     store: &'a dyn Store,
-    journal: &'a Journal,
+    journal: &'a HostJournal,
     ledger: Ledger,
     log: (u32, u32),
     dry_run: bool,
 }
 
 impl Recovery<'_> {
-    async fn file(&mut self, replay: &FileReplay) -> Result<Outcome, HostError> {
+    async fn file(&mut self, replay: &FileReplay) -> Result<FileFate, HostError> {
         let file = replay.last.file;
         match self.store.find(file).await {
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => {
@@ -114,8 +114,8 @@ impl Recovery<'_> {
             Err(error) => return Err(error.into()),
             Ok(found) if self.dry_run => {
                 return match self.judge(replay, found.attributes.version) {
-                    None => Ok(Outcome::Replayed),
-                    Some(why) => Ok(Outcome::SetAside { name: String::new(), why }),
+                    None => Ok(FileFate::Replayed),
+                    Some(why) => Ok(FileFate::SetAside { name: String::new(), why }),
                 };
             }
             Ok(_) => {}
@@ -131,7 +131,7 @@ impl Recovery<'_> {
         let outcome = match self.judge(replay, attributes.version) {
             None => {
                 self.replay(replay, open, attributes.version).await?;
-                Outcome::Replayed
+                FileFate::Replayed
             }
             Some(why) => self.set_aside(replay, why, Some(open)).await?,
         };
@@ -159,15 +159,15 @@ impl Recovery<'_> {
         replay: &FileReplay,
         why: String,
         open: Option<OpenFile>,
-    ) -> Result<Outcome, HostError> {
+    ) -> Result<FileFate, HostError> {
         if self.dry_run {
-            return Ok(Outcome::SetAside { name: String::new(), why });
+            return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let name = set_aside(self.store, replay, self.log, &why).await?;
         if open.is_none() {
             self.finish(replay).await?;
         }
-        Ok(Outcome::SetAside { name, why })
+        Ok(FileFate::SetAside { name, why })
     }
 
     /// Nothing is left to do for this file, or any before it.

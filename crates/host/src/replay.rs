@@ -6,7 +6,7 @@
 use crate::error::HostError;
 use crate::log_reader::LogReader;
 use crate::record::{BLOCK, FileRecord, Slot};
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use format::jbd2::JournalSuperblock;
 use journal::{Bounds, ReplayAction, ReplayPass, RevokePass, ScanPass};
 use std::collections::BTreeMap;
@@ -86,7 +86,10 @@ impl Bounds for AnySlot {
 
 impl LogContent {
     /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the length of the log.
-    pub async fn read(journal: &Journal, superblock: &JournalSuperblock) -> Result<LogContent, HostError> {
+    pub async fn read(
+        journal: &HostJournal,
+        superblock: &JournalSuperblock,
+    ) -> Result<LogContent, HostError> {
         let mut reader = LogReader::new(journal, superblock);
         let mut scan = ScanPass::new(superblock)?;
         reader.feed(&mut scan).await?;

@@ -17,7 +17,7 @@ pub mod transaction;
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, LogFull, LogKind, LogPlaces, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Logs, Ring,
+    CircularLog, LogFull, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Logs,
     ScatteredLog,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
@@ -26,7 +26,7 @@ pub use policy::{
     WriteThreshold, with_durable_only,
 };
 pub use ranges::RangeSet;
-pub use records::{Holdings, Moment, Records, WholePlace};
+pub use records::{CommitMoment, Holdings, Records, WholePlace};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
     ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,

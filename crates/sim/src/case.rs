@@ -210,7 +210,7 @@ impl Case {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
+pub struct CaseReport {
     /// Sets of scripts run to their end.
     pub scripts: u64,
     /// Writes, flushes and discards of the runs, each a place to cut.
@@ -239,8 +239,8 @@ pub struct Report {
     pub lost: u64,
 }
 
-impl Report {
-    pub fn add(&mut self, other: Report) {
+impl CaseReport {
+    pub fn add(&mut self, other: CaseReport) {
         self.scripts += other.scripts;
         self.cuts += other.cuts;
         self.images += other.images;
@@ -302,7 +302,7 @@ impl std::fmt::Display for Failure {
 }
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut` looks at one place alone.
-pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, Box<Failure>> {
+pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
     if case.hostile {
         return crate::hostile::run(case, fresh);
     }
@@ -312,7 +312,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     let Recording { snapshots, cuts, outcomes, redirected } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report =
-        Report { scripts: 1, cuts, refused: refused(&outcomes), redirected, ..Report::default() };
+        CaseReport { scripts: 1, cuts, refused: refused(&outcomes), redirected, ..CaseReport::default() };
     let (mut last_lost, mut first_torn) = (None, None);
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
@@ -337,7 +337,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     match first_torn {
         None => Ok(report),
         Some(failure) => {
-            let Report { torn, writes, .. } = report;
+            let CaseReport { torn, writes, .. } = report;
             let why = format!("{}; torn in all: {torn} of {writes} writes", failure.why);
             Err(Box::new(Failure { why, ..*failure }))
         }

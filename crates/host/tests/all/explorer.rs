@@ -5,7 +5,7 @@
 
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};
-use host::{Destage, Durable, Host, HostOptions, Outcome};
+use host::{Destage, Durable, FileFate, Host, HostOptions};
 use runtime::race;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -219,7 +219,7 @@ impl Run {
                 continue;
             }
             assert!(
-                !matches!(outcome, Some(Outcome::SetAside { .. })),
+                !matches!(outcome, Some(FileFate::SetAside { .. })),
                 "{what}: {file:?} was set aside, and nobody else wrote it: {outcome:?}"
             );
             let reached = model.states[model.promised..].contains(&content);

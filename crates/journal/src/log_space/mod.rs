@@ -18,7 +18,7 @@ mod places;
 mod rooms;
 mod scattered;
 
-pub use circular::{CircularLog, Ring};
+pub use circular::{CircularLog, LogRing};
 pub use places::{LogPlaces, Logs};
 pub(crate) use scattered::LENGTH_UNSAID;
 pub use scattered::ScatteredLog;

@@ -5,7 +5,7 @@
 use super::{AutoThreshold, Decision, Policy, Update};
 
 /// A mode, and such files.
-pub struct DurableOnly(pub Box<dyn Policy>);
+pub(super) struct DurableOnly(pub Box<dyn Policy>);
 
 impl Policy for DurableOnly {
     fn decide(&self, update: &Update) -> Decision {
