@@ -7,7 +7,8 @@
 //!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too,
 //!    and the mapping table.
 
-use crate::block::{CachedBlock, ClockState, Usage};
+use crate::block::{CachedBlock, ClockState};
+use crate::images::Usage;
 use device::Buffer;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

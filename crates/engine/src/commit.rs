@@ -7,7 +7,7 @@ use crate::block::CachedBlock;
 use crate::clocks::CommitClock;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::pipeline::{Freed, Taken};
+use crate::running::{Freed, Taken};
 use journal::{
     CommitPlan, CommittingTransaction, LockedTransaction, Moment, WholePlace, begin_log, plan_commit,
     plan_commit_home,

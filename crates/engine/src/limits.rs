@@ -5,3 +5,7 @@
 pub(crate) const IN_FLIGHT_MAX: usize = 1;
 const _: () =
     assert!(IN_FLIGHT_MAX <= journal::IN_FLIGHT_MAX as usize, "recovery looks ahead for as many as that");
+/// Most blocks taken home at once: bounds the memory for bases and images.
+pub(crate) const HOME_BATCH_MAX: usize = 2048;
+/// Most requests under way at once of what goes home.
+pub(crate) const HOME_REQUESTS_MAX: usize = 16;

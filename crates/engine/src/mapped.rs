@@ -8,8 +8,10 @@ use crate::block::CachedBlock;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::RUN_BLOCKS_MAX;
+use crate::limits::{HOME_BATCH_MAX, HOME_REQUESTS_MAX};
 use crate::mapping::LogCopy;
 use crate::update::Contents;
+use crate::went_home::{WentHome, read_those_that_can};
 use device::Buffer;
 use format::jbd2::Seed;
 use journal::BlockKind;
@@ -19,10 +21,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
-/// Most reads and writes under way at once.
-const IN_FLIGHT_MAX: usize = 16;
-/// Most blocks read together on their way home, and the part of the cache that they may take.
-const BATCH_BLOCKS_MAX: usize = 2048;
+/// The part of the cache that blocks read together on their way home may take.
 const BATCH_PART: usize = 16;
 /// The part of the cache's memory that the table may take.
 const TABLE_PART: u64 = 8;
@@ -41,13 +40,6 @@ struct LogRead {
     at: LogBlock,
     end: LogBlock,
     copies: Vec<usize>,
-}
-
-/// What became of blocks that were to go home from the log.
-#[derive(Default)]
-pub(crate) struct Copied {
-    pub written: usize,
-    pub unreadable: Option<EngineError>,
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -137,7 +129,7 @@ impl Engine {
         let mut found = vec![None; copies.len()];
         let Some(log) = &self.log else { return Ok(found) };
         let (records, unit) = (log.borrow().records.clone(), self.runner.log_unit());
-        for (read, bytes) in join_window(reads, IN_FLIGHT_MAX).await? {
+        for (read, bytes) in join_window(reads, HOME_REQUESTS_MAX).await? {
             for index in read.copies {
                 let copy = copies[index].1;
                 let place = copy.place();
@@ -179,20 +171,18 @@ impl Engine {
     }
 
     /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks holds the turn.
-    pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
-        let mut all = Copied::default();
+    pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
+        let mut all = WentHome::default();
         if !self.has_copies() {
             return Ok(all);
         }
         let mapped: Vec<_> = numbers.iter().copied().filter(|at| self.copy_of(*at).is_some()).collect();
-        let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, BATCH_BLOCKS_MAX);
+        let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, HOME_BATCH_MAX);
         for numbers in mapped.chunks(batch) {
             self.cache.borrow_mut().note_fetched(numbers.len());
             let copied = self.copy_home(numbers).await;
             self.cache.borrow_mut().note_fetched(0);
-            let copied = copied?;
-            all.written += copied.written;
-            all.unreadable = all.unreadable.or(copied.unreadable);
+            all = all.and(copied?);
         }
         self.note_table();
         if all.written > 0 {
@@ -201,27 +191,12 @@ impl Engine {
         Ok(all)
     }
 
-    async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
+    async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
         let copies: Vec<Copy> = numbers.iter().filter_map(|at| Some((*at, self.copy_of(*at)?))).collect();
-        let mut unreadable = None;
-        let contents = match self.fetch(&copies).await {
-            Ok(contents) => contents,
-            Err(_) => {
-                let mut contents = Vec::with_capacity(copies.len());
-                for copy in &copies {
-                    match self.fetch(std::slice::from_ref(copy)).await {
-                        Ok(mut content) => contents.append(&mut content),
-                        Err(error) => {
-                            unreadable = Some(error);
-                            contents.push(None);
-                        }
-                    }
-                }
-                contents
-            }
-        };
-        let mut known = Vec::with_capacity(copies.len());
-        for ((at, copy), content) in copies.into_iter().zip(contents) {
+        let (found, mut unreadable) =
+            read_those_that_can(copies, async |copies| self.fetch(copies).await).await;
+        let mut known = Vec::with_capacity(found.len());
+        for ((at, copy), content) in found {
             match content {
                 Some(content) => known.push((at, copy, content)),
                 None if self.copy_of(at) == Some(copy) => {
@@ -235,8 +210,8 @@ impl Engine {
         let writes = runs.map(|run| -> Pin<Box<dyn Future<Output = _> + '_>> {
             Box::pin(async move { self.write_copies(run).await })
         });
-        let written: Vec<usize> = join_window(writes, IN_FLIGHT_MAX).await?;
-        Ok(Copied { written: written.into_iter().sum(), unreadable })
+        let written: Vec<usize> = join_window(writes, HOME_REQUESTS_MAX).await?;
+        Ok(WentHome { written: written.into_iter().sum(), unreadable })
     }
 
     /// Writes neighbours home that were read from the log.

@@ -14,11 +14,14 @@
 
 mod circular;
 mod held;
+mod places;
+mod rooms;
 mod scattered;
 
 pub use circular::{CircularLog, Ring};
+pub use places::{LogPlaces, Logs};
 pub(crate) use scattered::LENGTH_UNSAID;
-pub use scattered::{LogPlaces, Logs, ScatteredLog};
+pub use scattered::ScatteredLog;
 
 use device::Buffer;
 use format::jbd2::JournalSuperblock;

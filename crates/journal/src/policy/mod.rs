@@ -12,10 +12,12 @@ mod selective;
 mod sequence;
 mod threshold;
 mod wasteless;
+mod write_costs;
 mod writeback;
 
 pub use sequence::UpdateSequence;
-pub use threshold::{AutoThreshold, CommitCost, Took};
+pub use threshold::AutoThreshold;
+pub use write_costs::{CommitCost, Took};
 
 use std::fmt;
 use std::str::FromStr;
