@@ -42,6 +42,12 @@ impl CliError {
     }
 }
 
+impl From<disks::OpenError> for CliError {
+    fn from(error: disks::OpenError) -> CliError {
+        CliError::new(error.to_string())
+    }
+}
+
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)?;

@@ -304,7 +304,7 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
                 .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))
         }
         Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
-            Ok(length) if length == size => claim(target).map(|claim| (false, claim)),
+            Ok(length) if length == size => Ok((false, claim(target)?)),
             Ok(length) => Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
                 .with_remedy("Leave the size out to use it as it is, or remove it first.")),
             Err(error) => Err(CliError::system(name, error)),
@@ -314,7 +314,7 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             file.set_len(size).map_err(|error| CliError::system(&name, error))?;
             Ok((true, claim(target)?))
         }
-        None => claim(target).map(|claim| (false, claim)),
+        None => Ok((false, claim(target)?)),
     }
 }
 

@@ -1,10 +1,11 @@
 //! An unmounted volume: every structure with a checksum, and who uses which block.
 
 use super::Findings;
+use crate::disk::open_disk::claim;
 use crate::error::CliError;
 use crate::inspect::reader::Reader;
 use crate::text::progress::Progress;
-use disks::{Claim, OpenError};
+use disks::OpenError;
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
 use format::ext4::{Inode, bitmap, checksum, feature, group_flags, htree, xattr};
@@ -21,7 +22,7 @@ const RESIZE_POINTER: u32 = 13;
 
 pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Result<String, CliError> {
     // Whoever has it mounted changes it as we read.
-    let _claim = match Claim::take(path) {
+    let _claim = match claim(path) {
         Ok(claim) => Some(claim),
         // Whoever may only read can look all the same.
         Err(OpenError::Open { source, .. })
@@ -30,7 +31,7 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
             None
         }
         Err(error) => {
-            return Err(CliError::new(error.to_string())
+            return Err(CliError::from(error)
                 .with_remedy("If it is mounted, check where it is mounted: okeanos list."));
         }
     };

@@ -23,7 +23,7 @@ pub fn open_disk_over(
     access: Access,
     behind: Option<&File>,
 ) -> Result<FileDisk, CliError> {
-    patiently(|| FileDisk::open_over(world.ring(), path, access, behind))
+    Ok(patiently(|| FileDisk::open_over(world.ring(), path, access, behind))?)
 }
 
 /// The computer's name, which a volume with the feature mmp tells others.
@@ -33,11 +33,16 @@ pub fn node_name() -> String {
 }
 
 /// Claims a disk for another program, which opens it itself. No command of ours uses it as long as the claim lives.
-pub fn claim(path: &Path) -> Result<Claim, CliError> {
+pub fn claim(path: &Path) -> Result<Claim, OpenError> {
     patiently(|| Claim::take(path))
 }
 
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, CliError> {
+/// Locks an image file for a loop device.
+pub fn lock_image(path: &Path, image: &File, access: Access) -> Result<(), OpenError> {
+    patiently(|| disks::lock_image(path, image, access))
+}
+
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let begun = Instant::now();
     loop {
         match attempt() {
@@ -47,7 +52,7 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, 
                 | OpenError::Attached { .. }
                 | OpenError::AttachedTwice { .. },
             ) if begun.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-            result => return result.map_err(|error| CliError::new(error.to_string())),
+            result => return result,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the device goes
 //! when the last user of it goes, however the daemon ends.
 
+use crate::disk::open_disk;
 use crate::error::CliError;
 use disks::Access;
 use std::fs::{File, OpenOptions};
@@ -70,7 +71,7 @@ impl LoopDevice {
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
         let backing =
             open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
-        disks::lock_image(image, &backing, access).map_err(|error| CliError::new(error.to_string()))?;
+        open_disk::lock_image(image, &backing, access)?;
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
         info.flags = AUTOCLEAR | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
@@ -125,6 +126,22 @@ fn empty() -> LoopInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_whose_last_user_is_just_going_is_waited_for() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(1 << 20).unwrap();
+        let held = image.reopen().unwrap();
+        disks::lock_image(image.path(), &held, Access::ReadWrite).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                drop(held);
+            });
+            LoopDevice::attach(image.path(), Access::ReadWrite)
+                .unwrap_or_else(|error| panic!("needs root: {error}"));
+        });
+    }
 
     #[test]
     fn a_file_under_a_loop_device_is_found_and_let_go() {

@@ -114,3 +114,16 @@ fn three_files_of_ext4_write_past_the_engine() {
     found.sort();
     assert_eq!(found, ["volume/flush_zone.rs", "volume/mmp.rs", "volume/superblock.rs"].map(PathBuf::from));
 }
+
+/// The kernel lets go of a killed daemon's disks a moment after its end: whoever asks at once waits for it.
+#[test]
+fn the_command_claims_disks_in_one_place_that_is_patient() {
+    let source = root().join("crates/cli/src");
+    let claims = |text: &str| {
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        ["Claim::take(", "disks::lock_image(", "FileDisk::open"].iter().any(|call| text.contains(call))
+    };
+    let found = sources(source.clone()).into_iter().filter(|(_, text)| claims(text));
+    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(&source).unwrap().to_owned()).collect();
+    assert_eq!(found, [PathBuf::from("disk/open_disk.rs")]);
+}
