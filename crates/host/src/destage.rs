@@ -10,7 +10,7 @@ use crate::options::Destage;
 use runtime::{Either, join_window, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::StoreEvent;
+use store::Event;
 
 /// Files on their way at once.
 const FILES_AT_ONCE: usize = 8;
@@ -75,7 +75,7 @@ impl Host {
             let ended = self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
             match race(self.store.next_event(), ended).await {
                 Either::Right(()) => return,
-                Either::Left(StoreEvent::Recall { file, .. }) => {
+                Either::Left(Event::Recall { file, .. }) => {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
@@ -83,12 +83,12 @@ impl Host {
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
                     }
                 }
-                Either::Left(StoreEvent::Disconnected { fenced }) => {
+                Either::Left(Event::Disconnected { fenced }) => {
                     let why =
                         if fenced { "the store has fenced this host" } else { "the store is out of reach" };
                     self.lose(why);
                 }
-                Either::Left(StoreEvent::Changed { .. }) => {}
+                Either::Left(Event::Changed { .. }) => {}
             }
         }
     }

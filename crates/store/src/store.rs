@@ -1,6 +1,6 @@
 use crate::attributes::{AttributeChange, Attributes, FileId};
 use crate::error::StoreError;
-use crate::event::{Identity, StoreEvent, Token};
+use crate::event::{Event, Identity, Token};
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use device::LocalFuture;
 
@@ -29,13 +29,13 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    them at the servers gives up only states which it told. A store holds a buffered write back for at least [`Store::hold_ms`]
 ///    unless it is made durable, so that its version can be journaled first.
 /// 4. Data reaches the servers before the attributes that tell of it: a crash between leaves an older version told.
-/// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
+/// 5. After [`Event::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
 ///    durable, and must return the token. Calls under way when the event is told complete.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
-/// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
+/// 7. After [`Event::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
 ///    implementation answers everything else with that error and touches the lost connection no more.
 /// 8. A change of a file's names changes its state. The caller returns its token before, or the store takes it away and tells
-///    [`StoreEvent::Recall`] before it answers: who has the file in between is never passed over in silence.
+///    [`Event::Recall`] before it answers: who has the file in between is never passed over in silence.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
 pub trait Store {
     /// For errors and tables, such as `dir:/srv/shared`.
@@ -56,7 +56,7 @@ pub trait Store {
     fn reconnect(&self) -> Answer<()>;
     /// The next event; waits for it. One caller at a time. Events of a file come in the order in which they happened. Not after
     /// [`Store::disconnect`]: pending forever.
-    fn next_event(&self) -> LocalFuture<StoreEvent>;
+    fn next_event(&self) -> LocalFuture<Event>;
     /// Makes everything durable, returns all tokens, ends the connection. The last call.
     fn disconnect(&self) -> Answer<()>;
 

@@ -13,9 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity, LISTING_ENTRIES_MAX,
-    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, StoreEvent,
-    TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
+    Access, Answer, AttributeChange, Attributes, Caller, Event, FileId, Found, Identity, LISTING_ENTRIES_MAX,
+    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, TARGET_BYTES_MAX,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
 };
 
 /// The library gives up on servers that do not answer after half of it.
@@ -37,12 +37,12 @@ struct Shared {
 
 #[derive(Default)]
 struct Events {
-    queue: RefCell<VecDeque<StoreEvent>>,
+    queue: RefCell<VecDeque<Event>>,
     changed: Condition,
 }
 
 impl Events {
-    fn add(&self, event: StoreEvent) {
+    fn add(&self, event: Event) {
         self.queue.borrow_mut().push_back(event);
         self.changed.notify();
     }
@@ -98,10 +98,10 @@ async fn connect(
         move |notice| match notice {
             Notice::Recall { file, token } => {
                 let deadline = world.now().plus(Duration::from_millis(recall_ms.get()));
-                events.add(StoreEvent::Recall { file, token, deadline });
+                events.add(Event::Recall { file, token, deadline });
             }
-            Notice::Changed { file } => events.add(StoreEvent::Changed { file }),
-            Notice::Lost(lost) if is_up.get() => events.add(StoreEvent::Disconnected { fenced: lost.fenced }),
+            Notice::Changed { file } => events.add(Event::Changed { file }),
+            Notice::Lost(lost) if is_up.get() => events.add(Event::Disconnected { fenced: lost.fenced }),
             Notice::Lost(_) => {}
         }
     };
@@ -219,7 +219,7 @@ impl store::Store for Store {
             Ok(())
         })
     }
-    fn next_event(&self) -> LocalFuture<StoreEvent> {
+    fn next_event(&self) -> LocalFuture<Event> {
         let events = self.0.events.clone();
         Box::pin(async move { events.changed.until(|| events.queue.borrow_mut().pop_front()).await })
     }

@@ -8,7 +8,7 @@ use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Identity, RenameMode, Store as _, StoreError, StoreEvent, Token};
+use store::{Access, Event, Identity, RenameMode, Store as _, StoreError, Token};
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
@@ -36,7 +36,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
         eprintln!("read through a recall after {:?}", world.now().since(begin));
         let (event, returned) = event.await.unwrap();
         eprintln!("token returned within {returned:?}");
-        let StoreEvent::Recall { file: of, token: Token::ExclusiveWrite, deadline } = event else {
+        let Event::Recall { file: of, token: Token::ExclusiveWrite, deadline } = event else {
             panic!("{event:?}")
         };
         assert!(of == file && deadline > world.now().plus(Duration::from_secs(5)));
@@ -145,7 +145,7 @@ fn after_kill_9_the_next_life_resets_the_former_and_the_durable_content_is_there
         let durable = store.attributes(file).await.unwrap().version;
         store.write(open, 0, b"lost   ").await.unwrap();
         kill(&store);
-        let StoreEvent::Disconnected { fenced: false } = next_event(&store).await else {
+        let Event::Disconnected { fenced: false } = next_event(&store).await else {
             panic!("no end was told")
         };
         for _ in 0..2 {
@@ -227,7 +227,7 @@ fn a_fenced_client_is_told_and_nothing_of_it_appears() {
         let durable = store.make_durable(open).await;
         let error = late.and(durable).unwrap_err();
         assert!(is_fenced(&error) || is_disconnected(&error), "{error:?}");
-        let StoreEvent::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
+        let Event::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"after  ");
         store.reconnect().await.unwrap();
         let open = store.open(file, Access::Read).await.unwrap();
@@ -258,7 +258,7 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
             let Either::Left(event) = race(next_event(&store), patience).await else {
                 panic!("round {round}: nothing was told")
             };
-            let StoreEvent::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
+            let Event::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
                 panic!("{event:?}")
             };
             assert_eq!(of, file);

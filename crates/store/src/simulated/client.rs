@@ -4,7 +4,7 @@ use super::names;
 use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
 use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange};
 use crate::error::{Refusal, StoreError};
-use crate::event::{Identity, StoreEvent, Token};
+use crate::event::{Event, Identity, Token};
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
@@ -302,7 +302,7 @@ impl Client {
     fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
         let sessions = self.state.sessions.borrow();
         if let Some(holder) = sessions.iter().find(|holder| holder.number == number) {
-            holder.events.borrow_mut().push_back(StoreEvent::Recall { file, token, deadline });
+            holder.events.borrow_mut().push_back(Event::Recall { file, token, deadline });
             holder.changed.notify();
         }
     }
@@ -382,12 +382,12 @@ impl Store for SimulatedStore {
             client.exchange(0, || client.state.fence(&old)).await
         })
     }
-    fn next_event(&self) -> LocalFuture<StoreEvent> {
+    fn next_event(&self) -> LocalFuture<Event> {
         let client = self.0.clone();
         Box::pin(async move {
             let session = client.session();
             let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
-            if let StoreEvent::Recall { file, .. } = next {
+            if let Event::Recall { file, .. } = next {
                 client.recalled.borrow_mut().insert(file);
             }
             next

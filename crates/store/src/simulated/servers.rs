@@ -4,7 +4,7 @@ use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
 use super::tokens::Tokens;
 use crate::attributes::{Attributes, FileId, FileKind, Version};
 use crate::error::StoreError;
-use crate::event::{Identity, StoreEvent};
+use crate::event::{Event, Identity};
 use device::{Disk, World};
 use runtime::join_window;
 use runtime::sync::Event as Signal;
@@ -92,7 +92,7 @@ pub(super) struct Inode {
 pub(super) struct Session {
     pub identity: Identity,
     pub number: u64,
-    pub events: RefCell<VecDeque<StoreEvent>>,
+    pub events: RefCell<VecDeque<Event>>,
     pub changed: Signal,
     pub fenced: Cell<bool>,
     /// Nothing passes its link until then.
@@ -376,7 +376,7 @@ impl State {
     pub fn fence(&self, session: &Session) {
         if !session.fenced.replace(true) {
             self.tokens.borrow_mut().drop_session(session.number);
-            session.events.borrow_mut().push_back(StoreEvent::Disconnected { fenced: true });
+            session.events.borrow_mut().push_back(Event::Disconnected { fenced: true });
             session.changed.notify();
         }
         self.freed.notify();
