@@ -168,7 +168,7 @@ impl Host {
         self.look(|| self.store.attributes(file)).await
     }
 
-    /// A smaller size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
+    /// Another size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
     /// back. Other changes of a file that is held exclusively are journaled like writes.
     pub async fn set_attributes(
         self: &Rc<Self>,
@@ -202,7 +202,7 @@ impl Host {
                 continue;
             }
             let is_held = file.token.get() == Some(Token::ExclusiveWrite);
-            if !is_held || change.size.is_some_and(|size| size < file.told.get().size) {
+            if !is_held || change.size.is_some_and(|size| size != file.told.get().size) {
                 self.bring_home(&file).await?;
                 // A crash must not find records of a file that is about to be cut.
                 self.log().commit_all().await?;
