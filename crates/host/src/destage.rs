@@ -18,7 +18,8 @@ const FILES_AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Host {
-    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on what the store has now.
+    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on what the store has now. And who
+    /// has the token next may change the file: no recovery may find our records of it then.
     pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         self.check_file(file)?;
@@ -66,15 +67,13 @@ impl Host {
         if let Some(dirty) = file.dirty.take() {
             self.log().free(dirty.slot);
         }
-        Ok(())
+        self.log().commit_all().await
     }
 
     pub(crate) async fn destage(&self, file: &Rc<File>) -> Result<(), HostError> {
         let guard = file.lock.write().await;
         self.bring_home(file).await?;
         drop(guard);
-        // Without its token the file comes into states that no record knows: no replay may follow.
-        self.log().commit_all().await?;
         self.let_go(file).await
     }
 
@@ -116,8 +115,6 @@ impl Host {
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
-        // Who has the token next may change the file: no recovery may find our records of it then.
-        self.log().commit_all().await?;
         file.token.set(None);
         self.noted(self.store.return_token(file.id).await)
     }

@@ -279,7 +279,6 @@ impl Host {
             if file.recalled.get() {
                 // Others may have had the file when the store took the bytes: no replay may follow from them.
                 self.settle_untold(&file).await?;
-                self.log().commit_all().await?;
                 return Ok(attributes);
             }
             let last = self.note_change(&file, &room, &attributes, (at, bytes));

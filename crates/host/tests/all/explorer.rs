@@ -315,6 +315,21 @@ fn a_crash_during_recovery_is_harmless_at_every_message() {
 }
 
 #[test]
+fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
+    let script = SCRIPTS[1];
+    for network in networks() {
+        for message in run(script, 6, network, None).messages {
+            let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
+            for after in 0..16 {
+                let what = format!("{network:?}, {cut:?}, recovery cut at its message {after}");
+                let run = run(script, 6, network, Some(CutAt::Message(cut)));
+                run.recover(CrashPolicy::LoseAll, Some(after), false, &what);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_server_that_crashes_at_any_message_costs_only_time() {
     for (number, script, network) in cases(&SCRIPTS) {
         let all = run(script, 4, network, None);
