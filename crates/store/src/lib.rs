@@ -18,7 +18,7 @@ pub use attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, 
 pub use error::{Refusal, StoreError};
 pub use event::{Identity, StoreEvent, Token};
 pub use limits::{
-    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
+    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX, half_of_room,
 };
 pub use local::LocalStore;
 pub use names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};

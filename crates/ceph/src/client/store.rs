@@ -13,13 +13,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity, LISTING_ENTRIES_MAX,
-    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, StoreEvent,
-    TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
+    Access, Answer, AttributeChange, Attributes, Caller, StoreEvent, FileId, Found, Identity, LISTING_ENTRIES_MAX,
+    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, TARGET_BYTES_MAX,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
+/// Of the layout that files have unless an administrator chose another.
+const OBJECT_BYTES: u64 = 4 << 20;
 
 /// A directory of CephFS. Connected by [`Store::connect`].
 pub struct Store(Rc<Shared>);
@@ -198,6 +200,13 @@ impl store::Store for Store {
     }
     fn hold_ms(&self) -> u64 {
         self.0.welcome.get().hold_ms
+    }
+    fn held_below(&self, size: u64) -> u64 {
+        half_of_room(size, OBJECT_BYTES)
+    }
+    /// The metadata server never lowers the number, and each set of attributes that it takes from a client raises it.
+    fn counts_every_change(&self) -> bool {
+        true
     }
 
     fn fence(&self, former: &Identity) -> Answer<()> {

@@ -198,6 +198,15 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
 
 #[test]
 fn a_fenced_client_is_told_and_nothing_of_it_appears() {
+    return_of_a_fenced_client(Duration::ZERO);
+}
+/// T7: by then the library has dropped what it had buffered.
+#[test]
+fn a_fenced_client_that_syncs_late_is_told_as_well() {
+    return_of_a_fenced_client(Duration::from_millis(500));
+}
+
+fn return_of_a_fenced_client(pause: Duration) {
     let cluster = Cluster::small();
     let (here, there) = (cluster.options("here"), cluster.options("there"));
     run(|world| async move {
@@ -224,6 +233,7 @@ fn a_fenced_client_is_told_and_nothing_of_it_appears() {
         signal(helper, libc::SIGCONT);
         // The late write is buffered, or refused: durable it is not.
         let late = late.await.unwrap().map(drop);
+        world.sleep_until(world.now().plus(pause)).await;
         let durable = store.make_durable(open).await;
         let error = late.and(durable).unwrap_err();
         assert!(is_fenced(&error) || is_disconnected(&error), "{error:?}");

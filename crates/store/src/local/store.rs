@@ -202,6 +202,12 @@ impl Store for LocalStore {
     fn identity(&self) -> Identity {
         self.0.identity.clone()
     }
+    fn held_below(&self, _size: u64) -> u64 {
+        u64::MAX
+    }
+    fn counts_every_change(&self) -> bool {
+        false
+    }
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }

@@ -27,7 +27,9 @@ impl Tokens {
     pub fn take_back(&mut self, file: FileId, session: u64) {
         self.held.remove(&(file, session));
     }
-    pub fn drop_session(&mut self, session: u64) {
-        self.held.retain(|(_, holder), _| *holder != session);
+    /// The files that it had alone.
+    pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
+        let of_session = self.held.extract_if(.., |(_, holder), _| *holder == session);
+        of_session.filter(|(_, held)| *held == Token::ExclusiveWrite).map(|((file, _), _)| file).collect()
     }
 }
