@@ -108,6 +108,7 @@ Mount options:
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,
                        while requests come so fast that it pays (default auto: 150)
+  [no]keep_awake       meanwhile idle processors of others stay as quick to wake (default on)
   readahead=SIZE       how far the kernel reads ahead of a sequential reader (default 4M; an
                        ordinary user's mount keeps the kernel's own, 128K)
   log_level=error|warning|info|debug

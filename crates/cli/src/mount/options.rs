@@ -50,6 +50,8 @@ pub struct MountSettings {
     pub transport: Transport,
     /// How long the daemon polls before it sleeps, where that pays; zero: never.
     pub poll: Duration,
+    /// While polling pays, the processors of others are kept awake, too.
+    pub keep_awake: bool,
     /// How far the kernel reads ahead, in bytes.
     pub read_ahead: u64,
     /// An image file gets a loop device.
@@ -109,6 +111,7 @@ impl Default for MountSettings {
             log: LogKind::default(),
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
+            keep_awake: true,
             read_ahead: READ_AHEAD_DEFAULT,
             loop_device: true,
             read_only: false,
@@ -392,6 +395,8 @@ impl MountSettings {
             "durable_only" => self.durable_only = Some(DurableOnly::default()),
             "noloop" => self.loop_device = false,
             "loop" => self.loop_device = true,
+            "keep_awake" => self.keep_awake = true,
+            "nokeep_awake" => self.keep_awake = false,
             "barrier" => self.barrier = Barrier::Flush,
             "nobarrier" => self.barrier = Barrier::None,
             "noatime" => self.atime = Atime::Never,
@@ -551,6 +556,15 @@ mod tests {
             ("poll=2ms", Duration::from_millis(2)),
         ] {
             assert_eq!(parse(text).unwrap().poll, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn others_stay_awake_unless_that_is_forbidden() {
+        for (text, expected) in
+            [("defaults", true), ("nokeep_awake", false), ("nokeep_awake,keep_awake", true)]
+        {
+            assert_eq!(parse(text).unwrap().keep_awake, expected, "{text}");
         }
     }
 

@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 26] = [
+    let stays: [(&str, bool); 27] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -140,6 +140,7 @@ fn refuse_what_stays(
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
         ("poll", before.poll == after.poll),
+        ("keep_awake", before.keep_awake == after.keep_awake),
         ("readahead", before.read_ahead == after.read_ahead),
         ("loop", before.loop_device == after.loop_device),
         ("allow_other", before.allow_other == after.allow_other),

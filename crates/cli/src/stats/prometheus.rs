@@ -57,13 +57,14 @@ const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
 ];
 
 /// Numbers of the daemon's ring.
-const OF_RING: [(&str, &str, &str); 6] = [
+const OF_RING: [(&str, &str, &str); 7] = [
     ("ring_operations_total", "Operations given to io_uring.", "operations"),
     ("ring_enters_total", "System calls for them.", "enters"),
     ("ring_failed_sends_total", "Answers that the kernel did not take.", "failed_sends"),
     ("ring_full_queues_total", "Times that the submission queue was full.", "full_queues"),
     ("polls_total", "Times that the daemon stayed awake for the next request.", "polls"),
     ("polls_in_vain_total", "Times that none came.", "polls_in_vain"),
+    ("keeps_awake_total", "Times that the processors of others were kept awake from then on.", "keeps_awake"),
 ];
 
 const OF_EVICTIONS: [(&str, &str, &str); 4] = [
