@@ -82,7 +82,8 @@ Mount options:
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,
-                       and those of these names, as in *.wal:*/journal/*. Their data goes to the journal
+                       those of these names, as in *.wal:*/journal/*, and those of which a program
+                       says so with an ioctl (docs/MOUNT_OPTIONS.md). Their data goes to the journal
                        in every mode, and home only if that or the cache is full, or at unmount
   cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
                        of them, and what goes with it (default 256M). At most 96M come on top: 64M
