@@ -14,7 +14,7 @@ use crate::promise::check_promise;
 use crate::state::State;
 use crate::update::Contents;
 use device::Buffer;
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -247,6 +247,13 @@ impl CachedBlock {
         images.committed = Some((by, image));
         self.in_log.set(place);
         self.recount(&images);
+    }
+    /// The log has moved `run`, which may hold the image of the latest committed transaction.
+    pub fn moved(&self, run: &SwappedRun) {
+        let by = self.images.borrow().committed.as_ref().map(|(by, _)| *by);
+        if let Some(place) = self.in_log.get().filter(|_| by == Some(run.transaction)) {
+            self.in_log.set(Some(WholePlace { at: run.moved(place.at), ..place }));
+        }
     }
     /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that image
     /// whole: whose it is, where it lies, and its bytes.

@@ -106,6 +106,7 @@ impl Engine {
                 let _unreadable = self.write_all_committed().await?;
             }
             self.advance_tail(Occasion::Round).await?;
+            self.swap_in_idle_time().await?;
         }
         Ok(())
     }
@@ -187,12 +188,8 @@ impl Engine {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        let activity = {
-            let counters = self.counters.borrow();
-            counters.commits + counters.home_reads + counters.cache_misses
-        };
         let wall_clock = self.world.wall_clock().seconds;
-        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
+        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, self.activity())
     }
 
     /// Everything that is committed now, but for files of which durability is enough. What the log cannot be read for stays

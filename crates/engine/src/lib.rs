@@ -44,6 +44,7 @@ mod run_plan;
 mod sequences;
 mod state;
 mod stats;
+mod swap;
 mod sync;
 mod tail;
 mod update;

@@ -6,7 +6,7 @@
 //!    keeps what an entry names.
 //! 2. What is read there is that record: the entry knows its checksum.
 
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use std::ops::Range;
 use std::time::Duration;
 use units::{CompactMap, HomeBlock, Instant, LogBlock, TransactionId, is_within};
@@ -58,6 +58,12 @@ impl Mapping {
     pub fn forget(&mut self, block: HomeBlock, by: TransactionId) {
         if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
             self.copies.remove(block.get());
+        }
+    }
+    /// What `run` holds lies elsewhere in the log now.
+    pub fn moved(&mut self, block: HomeBlock, run: &SwappedRun) {
+        if let Some(copy) = self.get(block).filter(|copy| copy.by == run.transaction) {
+            self.copies.insert(block.get(), LogCopy { at: run.moved(copy.at), ..copy });
         }
     }
     pub fn forget_all(&mut self) {

@@ -79,6 +79,9 @@ Mount options:
                        S seconds; when the disk was idle for S seconds; between two hours of the day
                        (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
                        when journal or cache are short, and at unmount
+  swap_above=PERCENT|off
+                       log=scattered: in idle time a log that is fuller than PERCENT moves to an empty
+                       one far from where the disk works (default 80)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,

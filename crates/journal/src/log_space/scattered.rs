@@ -11,6 +11,7 @@
 //!    longest rooms of all ([`LogSpace::room`]).
 
 use super::held::HeldInOrder;
+use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
@@ -51,7 +52,7 @@ impl LogPlaces {
 #[derive(Clone, Debug)]
 pub struct Logs {
     first: LogBlock,
-    blocks: u32,
+    pub(super) blocks: u32,
     each: u32,
     homes: Vec<HomeBlock>,
 }
@@ -102,16 +103,16 @@ impl LogWalk for Logs {
 
 #[derive(Clone, Debug)]
 pub struct ScatteredLog {
-    logs: Logs,
+    pub(super) logs: Logs,
     /// Bytes of a log block, and what run headers are checked by.
-    unit: usize,
-    seed: Seed,
+    pub(super) unit: usize,
+    pub(super) seed: Seed,
     /// What the journal superblock calls the start of the log.
     anchor: LogBlock,
-    used: Vec<Used>,
-    held: HeldInOrder<Held>,
+    pub(super) used: Vec<Used>,
+    pub(super) held: HeldInOrder<Held>,
     /// Blocks that are free, and what reserved transactions will take of them.
-    free: u32,
+    pub(super) free: u32,
     unbound: u32,
     /// The longest rooms of all logs, longest first.
     rooms: [u32; 3],
@@ -120,21 +121,25 @@ pub struct ScatteredLog {
     chosen: Option<u32>,
     /// The longest run that was ever reserved, header included.
     longest: u32,
+    /// The log that is being filled with another one's runs.
+    pub(super) swapping: Option<u32>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Used {
-    blocks: u32,
+pub(super) struct Used {
+    pub(super) blocks: u32,
     /// Transactions that are not released.
-    live: u32,
+    pub(super) live: u32,
+    /// A transaction was put there, not moved there.
+    pub(super) is_hot: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+pub(super) struct Held {
     /// Of its run, header included.
-    blocks: u32,
+    pub(super) blocks: u32,
     /// Which log, and the run's first block in it.
-    bound: Option<(u32, u32)>,
+    pub(super) bound: Option<(u32, u32)>,
 }
 
 impl ScatteredLog {
@@ -154,13 +159,14 @@ impl ScatteredLog {
             last: 0,
             chosen: None,
             longest: 0,
+            swapping: None,
             logs,
         };
         log.note_rooms();
         log
     }
 
-    fn note_rooms(&mut self) {
+    pub(super) fn note_rooms(&mut self) {
         let mut rooms = [0; 3];
         for used in &self.used {
             let mut room = self.logs.blocks - used.blocks;
@@ -192,7 +198,7 @@ impl ScatteredLog {
 }
 
 /// A run's header takes a block.
-const HEADER: u32 = 1;
+pub(super) const HEADER: u32 = 1;
 
 impl LogSpace for ScatteredLog {
     fn capacity(&self) -> u32 {
@@ -244,7 +250,7 @@ impl LogSpace for ScatteredLog {
         let log = log.expect("room was reserved");
         let used = &mut self.used[log as usize];
         let first = used.blocks;
-        *used = Used { blocks: first + blocks, live: used.live + 1 };
+        *used = Used { blocks: first + blocks, live: used.live + 1, is_hot: true };
         self.held.get_mut(transaction).expect("as before").bound = Some((log, first));
         self.unbound -= blocks;
         self.free -= blocks;
@@ -266,7 +272,9 @@ impl LogSpace for ScatteredLog {
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let chosen = self.chosen.unwrap_or(self.last);
         let mut wanted = ActiveLogs::none();
-        self.logs.announced_with(chosen).for_each(|bit| wanted.set(bit));
+        for log in [Some(chosen), self.swapping].into_iter().flatten() {
+            self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+        }
         let said = match tail {
             Some(tail) => {
                 // What lies before the tail recovery need not see.
@@ -298,10 +306,27 @@ impl LogSpace for ScatteredLog {
         used.live -= 1;
         if used.live == 0 {
             self.free += used.blocks;
-            used.blocks = 0;
+            (used.blocks, used.is_hot) = (0, false);
         }
         self.held.release(transaction, drop);
         self.note_rooms();
+    }
+    fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
+        let swap = self.find_swap(percent, head)?;
+        self.close_for(&swap);
+        Some(swap)
+    }
+    fn is_run_of_swap(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
+        self.begins(run, bytes)
+    }
+    fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+        self.headers(swap, durable)
+    }
+    fn end_swap(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
+        self.rebind(swap)
+    }
+    fn give_up_swap(&mut self, swap: &LogSwap, again: bool) {
+        self.open_again(swap, again);
     }
 }
 
