@@ -13,9 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Answer, AttributeChange, Attributes, Caller, StoreEvent, FileId, Found, Identity, LISTING_ENTRIES_MAX,
-    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, TARGET_BYTES_MAX,
-    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
+    Access, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity, LISTING_ENTRIES_MAX,
+    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, StoreEvent,
+    TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.

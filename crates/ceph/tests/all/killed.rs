@@ -6,7 +6,7 @@ use device::World;
 use runtime::RealWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Event, FileId, OpenFile, Store as _, Token, Version};
+use store::{Access, FileId, OpenFile, Store as _, StoreEvent, Token, Version};
 
 /// A file that is held, with the states that the servers had and those that were told since.
 struct Held {
@@ -47,7 +47,7 @@ impl Held {
         let helper = self.store.helper().unwrap() as i32;
         // SAFETY: a signal to the helper that this test started, and has not yet reaped.
         assert_eq!(unsafe { libc::kill(helper, libc::SIGKILL) }, 0);
-        let Event::Disconnected { fenced: false } = next_event(&self.store).await else {
+        let StoreEvent::Disconnected { fenced: false } = next_event(&self.store).await else {
             panic!("no end was told")
         };
         self.store.reconnect().await.unwrap();

@@ -80,10 +80,14 @@ Mount options:
                        S seconds; when the disk was idle for S seconds; between two hours of the day
                        (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
                        when journal or cache are short, and at unmount
+  swap_above=PERCENT|off
+                       log=scattered: in idle time a log that is fuller than PERCENT moves to an empty
+                       one far from where the disk works (default 80)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,
-                       and those of these names, as in *.wal:*/journal/*. Their data goes to the journal
+                       those of these names, as in *.wal:*/journal/*, and those of which a program
+                       says so with an ioctl (docs/MOUNT_OPTIONS.md). Their data goes to the journal
                        in every mode, and home only if that or the cache is full, or at unmount
   cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
                        of them, and what goes with it (default 256M). At most 96M come on top: 64M

@@ -9,7 +9,7 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
-const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
+const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     (
         "payload_bytes_total",
         COUNTER,
@@ -34,6 +34,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
         "Blocks read from the journal, because they were not home yet and no longer in memory.",
         "/redirected_reads",
     ),
+    ("log_swaps_total", COUNTER, "Scattered logs whose content moved to another one in idle time.", "/swaps"),
     ("checkpoints_total", COUNTER, "Rounds in which blocks went home to free log space.", "/checkpoints"),
     ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
     ("cache_hits_total", COUNTER, "Blocks found in memory.", "/cache/hits"),

@@ -4,7 +4,7 @@ use super::names;
 use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
 use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
-use crate::event::{StoreEvent, Identity, Token};
+use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;

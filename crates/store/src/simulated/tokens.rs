@@ -29,7 +29,14 @@ impl Tokens {
     }
     /// The files that it had alone.
     pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
-        let of_session = self.held.extract_if(.., |(_, holder), _| *holder == session);
-        of_session.filter(|(_, held)| *held == Token::ExclusiveWrite).map(|((file, _), _)| file).collect()
+        let mut alone = Vec::new();
+        self.held.retain(|(file, holder), held| {
+            let is_its = *holder == session;
+            if is_its && *held == Token::ExclusiveWrite {
+                alone.push(*file);
+            }
+            !is_its
+        });
+        alone
     }
 }
