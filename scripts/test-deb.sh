@@ -35,7 +35,10 @@ done
 ! readelf -S "$root/usr/bin/okeanos" | grep -q '\.debug_info'
 if command -v systemd-analyze >/dev/null; then
     sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/okeanos@.service" >"$place/okeanos@mnt-a.service"
-    systemd-analyze verify --man=no "$place/okeanos@mnt-a.service" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
+    zcat -f "$root/usr/share/doc/okeanos/examples/mnt-a.mount" >"$place/mnt-a.mount"
+    for unit in okeanos@mnt-a.service mnt-a.mount; do
+        systemd-analyze verify --man=no "$place/$unit" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
+    done
 fi
 "$root/usr/bin/okeanos" --version
 "$root/usr/bin/okeanos" mkfs "$place/image" 64M -- -q >"$place/made"

@@ -37,6 +37,7 @@ trap 'exit 130' INT TERM HUP
 fail() {
     echo "test-host-ceph: $1 (SEED=$SEED)" >&2
     tail -n 5 ./*.out >&2 2>/dev/null || true
+    timeout 10 bash -c 'head -n 6 fuse/okeanos-conflicts/*.txt' >&2 || true
     exit 1
 }
 # In the foreground, so that its process is known, and its end too.

@@ -31,7 +31,8 @@ cd "$place"
 # Sizes and times become N, where runs differ; the width of a table's columns with them.
 normalised() {
     sed -E -e "s|$place|/tour|g" -e 's/\b[0-9]+(\.[0-9]+)? (ns|us|ms|s)\b/N s/g' -e 's/\b[0-9]+(\.[0-9]+)? (B|KiB|MiB|GiB)\b/N B/g' \
-        -e 's|/dev/loop[0-9]+|/dev/loopN|g' -e 's/\([0-9]+\)/(N)/g' -e 's/(_total\{.*\}) [0-9]+/\1 N/' -e 's/[ \t]+$//' -e 's/ {3,}/   /g'
+        -e 's|/dev/loop[0-9]+|/dev/loopN|g' -e 's/\b[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} [+-][0-9]{4}\b/DATE/; s/okeanos\[[0-9]+\]/okeanos[N]/' \
+        -e 's/\b(request|process) [0-9]+/\1 N/g; s/^Transactions? .* replayed/Transactions N replayed/; s/\b[0-9]+ (blocks written home|of them)/N \1/g' -e 's/\([0-9]+\)/(N)/g' -e 's/(_total\{.*\}) [0-9]+/\1 N/' -e 's/[ \t]+$//' -e 's/ {3,}/   /g'
 }
 # Shows a command and what it says; a failure is part of the tour.
 play() {
@@ -44,6 +45,15 @@ play() {
     fi
     normalised <"$place/said" | sed 's/^/    /; s/ *$//'
     [ $status = 0 ] || printf '    (exit status %s)\n' $status
+}
+# As if it had crashed. The kernel takes a moment to know.
+crash() {
+    local daemon
+    daemon=$(okeanos list --json | grep -A12 "\"$1\"" | sed -n 's/.*"process": \([0-9]*\).*/\1/p' | head -1)
+    kill -9 "$daemon"
+    for _ in $(seq 100); do [ -d "/proc/$daemon" ] || break; sleep 0.1; done
+    # An unmount at the end of the tour is not to hang on it.
+    for _ in $(seq 100); do stat -f "$1" >"$place/said" 2>&1 || break; sleep 0.1; done
 }
 say() { printf '\n%s\n' "$*"; }
 # The kernel lets go of a loop device a moment after its last user.
@@ -69,18 +79,39 @@ prompt='$'
 chmod 777 "$place"
 play okeanos mkfs mine.img 64M -- -q
 play okeanos mount -o transport=classic mine.img own
-play 'echo mine >own/file && cat own/file'
+play 'echo mine >own/file && sync own/file && stat -c "%u %A %n" own own/file'
+play okeanos list
+play 'okeanos stats own | head -1'
+play okeanos check own
+play okeanos mount mine.img own
+say 'His daemon dies, too:'
+crash "$place/own"
+play cat own/file
+play okeanos list
 play okeanos umount own
+play 'okeanos recover mine.img | tail -1'
+play okeanos mount -o transport=classic mine.img own
+play cat own/file
+say 'The image stands for its mount:'
+play okeanos umount mine.img
+play okeanos check mine.img
 chmod 755 "$place"
 
 say '## Daily life'
 prompt='#'
 play okeanos mount -o allow_other,transport=classic disk.img mail
-play 'cd mail && okeanos stats --watch 0.2 --count 1 . | head -1'
+play 'okeanos stats --watch --count 1 mail | head -1'
 prompt='$'
 say 'Whoever may look into the volume may look at its counts:'
 play 'okeanos stats --prometheus mail | grep -E "okeanos_(failed|read_only|commits_total)"'
+play okeanos list
+say 'Which mode suits the work? After some of it:'
 prompt='#'
+play 'okeanos bench streams --writers 4 --count 300 mail >measured'
+prompt='$'
+play 'okeanos advise mail | tail -1'
+prompt='#'
+play 'source <(okeanos completions bash); COMP_WORDS=(okeanos st) COMP_CWORD=1; _okeanos okeanos st okeanos; echo $COMPREPLY'
 say 'Somebody is in the way of an unmount:'
 (cd mail && exec sleep 1000) &
 sleeper=$!
@@ -95,24 +126,35 @@ play okeanos mount -o remount,rw mail mail
 say '## The daemon dies'
 echo kept >mail/kept
 sync mail/kept
-# The unmount at the end of the tour is not to hang on a daemon that was killed.
-daemon=$(okeanos list --json | sed -n 's/.*"process": \([0-9]*\).*/\1/p' | head -1)
-kill -9 "$daemon"
-for _ in $(seq 100); do [ -d "/proc/$daemon" ] || break; sleep 0.1; done
+crash "$place/mail"
 play okeanos list
 play okeanos stats mail
 play okeanos mount disk.img mail
 play okeanos umount mail
 settle disk.img
 play okeanos check disk.img
+say 'The next mount would do it, too:'
+play 'okeanos recover disk.img | tail -1'
+play okeanos check disk.img
 play okeanos mount -o transport=classic disk.img mail
 play cat mail/kept
 play okeanos umount mail
+settle disk.img
+
+say '## What it says'
+play okeanos mount -o transport=classic,log_file=log disk.img mail
+play okeanos umount mail
+settle disk.img
+play cat log
+say 'Each request, in the foreground:'
+play 'okeanos mount -f -v -o transport=classic disk.img mail 2>told & until mountpoint -q mail; do sleep 0.1; done; mkdir mail/new; okeanos umount mail; wait; grep mkdir told'
 settle disk.img
 
 say '## Mistakes'
 play okeanos mount -o cache=1 disk.img mail
 play okeanos mount -o data=fast disk.img mail
 play okeanos mount disk.img nowhere
+play okeanos mount disk.img
+play okeanos moutn disk.img mail
 play okeanos stats /
 play okeanos recover disk.img

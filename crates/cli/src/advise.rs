@@ -16,7 +16,7 @@ and less where blocks are written again before they go home. Metadata is left ou
 The advice: log a size of request where that at least halves what its syncs wait for; send the others home.
 Let the mount see an hour of typical work first. Counts begin with the mount.
 
-Example:
+Examples:
   okeanos advise /mnt/a";
 
 /// Tell which mode and threshold suit what a mounted volume has seen

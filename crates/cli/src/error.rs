@@ -1,3 +1,6 @@
+use crate::daemon::mount_table;
+use crate::mount::is_mounted;
+use disks::OpenError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -42,9 +45,19 @@ impl CliError {
     }
 }
 
-impl From<disks::OpenError> for CliError {
-    fn from(error: disks::OpenError) -> CliError {
-        CliError::new(error.to_string())
+impl From<OpenError> for CliError {
+    /// Names the mount that is in the way, where it is one of ours.
+    fn from(error: OpenError) -> CliError {
+        let told = CliError::new(error.to_string());
+        match error {
+            OpenError::Mounted { path, .. }
+            | OpenError::Busy { path, .. }
+            | OpenError::Locked { path }
+            | OpenError::Attached { path, .. } => {
+                mount_table::mount_of(&path).map_or(told, |mount| is_mounted(&mount, &path))
+            }
+            _ => told,
+        }
     }
 }
 

@@ -20,7 +20,11 @@ Health is one of
   not ours to ask      ask as the user who mounted it, or as root
 
 The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here. Behind the type it tells the
-mode: fuseblk.okeanos.selective.";
+mode: fuseblk.okeanos.selective.
+
+Examples:
+  okeanos list
+  okeanos list --json | jq -r '.[] | select(.health != \"ok\") | .directory'";
 
 /// List what is mounted: mode, size, transport, health
 #[derive(clap::Args)]

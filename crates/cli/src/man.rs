@@ -22,19 +22,21 @@ pub fn run(arguments: ManArguments) -> Result<(), CliError> {
     let helper = directory.join("mount.fuse.okeanos.8");
     let page = program.find_subcommand("mount").map(helper_page).unwrap_or_default();
     std::fs::write(&helper, page).map_err(|error| CliError::system(helper.display(), error))?;
-    write_pages(&directory, &program, "1")
+    write_pages(&directory, &program, "1", "")
 }
 
-/// The page of a command, and of all below it.
-fn write_pages(directory: &Path, command: &Command, section: &str) -> Result<(), CliError> {
+/// The page of a command, and of all below it. `above`: the notes of the command that it belongs to.
+fn write_pages(directory: &Path, command: &Command, section: &str, above: &str) -> Result<(), CliError> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = directory.join(format!("{name}.{section}"));
     let mut page = Vec::new();
-    render(command, section, &mut page)
+    render(command, section, above, &mut page)
         .and_then(|()| std::fs::write(&path, in_ascii(&String::from_utf8_lossy(&page))))
         .map_err(|error| CliError::system(path.display(), error))?;
+    let notes = notes_of(command);
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        write_pages(directory, below, if section == "8" { "8" } else { section_of(below.get_name()) })?;
+        let section = if section == "8" { "8" } else { section_of(below.get_name()) };
+        write_pages(directory, below, section, &notes)?;
     }
     Ok(())
 }
@@ -47,8 +49,14 @@ fn section_of(command: &str) -> &'static str {
     }
 }
 
-fn render(command: &Command, section: &str, page: &mut Vec<u8>) -> std::io::Result<()> {
+fn notes_of(command: &Command) -> String {
+    let notes = command.get_after_long_help().or(command.get_after_help());
+    notes.map(ToString::to_string).unwrap_or_default()
+}
+
+fn render(command: &Command, section: &str, above: &str, page: &mut Vec<u8>) -> std::io::Result<()> {
     let man = clap_mangen::Man::new(command.clone()).section(section);
+    let man = man.source(format!("okeanos {}", crate::VERSION)).manual("Okeanos");
     man.render_title(page)?;
     man.render_name_section(page)?;
     page.extend_from_slice(synopsis(command).as_bytes());
@@ -57,13 +65,16 @@ fn render(command: &Command, section: &str, page: &mut Vec<u8>) -> std::io::Resu
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         page.extend_from_slice(&subcommands_section(command, &man)?);
     }
-    let notes = command.get_after_long_help().or(command.get_after_help());
-    let notes = notes.map(ToString::to_string).unwrap_or_default();
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let notes = notes_of(command);
     page.extend_from_slice(notes_sections(&notes).as_bytes());
+    if !notes.contains("Examples") {
+        page.extend_from_slice(examples_above(&name.replace('-', " "), above).as_bytes());
+    }
     if !notes.contains("Exit status") {
         page.extend_from_slice(EXIT_STATUS.as_bytes());
     }
-    page.extend_from_slice(format!("{FILES}{SEE_ALSO}").as_bytes());
+    page.extend_from_slice(format!("{FILES}{}", see_also(name)).as_bytes());
     Ok(())
 }
 
@@ -95,43 +106,93 @@ const FILES: &str = ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the daemo
                      Sockets of mounts of root with allow_other, which answer everybody's questions and take no orders.\n.TP\n\
                      \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n";
 
-const SEE_ALSO: &str = ".SH \"SEE ALSO\"\n\\fBokeanos\\fR(1), \\fBokeanos\\-mkfs\\fR(8), \\fBokeanos\\-mount\\fR(8), \
-                        \\fBmount.fuse.okeanos\\fR(8), \\fBokeanos\\-stats\\fR(1), \\fBmke2fs\\fR(8), \\fBe2fsck\\fR(8), \
-                        \\fBext4\\fR(5), \\fBfuse\\fR(4)\n";
+const SEE_ALSO: [(&str, u8); 10] = [
+    ("okeanos", 1),
+    ("okeanos-mkfs", 8),
+    ("okeanos-mount", 8),
+    ("okeanos-stats", 1),
+    ("mount.fuse.okeanos", 8),
+    ("mount", 8),
+    ("mke2fs", 8),
+    ("e2fsck", 8),
+    ("ext4", 5),
+    ("fuse", 4),
+];
+
+/// All but the page itself.
+fn see_also(name: &str) -> String {
+    let others = SEE_ALSO.iter().filter(|(page, _)| *page != name);
+    let pages: Vec<String> =
+        others.map(|(page, section)| format!("\\fB{}\\fR({section})", escaped(page))).collect();
+    format!(".SH \"SEE ALSO\"\n{}\n", pages.join(", "))
+}
+
+/// Those of the examples above that are of this command.
+fn examples_above(command: &str, above: &str) -> String {
+    let is_it = |note: &Note| matches!(note, Note::Entry { term, .. } if term.contains(command));
+    let entries = notes::parse(above).into_iter().filter(is_it);
+    let examples: String = entries.map(|entry| entry_of(&entry)).collect();
+    if examples.is_empty() { examples } else { format!(".SH EXAMPLES\n{examples}") }
+}
 
 /// Headings that are sections of a man page; others head a part of one.
 const SECTIONS: [&str; 4] = ["Examples", "Exit status", "Mount options", "Health"];
 
 fn notes_sections(text: &str) -> String {
     let mut page = String::new();
-    let mut is_begun = false;
+    let (mut is_begun, mut is_example) = (false, false);
+    let mut indents = Vec::new();
     for note in notes::parse(text) {
         match note {
             Note::Blank => {}
             Note::Paragraph(text) => {
+                page += &leave(&mut indents);
                 match SECTIONS.iter().find(|name| text.starts_with(*name) && text.ends_with(':')) {
                     Some(name) => {
                         page += &format!(".SH \"{}\"\n", name.to_uppercase());
-                        is_begun = true;
+                        (is_begun, is_example) = (true, *name == "Examples");
                     }
                     None => {
-                        page += if is_begun { ".PP\n" } else { ".SH NOTES\n" };
-                        is_begun = true;
+                        // What stands behind examples is of the command.
+                        let is_note = !is_begun || is_example && !text.ends_with(':');
+                        page += if is_note { ".SH NOTES\n" } else { ".PP\n" };
+                        (is_begun, is_example) = (true, is_example && !is_note);
                         page += &format!("{}\n", escaped(&text));
                     }
                 }
             }
-            Note::Entry { term, description, .. } => {
+            Note::Entry { indent, .. } => {
                 if !is_begun {
                     page += ".SH NOTES\n";
                     is_begun = true;
                 }
-                let description = if description.is_empty() { "\\&".into() } else { escaped(&description) };
-                page += &format!(".TP\n\\fB{}\\fR\n{description}\n", escaped(&term));
+                // Entries below an entry.
+                while indents.len() > 1 && indents.last() > Some(&indent) {
+                    indents.pop();
+                    page += ".RE\n";
+                }
+                if indents.last() < Some(&indent) {
+                    page += if indents.is_empty() { "" } else { ".RS\n" };
+                    indents.push(indent);
+                }
+                page += &entry_of(&note);
             }
         }
     }
-    page
+    page + &leave(&mut indents)
+}
+
+/// The end of the entries below entries.
+fn leave(indents: &mut Vec<usize>) -> String {
+    let open = indents.len().saturating_sub(1);
+    indents.clear();
+    ".RE\n".repeat(open)
+}
+
+fn entry_of(note: &Note) -> String {
+    let Note::Entry { term, description, .. } = note else { return String::new() };
+    let description = if description.is_empty() { "\\&".into() } else { escaped(description) };
+    format!(".TP\n\\fB{}\\fR\n{description}\n", escaped(term))
 }
 
 /// What roff would take for an escape or a command; and dashes that one can copy.
@@ -159,8 +220,9 @@ fn helper_page(mount: &Command) -> String {
          .PP\nWithout allow_other only root gets in.\n\
          .SH OPTIONS\n.TP\n\\fB\\-s\\fR\nPass over mount options that are not known.\n.TP\n\\fB\\-f\\fR\nCheck the command line, and do \
          not mount.\n.TP\n\\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\nTaken, as mount(8) gives them.\n\
-         {}{EXIT_STATUS}{FILES}{SEE_ALSO}",
-        notes_sections(&options)
+         {}{EXIT_STATUS}{FILES}{}",
+        notes_sections(&options),
+        see_also("mount.fuse.okeanos")
     )
 }
 
@@ -186,9 +248,21 @@ mod tests {
             "mount.fuse.okeanos.8",
         ] {
             let text = std::fs::read_to_string(directory.path().join(page)).unwrap();
-            for heading in ["DESCRIPTION", "SYNOPSIS", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""] {
-                assert!(text.contains(&format!(".SH {heading}\n")), "{page}: {heading}");
+            let (own, _) = page.rsplit_once('.').unwrap();
+            assert!(!text.contains(&format!("\\fB{}\\fR(", escaped(own))), "{page} points at itself");
+        }
+        let headings = ["DESCRIPTION", "SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""];
+        for page in std::fs::read_dir(directory.path()).unwrap() {
+            let page = page.unwrap().path();
+            let text = std::fs::read_to_string(&page).unwrap();
+            for heading in headings {
+                let is_there = [heading.to_owned(), format!("\"{heading}\"")]
+                    .iter()
+                    .any(|heading| text.contains(&format!(".SH {heading}\n")));
+                assert!(is_there, "{}: {heading}", page.display());
             }
+            assert!(!text.contains("\"stats 0."), "the version is the program's: {}", page.display());
+            assert_eq!(text.matches("\n.RS").count(), text.matches("\n.RE").count(), "{}", page.display());
         }
         let first = std::fs::read_to_string(directory.path().join("okeanos.1")).unwrap();
         assert!(first.contains("mount(8)") && first.contains("stats(1)") && !first.contains("mount(1)"));

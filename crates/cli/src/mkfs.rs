@@ -81,6 +81,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         return Err(CliError::new("scattered logs need the journal inside the volume")
             .with_remedy("Leave out --journal-device or --scattered-logs."));
     }
+    crate::mount::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
     let zones = ZonePlan::new(
         arguments.flush_zone.as_deref().map(|profile| (profile, target)),
@@ -101,7 +102,8 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         }
         held = claim(target)?;
     }
-    let mut extra = with_defaults(extra, force);
+    let owner = maker().filter(|_| !names_owner(extra));
+    let mut extra = with_defaults(extra, force, owner);
     if arguments.scattered_logs.is_some() && !extra.iter().any(|argument| argument == "-b") {
         // mke2fs gives small volumes blocks of 1 KiB, in whose groups a log of 10 MiB does not fit.
         extra.extend(["-b".into(), BLOCK_SIZE.into()]);
@@ -113,6 +115,9 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
     };
+    // Programs that walk over the volume of an ordinary user would complain of a directory of root's.
+    let given = owner.map_or(Ok(()), |(user, group)| programs::give_file(target, "/lost+found", user, group));
+    let result = result.and(given);
     drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
     let result = result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
@@ -203,17 +208,12 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
 }
 
 /// What we decide where the arguments for mke2fs do not.
-fn with_defaults(extra: &[OsString], force: bool) -> Vec<OsString> {
+fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> Vec<OsString> {
     let mut arguments = extra.to_vec();
     if force && !arguments.iter().any(|argument| argument == "-F") {
         arguments.push("-F".into());
     }
-    // SAFETY: these calls have no preconditions.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let has_owner = arguments
-        .iter()
-        .any(|argument| argument.to_string_lossy().split(',').any(|word| word.starts_with("root_owner")));
-    if user != 0 && !has_owner {
+    if let Some((user, group)) = owner {
         // An ordinary user could not write to a root directory of root's. Of several -E the last counts alone.
         let owner = format!("root_owner={user}:{group}");
         match arguments.iter().rposition(|argument| argument == "-E") {
@@ -225,6 +225,19 @@ fn with_defaults(extra: &[OsString], force: bool) -> Vec<OsString> {
         }
     }
     arguments
+}
+
+/// User and group of an ordinary user; what root makes is root's.
+fn maker() -> Option<(u32, u32)> {
+    // SAFETY: these calls have no preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    (user != 0).then_some((user, group))
+}
+
+/// Whether the arguments for mke2fs say whose the root directory is.
+fn names_owner(extra: &[OsString]) -> bool {
+    let names = |word: &str| word.starts_with("root_owner");
+    extra.iter().any(|argument| argument.to_string_lossy().split(',').any(names))
 }
 
 /// Refuses what holds something that blkid(8) knows: mke2fs asks only where it talks to a terminal.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Debian's package of each program that we call.
 const PACKAGES: [(&str, &str); 4] =
-    [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("e2fsck", "e2fsprogs"), ("blkid", "util-linux")];
+    [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("debugfs", "e2fsprogs"), ("blkid", "util-linux")];
 
 /// Runs a program that talks to the user itself.
 pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
@@ -19,6 +19,16 @@ pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
     let words: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     Err(CliError::new(format!("{name} {} failed ({status})", words.join(" ")))
         .with_remedy(format!("See above for what {name} said.")))
+}
+
+/// Gives a file of an unmounted volume to somebody: debugfs(8).
+pub fn give_file(volume: &Path, file: &str, user: u32, group: u32) -> Result<(), CliError> {
+    for (field, number) in [("uid", user), ("gid", group)] {
+        let order = format!("set_inode_field {file} {field} {number}");
+        let output = Command::new(find("debugfs")?).args(["-w", "-R", &order, "--"]).arg(volume).output();
+        output.map_err(|error| CliError::system("debugfs", error))?;
+    }
+    Ok(())
 }
 
 /// What blkid(8) finds on an image file or device, as in "an ext4 file system (label \"mail\")". It looks at the disk

@@ -11,7 +11,7 @@ use crate::promise::check_promise;
 use crate::state::BlockState;
 use crate::update::Contents;
 use device::Buffer;
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -199,6 +199,10 @@ impl CachedBlock {
     /// `by` is committed in the log: its image may go home, in place of any older one. `place`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
+    }
+    /// The log has moved `run`, which may hold the image of the latest committed transaction.
+    pub fn moved(&self, run: &SwappedRun) {
+        self.images.moved(run);
     }
     /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that image
     /// whole: whose it is, where it lies, and its bytes.

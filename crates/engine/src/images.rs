@@ -8,7 +8,7 @@
 use crate::image::Image;
 use crate::limits::IN_FLIGHT_MAX;
 use device::Buffer;
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, TransactionId};
@@ -148,6 +148,14 @@ impl Images {
     /// The latest committed image goes home no more.
     pub fn drop_committed(&self) {
         self.alter(|kept| kept.committed = None)
+    }
+    /// The log has moved `run`, which may hold the latest committed image.
+    pub fn moved(&self, run: &SwappedRun) {
+        let mut kept = self.kept.borrow_mut();
+        let held = kept.committed.as_mut().filter(|committed| committed.by == run.transaction);
+        if let Some(place) = held.and_then(|committed| committed.in_log.as_mut()) {
+            place.at = run.moved(place.at);
+        }
     }
     /// Drops the latest committed image if the log holds it whole: whose it is, where it lies, and its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {

@@ -49,6 +49,7 @@ mod running;
 mod sequences;
 mod state;
 mod stats;
+mod swap;
 mod sync;
 mod tail;
 mod update;

@@ -95,12 +95,17 @@ impl Engine {
         let copies: Vec<Copy> = blocks.iter().map(copy).collect();
         self.counters.borrow_mut().redirected_reads += copies.len() as u64;
         let found = self.fetch(&copies).await?;
-        for ((block, (at, copy)), bytes) in blocks.iter().zip(copies).zip(found) {
-            let bytes = match bytes {
-                Some(bytes) => bytes,
-                None if self.copy_of(at) == Some(copy) => return Err(EngineError::LogCopyDamaged { at }),
-                // It has gone home meanwhile, or is overwritten in memory.
-                None => Rc::new(self.home.read(at, 1).await?),
+        for ((block, (at, mut copy)), mut found) in blocks.iter().zip(copies).zip(found) {
+            let bytes = loop {
+                copy = match (found, self.copy_of(at)) {
+                    (Some(bytes), _) => break bytes,
+                    // It has gone home meanwhile, or is overwritten in memory.
+                    (None, None) => break Rc::new(self.home.read(at, 1).await?),
+                    (None, Some(now)) if now == copy => return Err(EngineError::LogCopyDamaged { at }),
+                    // Its log was swapped.
+                    (None, Some(now)) => now,
+                };
+                found = self.fetch(&[(at, copy)]).await?.pop().flatten();
             };
             block.fill(bytes, self.block_size);
         }

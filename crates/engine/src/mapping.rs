@@ -8,7 +8,7 @@
 //! 3. Whoever counts memory sees what the table takes, after every change of it.
 
 use crate::update::Contents;
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -64,6 +64,12 @@ impl Mapping {
         if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
             self.copies.remove(block.get());
             self.count();
+        }
+    }
+    /// What `run` holds lies elsewhere in the log now.
+    pub fn moved(&mut self, block: HomeBlock, run: &SwappedRun) {
+        if let Some(copy) = self.get(block).filter(|copy| copy.by == run.transaction) {
+            self.copies.insert(block.get(), LogCopy { at: run.moved(copy.at), ..copy });
         }
     }
     pub fn forget_all(&mut self) {

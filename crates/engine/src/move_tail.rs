@@ -74,11 +74,19 @@ impl Engine {
     /// The log chooses where a transaction will lie, and recovery learns of that place if it would not look there, and of a
     /// transaction that is longer than those before. The superblock must not be on its way already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
-        let Some(log) = self.log.as_ref().filter(|_| planned.log_blocks > 0) else { return Ok(()) };
+        if planned.log_blocks == 0 {
+            return Ok(());
+        }
+        self.announce_places(|log| log.space.choose(planned.transaction, self.home.head())).await
+    }
+
+    /// Recovery learns of what the log says after `choose`.
+    pub(crate) async fn announce_places(&self, choose: impl Fn(&mut LogState)) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
         loop {
             let (announcement, arrived) = {
                 let mut log = log.borrow_mut();
-                log.space.choose(planned.transaction, self.home.head());
+                choose(&mut log);
                 if !log.started {
                     return Ok(());
                 }

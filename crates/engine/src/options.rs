@@ -193,6 +193,8 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds goes home, if not by that age.
     pub checkpoint: CheckpointTimes,
+    /// Scattered logs: of how many percent of a log on it is swapped in idle time; `None`: never.
+    pub swap_above: Option<u32>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -228,6 +230,7 @@ impl Default for EngineOptions {
             writeback: Duration::from_secs(5),
             expire: Duration::from_secs(30),
             checkpoint: CheckpointTimes::ByAge,
+            swap_above: Some(80),
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,

@@ -17,7 +17,7 @@ const CLASS_DECADES: u32 = 8;
 /// Classes of write requests: up to each power of two.
 const REQUEST_CLASSES: usize = 33;
 
-const KINDS: [(BlockKind, &str); 10] = [
+const KINDS: [(BlockKind, &str); 11] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
     (BlockKind::Regular, "regular"),
@@ -25,6 +25,7 @@ const KINDS: [(BlockKind, &str); 10] = [
     (BlockKind::Commit, "commit"),
     (BlockKind::Packed, "packed"),
     (BlockKind::RunHeader, "run_header"),
+    (BlockKind::Swapped, "swapped"),
     (BlockKind::JournalSuperblock, "journal_superblock"),
     (BlockKind::HomeData, "data"),
     (BlockKind::HomeMetadata, "metadata"),
@@ -71,6 +72,7 @@ pub(crate) struct Counters {
     pub cache_hits: u64,
     pub cache_misses: u64,
     pub redirected_reads: u64,
+    pub swaps: u64,
     sync_latency: Histogram<u64>,
     sync_nanoseconds: u64,
     requests: [RequestClass; REQUEST_CLASSES],
@@ -93,6 +95,7 @@ impl Default for Counters {
             cache_hits: 0,
             cache_misses: 0,
             redirected_reads: 0,
+            swaps: 0,
             sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3).expect("constant bounds"),
             sync_nanoseconds: 0,
             requests: std::array::from_fn(|class| RequestClass {
@@ -144,6 +147,7 @@ impl Counters {
             home_writes: self.home_writes,
             home_reads: self.home_reads,
             redirected_reads: self.redirected_reads,
+            swaps: self.swaps,
             payload_bytes: self.payload_bytes,
             commits: self.commits,
             handles: self.handles,
@@ -201,6 +205,8 @@ pub struct Statistics {
     pub home_reads: u64,
     /// Blocks that were read from the log, because they were not home yet and no longer in memory.
     pub redirected_reads: u64,
+    /// Logs whose content moved to another one (`swap_above=`); the blocks are among those written to the log.
+    pub swaps: u64,
     /// Bytes of file data in committed transactions, as callers wrote them.
     pub payload_bytes: u64,
     pub commits: u64,
@@ -281,7 +287,7 @@ mod tests {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
             assert_eq!(of[name], WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 55 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 66 * 1024);
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Engine {
                 false => {}
             }
             self.advance_tail(Occasion::Round).await?;
+            self.swap_in_idle_time().await?;
         }
         Ok(())
     }
@@ -147,12 +148,8 @@ impl Engine {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        let activity = {
-            let counters = self.counters.borrow();
-            counters.commits + counters.home_reads + counters.cache_misses
-        };
         let wall_clock = self.world.wall_clock().seconds;
-        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, activity)
+        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, self.activity())
     }
 
     /// Whether anything that is committed does not stay in the log.

@@ -222,12 +222,10 @@ impl Host {
     ) -> Result<Attributes, HostError> {
         let end =
             at.checked_add(bytes.len() as u64).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
-        if end.is_none() {
-            return Err(StoreError::from(Refusal::Other(EFBIG)).into());
-        }
+        let end = end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?;
         loop {
             let _busy = self.enter().await?;
-            match self.try_write(id, at, bytes, durable).await {
+            match self.try_write(id, (at, end), bytes, durable).await {
                 Err(error) if self.is_again(&error) => {}
                 result => return result,
             }
@@ -237,7 +235,7 @@ impl Host {
     async fn try_write(
         self: &Rc<Self>,
         id: FileId,
-        at: u64,
+        (at, end): (u64, u64),
         bytes: &[u8],
         durable: Durable,
     ) -> Result<Attributes, HostError> {
@@ -252,6 +250,9 @@ impl Host {
                 true => None,
                 false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
             };
+            if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
+                self.make_room(&file, end).await?;
+            }
             if token.is_none() || file.recalled.get() {
                 drop((guard, room));
                 file.until_returned().await;
@@ -278,7 +279,6 @@ impl Host {
             if file.recalled.get() {
                 // Others may have had the file when the store took the bytes: no replay may follow from them.
                 self.settle_untold(&file).await?;
-                self.log().commit_all().await?;
                 return Ok(attributes);
             }
             let last = self.note_change(&file, &room, &attributes, (at, bytes));

@@ -16,6 +16,8 @@ use units::{HomeBlock, TransactionId};
 /// What one file needs.
 #[derive(Clone, Debug)]
 pub(crate) struct FileReplay {
+    /// What the last slot builds on: the store had it.
+    pub base: Version,
     /// The state that all builds on, and every one told since.
     pub states: Vec<Version>,
     /// As of the last transaction.
@@ -145,10 +147,16 @@ fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
     match files.entry(last.file) {
         std::collections::btree_map::Entry::Vacant(place) => {
             let states = [vec![first.base], states].concat();
-            place.insert(FileReplay { states, last: last.clone(), blocks: gathered.blocks });
+            place.insert(FileReplay {
+                base: first.base,
+                states,
+                last: last.clone(),
+                blocks: gathered.blocks,
+            });
         }
         std::collections::btree_map::Entry::Occupied(mut found) => {
             let file = found.get_mut();
+            file.base = first.base;
             file.states.extend(states);
             file.last = last.clone();
             for (block, newer) in gathered.blocks {

@@ -21,8 +21,10 @@ pub enum Barrier {
     HomeBeforeLogTail,
     /// Home copies before whoever reads them past the journal is told where they lie.
     HomeBeforeReply,
-    /// The journal superblock's new tail before its old log blocks are written again.
+    /// The journal superblock's new tail before its old log blocks are written again; and the new headers of runs that move.
     TailBeforeReuse,
+    /// Copies of runs that move, before headers say that they lie there.
+    CopyBeforeHeader,
 }
 
 /// What a written block is, for `stats`.
@@ -35,6 +37,8 @@ pub enum BlockKind {
     Commit,
     Packed,
     RunHeader,
+    /// Blocks of runs that move to another log.
+    Swapped,
     JournalSuperblock,
     HomeData,
     HomeMetadata,
@@ -132,7 +136,10 @@ impl Plan {
 impl BlockKind {
     /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
     pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
-        if self == BlockKind::Packed { (buffer.len() / unit) as u64 } else { 1 }
+        match self {
+            BlockKind::Packed | BlockKind::Swapped => (buffer.len() / unit) as u64,
+            _ => 1,
+        }
     }
 }
 

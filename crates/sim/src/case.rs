@@ -235,6 +235,8 @@ pub struct CaseReport {
     pub split: u64,
     /// Blocks that had left memory before they were home, and were read from the log.
     pub redirected: u64,
+    /// Logs whose runs moved to another one.
+    pub swaps: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
@@ -254,6 +256,7 @@ impl CaseReport {
         self.torn += other.torn;
         self.split += other.split;
         self.redirected += other.redirected;
+        self.swaps += other.swaps;
         self.lost += other.lost;
     }
 }
@@ -309,10 +312,16 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, cuts, outcomes, redirected } = record(case, fresh, only_cut)?;
+    let Recording { snapshots, cuts, outcomes, redirected, swaps } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
-    let mut report =
-        CaseReport { scripts: 1, cuts, refused: refused(&outcomes), redirected, ..CaseReport::default() };
+    let mut report = CaseReport {
+        scripts: 1,
+        cuts,
+        refused: refused(&outcomes),
+        redirected,
+        swaps,
+        ..CaseReport::default()
+    };
     let (mut last_lost, mut first_torn) = (None, None);
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);

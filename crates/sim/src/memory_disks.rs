@@ -55,6 +55,8 @@ impl MemoryDisks {
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
             log_unit,
             durable_only: case.durable_only().is_some(),
+            // Whatever there is: scripts leave the disk alone for a moment only.
+            swap_above: Some(1),
             ..EngineOptions::default()
         };
         let durable_only = case.durable_only();

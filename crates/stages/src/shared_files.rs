@@ -122,6 +122,7 @@ impl SharedStage {
             latency: options.latency,
             bytes_per_second: options.bytes_per_second,
             lease: Duration::from_secs(3600),
+            ..Network::default()
         };
         let cluster = Cluster::with_homes(shared.clone(), network, &servers, servers.len());
         let identity = Identity("client".into());

@@ -10,7 +10,11 @@ use std::time::Duration;
 
 const NOTES: &str = "\
 Each mode gets a fresh volume and a journal, on a loop device each, mounted where nobody else sees them. Bytes
-per payload byte are those that the kernel saw written to the two devices until everything was home.";
+per payload byte are those that the kernel saw written to the two devices until everything was home.
+
+Examples (as root):
+  okeanos bench demo
+  okeanos bench demo --modes ext4,wasteless --writers 16 --seconds 1s";
 
 const NEXT: &str = "\
 What next? A volume of your own, in a file:

@@ -15,8 +15,15 @@ mod verify;
 
 use crate::error::CliError;
 
+const EXAMPLES: &str = "\
+Examples:
+  okeanos bench streams /mnt/a      how many small synchronous writes any file system does
+  okeanos bench demo                every mode beside the kernel's ext4, with a crash (as root)
+  okeanos bench compare             the same work in turns on several file systems (as root)";
+
 /// Measure small synchronous writes, and prove that none is lost
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct BenchArguments {
     #[command(subcommand)]
     what: What,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use workloads::{StressOptions, check_stressed, stress};
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   okeanos bench stress --operations 1000000 /mnt/a
   okeanos bench stress --check /mnt/a                       again after an unmount, or a crash";
 

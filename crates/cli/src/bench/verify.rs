@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use workloads::{Acknowledged, verify};
 
 const EXAMPLES: &str = "\
-Example, after a crash:
+Examples, after a crash:
   okeanos recover disk.img && okeanos mount disk.img /mnt/a
   okeanos bench verify --acknowledged ack.json /mnt/a";
 

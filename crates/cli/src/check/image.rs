@@ -30,10 +30,16 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
         {
             None
         }
-        Err(error) => {
+        Err(
+            error @ (OpenError::Mounted { .. }
+            | OpenError::Busy { .. }
+            | OpenError::Locked { .. }
+            | OpenError::Attached { .. }),
+        ) => {
             return Err(CliError::from(error)
                 .with_remedy("If it is mounted, check where it is mounted: okeanos list."));
         }
+        Err(error) => return Err(error.into()),
     };
     let reader = Reader::open(path)?;
     let superblock = &reader.superblock;

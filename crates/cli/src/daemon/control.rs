@@ -78,9 +78,11 @@ pub struct End {
 pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
-    match std::env::var_os("XDG_RUNTIME_DIR") {
+    // After su(1) it may be another's.
+    let is_ours = |directory: &PathBuf| fs::metadata(directory).is_ok_and(|found| found.uid() == user);
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_ours) {
         _ if user == 0 => PathBuf::from("/run/okeanos"),
-        Some(directory) => Path::new(&directory).join("okeanos"),
+        Some(directory) => directory.join("okeanos"),
         None => PathBuf::from(format!("/tmp/okeanos-{user}")),
     }
 }
@@ -132,6 +134,13 @@ impl Client {
             let is_covered = path.starts_with(&mount.directory);
             if is_covered { connect_beneath(mount, &path) } else { Err(error) }
         });
+        // A login has a directory of its own for sockets, and cron has none.
+        // SAFETY: geteuid has no preconditions.
+        let is_ours = mount.user() == Some(unsafe { libc::geteuid() });
+        let connected = connected.or_else(|error| {
+            let elsewhere = is_ours.then(|| connect_elsewhere(mount)).flatten();
+            elsewhere.ok_or(error)
+        });
         connected
             .map(|stream| Client(BufReader::new(stream)))
             .map_err(|error| no_answer(mount, Some((&path, error))))
@@ -141,12 +150,7 @@ impl Client {
     pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
         let asked_directly = match Client::connect(mount) {
             Ok(client) => Ok(client),
-            Err(error) => {
-                let name = socket_name(mount.device);
-                let found =
-                    places_to_look(mount).find_map(|place| UnixStream::connect(place.join(&name)).ok());
-                found.map(|stream| Client(BufReader::new(stream))).ok_or(error)
-            }
+            Err(error) => connect_elsewhere(mount).map(|stream| Client(BufReader::new(stream))).ok_or(error),
         };
         let client = asked_directly?;
         let limited = client.0.get_ref().set_read_timeout(Some(PATIENCE));
@@ -177,6 +181,11 @@ impl Client {
     }
 }
 
+fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {
+    let name = socket_name(mount.device);
+    places_to_look(mount).find_map(|place| UnixStream::connect(place.join(&name)).ok())
+}
+
 /// Directories whose owner is who mounted it.
 fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     let user = mount.user().unwrap_or(0);
@@ -195,6 +204,13 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
         return died(mount);
     }
     let why = format!("no answer from the daemon of {}", mount.directory.display());
+    // SAFETY: geteuid has no preconditions.
+    let other = mount.user().filter(|&user| user != unsafe { libc::geteuid() });
+    if let (Some(user), Some(_)) = (other, &tried) {
+        let user = if user == 0 { "root".into() } else { format!("user {user}") };
+        return CliError::new(format!("{} was mounted by {user}", mount.directory.display()))
+            .with_remedy(format!("Only {user} may do that. See who may look: okeanos stats --help."));
+    }
     match tried {
         Some((path, error)) => CliError::system(format!("{why} ({})", path.display()), error)
             .with_remedy("Ask as the user who mounted it."),
@@ -216,7 +232,7 @@ pub fn died(mount: &Mount) -> CliError {
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
     let exact = mount_table::mount_on(path).map_err(system)?;
-    let found = match exact {
+    let found = match exact.or_else(|| mount_table::mount_of(path)) {
         Some(mount) => Some(mount),
         None => {
             let path = mount_table::resolve(path).map_err(system)?;

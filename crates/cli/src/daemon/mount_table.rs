@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,6 +94,17 @@ pub fn parse(table: &[u8]) -> Vec<Mount> {
 pub fn mount_on(directory: &Path) -> io::Result<Option<Mount>> {
     let directory = resolve(directory)?;
     Ok(mounts()?.into_iter().rfind(|mount| mount.directory == directory))
+}
+
+/// The mount of ours whose image file, device or directory `path` is.
+pub fn mount_of(path: &Path) -> Option<Mount> {
+    let at = resolve(path).ok()?;
+    let device = std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
+    let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
+    let is_it = |mount: &Mount| {
+        mount.directory == at || Some(mount.device) == device || mount.image() == at || mount.source == at
+    };
+    mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && is_it(mount))
 }
 
 /// An absolute path without links, as far as it can be looked at: a dead mount does not answer.

@@ -26,7 +26,7 @@ const HELP: &str = "\
 The disk is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
 It sees every request, sync and forced write of the file, and takes as long for each as the model says.
 
-A file system of the kernel on it (as root; direct I/O keeps the loop device from caching):
+Examples: a file system of the kernel on it (as root; direct I/O keeps the loop device from caching):
   mkdir /tmp/served && okeanos disk serve --model cheetah-15k5 --size 8G /tmp/served
   device=$(losetup --find --show --direct-io=on /tmp/served/disk)
   mkfs.ext4 -q $device && mount $device /mnt

@@ -47,7 +47,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         sloppy: call.sloppy,
         options: call.options,
         source: call.source,
-        directory: call.directory,
+        directory: Some(call.directory),
     })
 }
 

@@ -19,6 +19,7 @@ use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{Superblock, feature};
 use options::MountSettings;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,12 +46,12 @@ pub struct MountArguments {
     /// Mount options, separated by commas
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// An image file or block device
+    /// An image file or block device; of a remount the directory is enough
     #[arg(value_name = "IMAGE|DEVICE")]
     pub source: PathBuf,
     /// Where to mount it
     #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    pub directory: Option<PathBuf>,
 }
 
 const OPTIONS: &str = "\
@@ -79,10 +80,14 @@ Mount options:
                        S seconds; when the disk was idle for S seconds; between two hours of the day
                        (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
                        when journal or cache are short, and at unmount
+  swap_above=PERCENT|off
+                       log=scattered: in idle time a log that is fuller than PERCENT moves to an empty
+                       one far from where the disk works (default 80)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,
-                       and those of these names, as in *.wal:*/journal/*. Their data goes to the journal
+                       those of these names, as in *.wal:*/journal/*, and those of which a program
+                       says so with an ioctl (docs/MOUNT_OPTIONS.md). Their data goes to the journal
                        in every mode, and home only if that or the cache is full, or at unmount
   cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
                        of them, and what goes with it (default 256M). At most 96M come on top: 64M
@@ -108,6 +113,7 @@ Mount options:
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,
                        while requests come so fast that it pays (default auto: 150)
+  [no]keep_awake       meanwhile idle processors of others stay as quick to wake (default on)
   readahead=SIZE       how far the kernel reads ahead of a sequential reader (default 4M; an
                        ordinary user's mount keeps the kernel's own, 128K)
   log_level=error|warning|info|debug
@@ -134,8 +140,9 @@ count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB de
 
 Examples:
   okeanos mount disk.img /mnt/a
+  okeanos mount -o remount,ro /mnt/a
   mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
-  /dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0      (a line of /etc/fstab)";
+  /dev/sdb1 /mnt/a fuse.okeanos allow_other,nofail 0 0    a line of /etc/fstab";
 
 /// What is to be mounted where, checked as far as that goes without opening the volume.
 pub struct MountPlan {
@@ -157,8 +164,15 @@ pub struct MountPlan {
 pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     let asked = MountSettings::parse(&arguments.options, arguments.sloppy)?;
     if asked.remount {
-        return remount::run(&arguments.directory, &arguments.options, arguments.sloppy);
+        let directory = arguments.directory.as_ref().unwrap_or(&arguments.source);
+        return remount::run(directory, &arguments.options, arguments.sloppy);
     }
+    let Some(directory) = arguments.directory.as_deref() else {
+        let source = arguments.source.display();
+        return Err(CliError::new(format!("where is {source} to be mounted?")).with_remedy(format!(
+            "Name a directory: okeanos mount {source} DIR. What is mounted: okeanos list."
+        )));
+    };
     let superblock = look_at(&arguments.source);
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
     let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
@@ -167,7 +181,7 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
         .iter()
         .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
     let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
-    let plan = MountPlan::check(&arguments, settings, has(feature::RECOVER))?;
+    let plan = MountPlan::check(&arguments, directory, settings, has(feature::RECOVER))?;
     let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
     if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
         let source = plan.source.display();
@@ -200,14 +214,14 @@ impl MountPlan {
 
     fn check(
         arguments: &MountArguments,
+        directory: &Path,
         settings: MountSettings,
         needs_replay: bool,
     ) -> Result<MountPlan, CliError> {
-        let (source, directory) = (arguments.source.as_path(), arguments.directory.as_path());
+        let source = arguments.source.as_path();
         let mounts =
             mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
-        let at =
-            mount_table::resolve(directory).map_err(|error| CliError::system(directory.display(), error))?;
+        let at = mount_table::resolve(directory).map_err(|error| no_directory(directory, error))?;
         refuse_dead(mounts.iter().rfind(|mount| mount.directory == at))?;
         if !at.is_dir() {
             return Err(CliError::new(format!("{} is not a directory", at.display())));
@@ -223,6 +237,10 @@ impl MountPlan {
         }
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
+        if let Some(mount) = mounts.iter().rfind(|mount| mount.directory == at).filter(|_| !is_root) {
+            // fusermount3 does not look below a mount.
+            return Err(is_mounted(mount, &mount.image()));
+        }
         let words = arguments.options.clone();
         let level = settings.log_level.unwrap_or(match (arguments.verbose, arguments.foreground) {
             (true, true) => Level::Debug,
@@ -245,6 +263,12 @@ impl MountPlan {
     }
 }
 
+fn no_directory(directory: &Path, error: io::Error) -> CliError {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let error = CliError::system(directory.display(), error);
+    if is_missing { error.with_remedy(format!("Make it: mkdir -p {}.", directory.display())) } else { error }
+}
+
 /// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
 fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     match mount {
@@ -255,23 +279,23 @@ fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
 
 /// For commands that need a volume to themselves: `path` is one whose daemon has died, or its mount's directory.
 pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
-    let Ok(mounts) = mount_table::mounts() else { return Ok(()) };
-    let at = mount_table::resolve(path).ok();
-    let device = std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
-    let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
-    let is_it = |mount: &&Mount| {
-        let image = mount.image();
-        Some(&mount.directory) == at.as_ref() || Some(mount.device) == device || Some(&image) == at.as_ref()
-    };
-    refuse_dead(mounts.iter().filter(|mount| mount.is_okeanos()).find(is_it))
+    refuse_dead(mount_table::mount_of(path).as_ref())
 }
 
 fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {
-    let Some(mount) = mounts.iter().find(|mount| mount.device == device) else { return Ok(()) };
-    refuse_dead(Some(mount))?;
+    let mount = mounts.iter().find(|mount| mount.device == device);
+    mount.map_or(Ok(()), |mount| Err(is_mounted(mount, source)))
+}
+
+/// What keeps `source` from being used: a mount, alive or dead.
+pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
+    if let Err(died) = refuse_dead(Some(mount)) {
+        return died;
+    }
     let at = mount.directory.display();
-    Err(CliError::new(format!("{} is mounted on {at} already", source.display()))
-        .with_remedy(format!("Unmount it first: umount {at}.")))
+    let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
+    CliError::new(format!("{} is mounted on {at} already", source.display()))
+        .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 
 /// A loop device that stands on the image: mounted, or left behind.

@@ -16,6 +16,7 @@ use std::process::Command;
 ///
 /// A volume that was unmounted this way needs no recovery, and any Linux mounts it.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct UmountArguments {
     /// Take the directory away now, though files are open; the volume closes when the last of them does
     #[arg(short, long)]
@@ -24,23 +25,37 @@ pub struct UmountArguments {
     /// recovers the rest
     #[arg(short, long)]
     pub force: bool,
-    /// Where the volume is mounted
-    #[arg(value_name = "DIR")]
+    /// Where the volume is mounted, or its image file or device
+    #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub directory: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos umount /mnt/a
+  okeanos umount disk.img
+  okeanos umount --lazy /mnt/a      files are open, and may stay so
+  okeanos umount --force /mnt/a     the daemon does not answer";
 
 pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     let directory = &arguments.directory;
     let subject = directory.display();
     let found =
         mount_table::mount_on(directory).map_err(|error| CliError::system(directory.display(), error))?;
+    let found = found.or_else(|| mount_table::mount_of(directory));
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
         Some(mount) => {
-            return Err(CliError::new(format!("{subject}: a {} file system is mounted there", mount.kind))
-                .with_remedy("Use umount(8)."));
+            return Err(CliError::new(format!(
+                "{subject}: a file system of type {} is mounted there",
+                mount.kind
+            ))
+            .with_remedy("Use umount(8)."));
         }
-        None => return Err(CliError::new(format!("{subject}: nothing is mounted there"))),
+        None => {
+            return Err(CliError::new(format!("{subject}: nothing is mounted there"))
+                .with_remedy("See what is mounted: okeanos list"));
+        }
     };
     // Called from inside, we would keep it busy ourselves.
     let _ = std::env::set_current_dir("/");

@@ -13,15 +13,18 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Three steps:
-  1. on a machine that keeps its power:
-       okeanos powercut listen --log run.log
-  2. on the machine under test, on a file of any file system, or on a whole device:
-       okeanos powercut write --listener HOST:5155 /mnt/a/test
-       okeanos powercut write --listener HOST:5155 --destroy /dev/sdb
-     Then pull the plug; a reset would keep the drive's cache alive.
-  3. when it is up again (and mounted, if it was a file):
-       okeanos powercut verify --listener HOST:5155 /mnt/a/test
+Examples, in three steps:
+
+1. On a machine that keeps its power:
+  okeanos powercut listen --log run.log
+
+2. On the machine under test, on a file of any file system, or on a whole device. Then pull the plug; a reset
+would keep the drive's cache alive:
+  okeanos powercut write --listener HOST:5155 /mnt/a/test
+  okeanos powercut write --listener HOST:5155 --destroy /dev/sdb
+
+3. When it is up again (and mounted, if it was a file):
+  okeanos powercut verify --listener HOST:5155 /mnt/a/test
 
 Each write is told to the listener before it begins and after fdatasync has returned. What the
 listener heard to be acknowledged must be there: verify shows how much is, by how long before the

@@ -70,7 +70,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 14] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 15] {
     // All of them: a new one is not to be forgotten here.
     let CaseReport {
         scripts,
@@ -86,6 +86,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 14] {
         torn,
         split,
         redirected,
+        swaps,
         lost,
     } = *report;
     [
@@ -102,6 +103,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 14] {
         ("torn", torn),
         ("split", split),
         ("read from the log", redirected),
+        ("logs swapped", swaps),
         ("cuts that lost", lost),
     ]
 }

@@ -17,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos stats /mnt/a                      all counts since the mount
   okeanos stats --watch /mnt/a              one line a second: what happens now
-  okeanos stats --watch 10 --count 6 /mnt/a
+  okeanos stats --watch=10 --count 6 /mnt/a
   okeanos stats --json /mnt/a | jq .engine.commits
   okeanos stats --prometheus /mnt/a         for the textfile collector of node_exporter
 
@@ -41,8 +41,8 @@ pub struct StatsArguments {
     /// Print in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
-    /// Print a line of rates every so many seconds, until interrupted
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    /// Print a line of rates every second, or every so many, until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub watch: Option<f64>,
     /// With --watch: end after so many lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
@@ -196,6 +196,8 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
         ("home writes", count("home_writes")),
         ("home reads", count("home_reads")),
         ("blocks read from the journal", count("redirected_reads")),
+        ("logs swapped", count("swaps")),
+        ("blocks of swapped logs", number(&engine["log_written"]["swapped"]["blocks"]).to_string()),
         ("checkpoints", count("checkpoints")),
         ("journal blocks free", format!("{} of {}", number(&log["free_blocks"]), number(&log["blocks"]))),
         ("blocks in the journal alone", number(&log["mapped_blocks"]).to_string()),

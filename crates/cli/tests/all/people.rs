@@ -50,6 +50,60 @@ fn every_mount_is_listed_with_its_mode_and_health_and_a_dead_daemon_is_told_apar
 }
 
 #[test]
+fn an_image_stands_for_its_mount_and_what_is_in_the_way_is_named() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; refuses $O mount image 2>told; grep -q 'okeanos mount image DIR' told
+           refuses $O mount image nowhere 2>told; grep -q 'mkdir -p nowhere' told
+           $O mount image $M; $O stats image | head -1 | grep -q "on $M"
+           for command in "mkfs --force image" "mount image $M" "recover image"; do
+               refuses $O $command 2>told; grep -q "is mounted on $M" told; grep -q "okeanos umount $M" told
+           done
+           # As with mount(8), the directory is enough.
+           $O mount -o remount,ro $M; grep " $M .* ro," /proc/mounts; $O umount image; refuses mountpoint -q $M; settle image
+           refuses $O umount image 2>told; grep -q 'okeanos list' told; clean image
+           serve noloop image; kill_daemon; for command in "mkfs --force image" "bench streams $M"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told
+           done
+           $O umount image 2>told"#,
+    );
+}
+
+#[test]
+fn an_ordinary_user_finds_his_mount_from_every_login() {
+    Rig::new().run(
+        r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 777 .; cp $O program; chmod 755 program; O=$PWD/program
+           mkdir own other theirs; chown 65534:65534 own other; chmod 700 theirs
+           as_nobody $O mkfs image 64M -- -q; debugfs -R 'stat lost+found' image 2>/dev/null >told
+           grep -q 'User: 65534 *Group: 65534' told; clean image
+           # Another's directory for sockets, as su(1) leaves it, is passed over.
+           XDG_RUNTIME_DIR=$PWD/theirs as_nobody $O mount image own; as_nobody $O list >told; grep "^$PWD/own" told | grep -qw ok
+           as_nobody $O check own; as_nobody du -s own
+           for at in own other; do refuses as_nobody $O mount image $at 2>told; grep -q "image is mounted on $PWD/own" told; done
+           mkdir login; chown 65534:65534 login; XDG_RUNTIME_DIR=$PWD/login as_nobody $O stats own | head -1 | grep -q "$PWD/own"
+           refuses $O umount own 2>told; grep -q 'user 65534' told
+           XDG_RUNTIME_DIR=$PWD/login as_nobody $O umount own; clean image"#,
+    );
+}
+
+/// Plays what systemd would make of the unit.
+#[test]
+fn the_unit_mounts_again_after_the_daemon_died() {
+    let rig = Rig::new();
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/okeanos@.service");
+    std::fs::copy(unit, rig.path("unit")).unwrap();
+    rig.run(
+        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
+           start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
+           grep -q '^Restart=on-failure' unit; $O mkfs image 64M -- -q; OPTIONS=data=wasteless; start
+           echo kept >$M/file; sync $M/file; kill_daemon; $O list | grep -q 'daemon died'
+           # Without options, too.
+           eval "$(order ExecStopPost)"; OPTIONS=; start; grep -q kept $M/file
+           # To an end that was asked for there is nothing to add.
+           kill -TERM $DAEMON; wait $DAEMON; refuses eval "$(order ExecStopPost)" 2>told; settle image; clean image"#,
+    );
+}
+
+#[test]
 fn umount_names_others_and_not_itself() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in
@@ -66,9 +120,11 @@ fn rates_are_one_line_an_interval() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount -o data=wasteless image $M
            (for i in $(seq 200); do echo $i | dd of=$M/log oflag=sync,append conv=notrunc status=none; done) & W=$!
-           $O stats --watch 0.5 --count 3 $M >told; wait $W; [ $(wc -l <told) = 4 ]; head -1 told | grep -q 'syncs/s.*p99.*requests/s'
+           $O stats --watch=0.5 --count 3 $M >told; wait $W; [ $(wc -l <told) = 4 ]; head -1 told | grep -q 'syncs/s.*p99.*requests/s'
            # At least one of them saw a sync.
            awk 'NR > 1 && $1 > 0 { seen = 1 } END { exit !seen }' told
+           # As one types it first.
+           $O stats --watch --count 1 $M >told; [ $(wc -l <told) = 2 ]
            $O stats $M >told; grep -q '^write ' told; $O umount $M; settle image"#,
     );
 }
@@ -142,7 +198,7 @@ fn check_finds_damage_and_lies_in_bitmaps_and_its_exit_codes_are_those_of_fsck()
            copy image damaged; at=$(debugfs -R 'imap large' damaged 2>/dev/null | sed -n 's/.*block \([0-9]*\), offset \(0x[0-9a-f]*\).*/\1 \2/p')
            set -- $at; printf '\377' | dd of=damaged bs=1 seek=$(($1 * 1024 + $2 + 20)) conv=notrunc status=none
            [ $(code $O check damaged) = 4 ]; grep -q 'inode' told; grep -q 'e2fsck' told
-           [ $(code $O check /dev/null) = 8 ]; $O mount image $M; [ $(code $O check image) = 8 ]; $O umount $M; settle image
+           [ $(code $O check /dev/null) = 8 ]; [ $(code $O check nowhere) = 8 ]; refuses grep -q 'is mounted' told; $O mount image $M; [ $(code $O check image) = 8 ]; $O umount $M; settle image
            serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
            [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
     );
@@ -165,7 +221,7 @@ fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
            grep -q 'okeanos mkfs .*IMAGE' page; grep -q '^EXIT STATUS' page; [ -s pages/mount.fuse.okeanos.8 ]
            for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; done; bash -n script.bash
            for width in 60 80 100; do
-               for command in "" mount mkfs umount recover check advise list stats "bench streams" "bench replay" sim fingerprint "disk serve" powercut reproduce; do
+               for command in "" bench list mount mkfs umount recover check advise list stats "bench streams" "bench replay" sim fingerprint "disk serve" powercut reproduce; do
                    COLUMNS=$width $O $command --help >help
                    # A word, or a line that is to be typed, may be wider.
                    awk -v w=$width 'length > w && !/^ *[^ ]+$/ && !/okeanos|--|<.*>|\// { print; bad = 1 } END { exit bad }' help

@@ -14,4 +14,5 @@ mod mapping;
 mod memory;
 mod owners;
 mod space;
+mod swap;
 mod time;

@@ -5,7 +5,7 @@ use disks::CrashPolicy;
 use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, AttributeChange, Event, Token};
+use store::{Access, AttributeChange, StoreEvent, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -265,7 +265,7 @@ fn recovery_asks_for_the_token_before_it_compares() {
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs").await.unwrap();
         world.spawn(Box::pin(async move {
-            let Event::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
+            let StoreEvent::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
             peer.return_token(file).await.unwrap();
         }));
         begun.await.unwrap().1

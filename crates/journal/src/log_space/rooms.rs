@@ -16,10 +16,12 @@ pub(super) struct Rooms {
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Used {
-    blocks: u32,
+pub(super) struct Used {
+    pub blocks: u32,
     /// Runs that are not released.
-    live: u32,
+    pub live: u32,
+    /// A run was put there, not moved there.
+    pub is_hot: bool,
 }
 
 impl Rooms {
@@ -53,11 +55,11 @@ impl Rooms {
         untouched.max(longest.saturating_sub(self.promised))
     }
     /// Blocks that are taken of `log`.
-    pub fn used(&self, log: u32) -> u32 {
-        self.used[log as usize].blocks
+    pub fn used(&self, log: u32) -> Used {
+        self.used[log as usize]
     }
     pub fn fits(&self, log: u32, blocks: u32) -> bool {
-        self.length - self.used(log) >= blocks
+        self.length - self.used(log).blocks >= blocks
     }
 
     pub fn promise(&mut self, blocks: u32) {
@@ -67,7 +69,7 @@ impl Rooms {
     pub fn take(&mut self, log: u32, blocks: u32) -> u32 {
         let used = &mut self.used[log as usize];
         let first = used.blocks;
-        *used = Used { blocks: first + blocks, live: used.live + 1 };
+        *used = Used { blocks: first + blocks, live: used.live + 1, is_hot: true };
         self.promised -= blocks;
         self.free -= blocks;
         self.note_longest();
@@ -79,8 +81,18 @@ impl Rooms {
         used.live -= 1;
         if used.live == 0 {
             self.free += used.blocks;
-            used.blocks = 0;
+            *used = Used::default();
         }
+        self.note_longest();
+    }
+    /// Nothing fits into `log` any more.
+    pub fn close(&mut self, log: u32) {
+        self.set(log, Used { blocks: self.length, ..self.used(log) });
+    }
+    /// What is used of `log` from now on.
+    pub fn set(&mut self, log: u32, used: Used) {
+        self.free = self.free + self.used(log).blocks - used.blocks;
+        self.used[log as usize] = used;
         self.note_longest();
     }
 }

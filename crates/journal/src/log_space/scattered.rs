@@ -11,6 +11,7 @@
 use super::held::HeldInOrder;
 use super::places::Logs;
 use super::rooms::Rooms;
+use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
@@ -23,27 +24,29 @@ pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub struct ScatteredLog {
-    logs: Logs,
+    pub(super) logs: Logs,
     /// Bytes of a log block, and what run headers are checked by.
-    unit: usize,
-    seed: Seed,
+    pub(super) unit: usize,
+    pub(super) seed: Seed,
     /// What the journal superblock calls the start of the log.
     anchor: LogBlock,
-    rooms: Rooms,
-    held: HeldInOrder<Held>,
+    pub(super) rooms: Rooms,
+    pub(super) held: HeldInOrder<Held>,
     /// Where the last run went.
     last: u32,
     chosen: Option<u32>,
     /// The longest run that was ever reserved, header included.
     longest: u32,
+    /// The log that is being filled with another one's runs.
+    pub(super) swapping: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+pub(super) struct Held {
     /// Of its run, header included.
-    blocks: u32,
+    pub(super) blocks: u32,
     /// Which log, and the run's first block in it.
-    bound: Option<(u32, u32)>,
+    pub(super) bound: Option<(u32, u32)>,
 }
 
 impl ScatteredLog {
@@ -59,6 +62,7 @@ impl ScatteredLog {
             last: 0,
             chosen: None,
             longest: 0,
+            swapping: None,
             logs,
         }
     }
@@ -76,13 +80,14 @@ impl ScatteredLog {
 
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
-        let distance = |log: &u32| self.logs.home(*log, self.rooms.used(*log)).get().abs_diff(head.get());
+        let distance =
+            |log: &u32| self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get());
         (0..self.logs.count()).filter(|log| self.rooms.fits(*log, blocks)).min_by_key(distance)
     }
 }
 
 /// A run's header takes a block.
-const HEADER: u32 = 1;
+pub(super) const HEADER: u32 = 1;
 
 impl LogSpace for ScatteredLog {
     fn capacity(&self) -> u32 {
@@ -148,7 +153,9 @@ impl LogSpace for ScatteredLog {
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let chosen = self.chosen.unwrap_or(self.last);
         let mut wanted = ActiveLogs::none();
-        self.logs.announced_with(chosen).for_each(|bit| wanted.set(bit));
+        for log in [Some(chosen), self.swapping].into_iter().flatten() {
+            self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+        }
         let said = match tail {
             Some(tail) => {
                 // What lies before the tail recovery need not see.
@@ -178,6 +185,23 @@ impl LogSpace for ScatteredLog {
         let (log, _) = held.bound.expect("what was never written is not released");
         self.rooms.release(log);
         self.held.release(transaction, drop);
+    }
+    fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
+        let swap = self.find_swap(percent, head)?;
+        self.close_for(&swap);
+        Some(swap)
+    }
+    fn is_run_of_swap(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
+        self.begins(run, bytes)
+    }
+    fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+        self.headers(swap, durable)
+    }
+    fn end_swap(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
+        self.rebind(swap)
+    }
+    fn give_up_swap(&mut self, swap: &LogSwap, again: bool) {
+        self.open_again(swap, again);
     }
 }
 

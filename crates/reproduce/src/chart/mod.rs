@@ -1,6 +1,9 @@
 //! A picture as SVG: ours and the paper's points together, 900 by 560, readable on light and on dark pages.
 //!
 //! Ours is filled and drawn through; the paper's is hollow and dashed. The legend stands beside the plot, never on it.
+//!
+//! Why no library: plotters lays its legend over the plot, and writes a colour into each element. A picture for light and dark
+//! pages needs classes. Lines that lie under others, and what the legend says of them, would be ours to draw anyway.
 
 mod axis;
 mod bars;

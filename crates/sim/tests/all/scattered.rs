@@ -24,6 +24,7 @@ fn explore(mode: DataMode) {
     }
     println!("{}: {total:?}", mode.name());
     assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
+    assert!(total.swaps >= 3, "{}: hardly a log was swapped: {total:?}", mode.name());
 }
 
 #[test]

@@ -27,7 +27,16 @@ impl Tokens {
     pub fn take_back(&mut self, file: FileId, session: u64) {
         self.held.remove(&(file, session));
     }
-    pub fn drop_session(&mut self, session: u64) {
-        self.held.retain(|(_, holder), _| *holder != session);
+    /// The files that it had alone.
+    pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
+        let mut alone = Vec::new();
+        self.held.retain(|(file, holder), held| {
+            let is_its = *holder == session;
+            if is_its && *held == Token::ExclusiveWrite {
+                alone.push(*file);
+            }
+            !is_its
+        });
+        alone
     }
 }

@@ -31,13 +31,12 @@ const IN_ONE_CRATE: [(&str, &str); 14] = [
 ];
 
 /// In several crates.
-const IN_SEVERAL: [(&str, &str); 20] = [
+const IN_SEVERAL: [(&str, &str); 19] = [
     ("Access", "whether something is opened to be read, or to be written as well"),
     ("Attributes", "what stat tells"),
     ("Caller", "on whose behalf an operation runs"),
     ("CheckpointReport", "what a checkpoint did: of each kind of log"),
     ("Entry", "a name in a directory"),
-    ("Event", "something happened: to a task that waits, and at a store"),
     ("FormatError", "what is wrong with bytes: of each format"),
     ("Inode", "an inode: its bytes, and in memory"),
     ("LogUse", "how full the log is"),

@@ -22,8 +22,11 @@ pub fn identity() -> Identity {
 
 impl Stage {
     pub fn new(seed: u64) -> Stage {
+        Stage::with(seed, Network::default())
+    }
+    pub fn with(seed: u64, network: Network) -> Stage {
         let world = VirtualWorld::new(seed);
-        let cluster = Cluster::new(Rc::new(world.clone()), Network::default(), Vec::new(), 1);
+        let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
         Stage { world, cluster }
     }
     pub fn world(&self) -> Rc<dyn World> {
