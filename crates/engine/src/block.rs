@@ -147,6 +147,9 @@ impl CachedBlock {
     pub fn is_home(&self) -> bool {
         self.state.get() == State::Settled && self.images.borrow().older().next().is_none()
     }
+    pub fn is_in_flight(&self) -> bool {
+        self.images.borrow().is_in_flight()
+    }
     /// Nobody is changing it, and no commit is writing it.
     pub fn rests(&self) -> bool {
         !self.is_running() && !self.images.borrow().is_in_flight() && self.is_whole()

@@ -26,6 +26,10 @@ impl CommitClock<'_> {
     pub fn home_is_done(&mut self) {
         self.cost.home.nanoseconds = self.lap();
     }
+    /// What passes before `at` is another commit's: two were under way, and each counts for the time in which it was the oldest.
+    pub fn begins_at(&mut self, at: Instant) {
+        self.since = self.since.max(at);
+    }
     pub fn log_is_done(mut self, bytes: u64) {
         self.cost.log = Took { writes: 1, bytes, nanoseconds: self.lap() };
         self.auto.committed(self.since, &self.cost);

@@ -74,7 +74,7 @@ impl Image {
 /// All images of a block, in order: each is as old as or older than the one before.
 pub(crate) struct Images {
     pub current: Image,
-    /// Those of transactions in flight, as of their lock.
+    /// Those of transactions in flight, as of their lock, the latest first.
     frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
     /// As of the latest committed transaction, and not yet home.
     pub committed: Option<(TransactionId, Image)>,
@@ -97,10 +97,10 @@ impl Images {
     /// `by` is locked: its image is the current one.
     pub fn freeze(&mut self, by: TransactionId) {
         let image = self.current.clone();
-        let is_for =
-            |slot: &&mut Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
-        let slot = self.frozen.iter_mut().find(is_for).expect("no more transactions in flight than may be");
-        *slot = Some((by, image));
+        let is_for = |slot: &Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
+        let at = self.frozen.iter().position(is_for).expect("no more transactions in flight than may be");
+        self.frozen[..=at].rotate_right(1);
+        self.frozen[0] = Some((by, image));
     }
     /// The image that `by` froze is no longer its own.
     pub fn thaw(&mut self, by: TransactionId) -> Option<Image> {
