@@ -411,6 +411,28 @@ mod tests {
     }
 
     #[test]
+    fn each_transaction_in_flight_has_its_own_image() {
+        let block = block();
+        block.replace(Buffer::zeroed(1024));
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            write(&block, 8, value);
+            block.join(Contents::Metadata);
+            block.freeze(by);
+        }
+        write(&block, 8, 3);
+        assert_eq!([FIRST, SECOND].map(|by| block.frozen(by).unwrap()[8]), [1, 2]);
+        assert_eq!((block.usage.frozen.get(), block.may_go_home()), (2, false));
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            block.commit(by, None);
+            assert_eq!(
+                block.to_send().map(|(bytes, as_of)| (bytes[8], as_of)),
+                Some((value, AsOf::Committed(by)))
+            );
+        }
+        assert_eq!((block.usage.frozen.get(), block.is_in_flight()), (1, false));
+    }
+
+    #[test]
     fn only_what_the_log_holds_whole_is_let_go() {
         let place = journal::WholePlace { at: units::LogBlock(5), offset: 0 };
         for at in [None, Some(place)] {

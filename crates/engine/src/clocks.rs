@@ -55,3 +55,25 @@ impl HomeClock<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::VirtualWorld;
+    use std::time::Duration;
+
+    #[test]
+    fn a_commit_counts_for_the_time_in_which_it_was_the_oldest() {
+        let (auto, world) = (AutoThreshold::default(), VirtualWorld::new(1));
+        let at = |micros| Instant(micros * 1000);
+        world.run(async {
+            for (before, counted) in [(0, 900), (400, 600)] {
+                let mut clock = CommitClock::begin(&auto, &world, &Plan::default());
+                let begun = world.now();
+                world.sleep_until(begun.plus(Duration::from_micros(900))).await;
+                clock.begins_at(begun.plus(Duration::from_micros(before)));
+                assert_eq!(clock.lap(), counted * 1000, "{:?}", at(before));
+            }
+        });
+    }
+}
