@@ -105,6 +105,9 @@ Mount options:
                        selective, whose journal others cannot replay anyway; else blocks)
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
+  commits_in_flight=1|2
+                       whether a commit may set out while the one before is on its way; two only
+                       with packed journals (default 1)
   log=circular|scattered
                        where the log lies: in the journal (default), or in the scattered logs of the
                        volume, near where its disk works (okeanos mkfs --scattered-logs); after a

@@ -47,6 +47,7 @@ pub struct MountSettings {
     pub records: Option<RecordFormat>,
     /// Bytes of a log block of packed transactions.
     pub log_unit: Option<u32>,
+    pub commits_in_flight: Option<usize>,
     /// Where the log lies.
     pub log: LogKind,
     pub transport: Transport,
@@ -111,6 +112,7 @@ impl Default for MountSettings {
             transaction_checksum: false,
             records: None,
             log_unit: None,
+            commits_in_flight: None,
             log: LogKind::default(),
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
@@ -266,6 +268,7 @@ impl MountSettings {
             transaction_checksum: self.transaction_checksum,
             records: self.records,
             log_unit: self.log_unit,
+            commits_in_flight: self.commits_in_flight.unwrap_or(own.commits_in_flight),
             log: self.log,
             read_only: self.read_only,
             keep_others_out: false,
@@ -380,6 +383,10 @@ impl MountSettings {
                     Some(is_unit.then_some(unit as u32).ok_or_else(|| {
                         Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
                     })?);
+            }
+            "commits_in_flight" => {
+                let count = value.parse().ok().filter(|count| (1..=2).contains(count));
+                self.commits_in_flight = Some(count.ok_or_else(|| known("1 or 2"))?);
             }
             "log" => self.log = value.parse().map_err(|_| known("circular or scattered"))?,
             "transport" => {
