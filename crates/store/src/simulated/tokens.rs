@@ -29,7 +29,11 @@ impl Tokens {
     }
     /// The files that it had alone.
     pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
-        let of_session = self.held.extract_if(.., |(_, holder), _| *holder == session);
-        of_session.filter(|(_, held)| *held == Token::ExclusiveWrite).map(|((file, _), _)| file).collect()
+        let alone = |(&(file, holder), held): (&(FileId, u64), &Token)| {
+            (holder == session && *held == Token::ExclusiveWrite).then_some(file)
+        };
+        let files = self.held.iter().filter_map(alone).collect();
+        self.held.retain(|(_, holder), _| *holder != session);
+        files
     }
 }
