@@ -10,6 +10,9 @@
 //! - T4: calls after a lost connection may crash, and an fsync after a failed one says that all is well (`helper/serve`).
 //! - T5: a client that died keeps others from its files *and* its directories until it is reset (`library/mount`: connect).
 //! - T6: between a reset and the next opening anybody may have the file (`helper/tokens`: attributes are told after the grant).
+//! - T7: a client that was excluded drops what it has buffered, and its next fsync says that all is well (`library/objects`).
+//! - T8: when a file grows beyond half of the room that it got last, its attributes go to the servers in the middle of the write:
+//!   the new size, with number and time of the write before (`client/store`: held_below).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a daemon answers.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-struct Told {
+struct CheckpointAnswer {
     is_under_way: bool,
     blocks: u64,
     blocks_left: u64,
@@ -62,13 +62,15 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
     let progress = Progress::new();
     let mut ask = Ask::Checkpoint;
     let report = loop {
-        let told: Told = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
+        let told: CheckpointAnswer = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
         match told {
-            Told { is_under_way: true, blocks, blocks_left, .. } => {
+            CheckpointAnswer { is_under_way: true, blocks, blocks_left, .. } => {
                 progress.show(format_args!("{subject}: {blocks_left} of {blocks} blocks are not home yet"));
             }
-            Told { error: Some(error), .. } => return Err(CliError::new(format!("{subject}: {error}"))),
-            Told { report, .. } => break report,
+            CheckpointAnswer { error: Some(error), .. } => {
+                return Err(CliError::new(format!("{subject}: {error}")));
+            }
+            CheckpointAnswer { report, .. } => break report,
         }
         ask = Ask::Checkpointing;
         std::thread::sleep(PAUSE);
@@ -94,7 +96,7 @@ fn tell(report: &CheckpointReport) -> String {
 
 /// Of a daemon that has nothing to write home.
 pub fn nothing() -> serde_json::Value {
-    serde_json::json!(Told::default())
+    serde_json::json!(CheckpointAnswer::default())
 }
 
 /// The daemon's end: one checkpoint at a time, and everybody is told how far it is.
@@ -127,7 +129,7 @@ impl Checkpointer {
     pub fn tell(&self) -> serde_json::Value {
         let progress = self.volume.engine().checkpoint_progress();
         let last = self.last.borrow().clone().filter(|_| !self.is_under_way.get());
-        serde_json::json!(Told {
+        serde_json::json!(CheckpointAnswer {
             is_under_way: self.is_under_way.get(),
             blocks: progress.blocks,
             blocks_left: progress.blocks_left,

@@ -13,9 +13,9 @@ pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
 pub use file::{Access, Claim, FileDisk, Handover, OpenError, lock_image, loop_device_over, next_data};
 pub use memory::{
-    Atomicity, CrashPolicy, Effect, Fault, Image, Latency, Logged, Lying, MemoryDisk, MemoryStatistics,
-    Replacement, Times,
+    Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, Logged, Lying, MemoryDisk,
+    MemoryStatistics, Replacement,
 };
 pub use raid0::Raid0;
-pub use traced::Trace;
+pub use traced::TraceFile;
 pub use watched::{Watch, Watched};

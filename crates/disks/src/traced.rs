@@ -12,24 +12,24 @@ use std::rc::Rc;
 /// MSR Cambridge's columns; a unit of time is 100 ns.
 const HEADER: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
 
-pub struct Trace {
+pub struct TraceFile {
     world: Rc<dyn World>,
     out: Rc<RefCell<BufWriter<File>>>,
 }
 
-impl Trace {
+impl TraceFile {
     /// `append`: to what another disk wrote, before a power cut.
-    pub fn new(world: Rc<dyn World>, path: &Path, append: bool) -> io::Result<Trace> {
+    pub fn new(world: Rc<dyn World>, path: &Path, append: bool) -> io::Result<TraceFile> {
         let file = OpenOptions::new().create(true).write(true).truncate(!append).append(append).open(path)?;
         let mut out = BufWriter::new(file);
         if !append {
             writeln!(out, "{HEADER}")?;
         }
-        Ok(Trace { world, out: Rc::new(RefCell::new(out)) })
+        Ok(TraceFile { world, out: Rc::new(RefCell::new(out)) })
     }
 }
 
-impl Watch for Trace {
+impl Watch for TraceFile {
     /// One line when the request is done; none if nobody waits for it any more. A trace that cannot be written ends the run: it was asked for.
     fn watch<T: 'static>(
         &self,

@@ -13,12 +13,13 @@ pub mod replay;
 mod shingled;
 
 pub use drive::{CacheMode, CrashImage, EmulatedDisk, Lies, Options, Statistics};
-pub use mechanics::{Layout, PhysicalSector, SeekCurve};
+pub use mechanics::{PhysicalSector, SeekCurve, TrackLayout};
 pub use model::{
-    CacheModel, Flash, Interface, Mechanics, Model, ModelError, Replacement, Schedule, Volume, Zone, shipped,
+    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, Replacement, Schedule, Zone,
+    shipped,
 };
 
-pub use shingled::{Cleaned, Logs, ShingledDisk, ShingledStatistics, Shingles};
+pub use shingled::{Cleaned, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};
 
 /// Bytes of a sector, the unit of every address inside this crate.
 pub const SECTOR: u64 = 512;

@@ -2,7 +2,7 @@
 
 use crate::SECTOR;
 use crate::mechanics::Arm;
-use crate::model::{Flash, Model, Volume};
+use crate::model::{Flash, Model, NetworkVolume};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl FlashTime {
 }
 
 pub(crate) struct VolumeTime {
-    model: Volume,
+    model: NetworkVolume,
     credits: f64,
     /// When the next I/O may begin.
     next_ns: f64,
@@ -143,7 +143,7 @@ pub(crate) struct VolumeTime {
 }
 
 impl VolumeTime {
-    fn new(model: Volume) -> VolumeTime {
+    fn new(model: NetworkVolume) -> VolumeTime {
         let credits = model.burst_credits.get();
         VolumeTime { model, credits, next_ns: 0.0, pipe_free_ns: 0.0 }
     }

@@ -1,20 +1,17 @@
-//! A block in memory: what readers see, what each transaction in flight froze, and what is committed and not yet home.
+//! A block in memory: its images, what its current one waits for, and which of them may go home.
 //!
 //! Invariants
-//! 1. Images are in order, each as old as or older than the one before: the current one, one of each transaction in flight
-//!    (as of its lock), and that of the latest committed transaction.
-//! 2. Of a block that the log holds, only the image of the latest committed transaction may go home.
-//! 3. The current image may go home only if no commit waits for it, or if the running transaction sends it home in any case; and
+//! 1. Of a block that the log holds, only the image of the latest committed transaction may go home.
+//! 2. The current image may go home only if no commit waits for it, or if the running transaction sends it home in any case; and
 //!    not while an older image is on its way with a transaction in flight, which would then be written over it.
-//! 4. What counts against the cache's bound are images, not blocks. They are counted with every change of them.
 
-use crate::image::{Image, Images};
+use crate::images::{Images, Usage};
 #[cfg(debug_assertions)]
 use crate::promise::check_promise;
-use crate::state::State;
+use crate::state::BlockState;
 use crate::update::Contents;
 use device::Buffer;
-use journal::WholePlace;
+use journal::{SwappedRun, WholePlace};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -64,12 +61,10 @@ pub(crate) enum AsOf {
 
 pub(crate) struct CachedBlock {
     pub number: HomeBlock,
-    images: RefCell<Images>,
-    state: Cell<State>,
+    images: Images,
+    state: Cell<BlockState>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
-    /// Where the log holds the image of the latest committed transaction, if it holds it whole. While there is that image.
-    in_log: Cell<Option<WholePlace>>,
     /// Durability is enough for it: it goes home only if there is no other way.
     stays: Cell<bool>,
     /// For the cache alone.
@@ -78,50 +73,27 @@ pub(crate) struct CachedBlock {
     pub dirty_since: Cell<Option<Instant>>,
     /// A read of the base is under way; whoever needs it waits here.
     pub reading: RefCell<Option<Rc<Event>>>,
-    usage: Rc<Usage>,
-    /// Its part of [`Usage::frozen`].
-    counted: Cell<usize>,
-}
-
-/// What is in memory, blocks that have left the cache and are still held by someone included.
-#[derive(Default)]
-pub(crate) struct Usage {
-    pub blocks: Cell<usize>,
-    /// Images of blocks besides the current one.
-    pub frozen: Cell<usize>,
-}
-
-impl Drop for CachedBlock {
-    fn drop(&mut self) {
-        let Usage { blocks, frozen } = &*self.usage;
-        blocks.set(blocks.get() - 1);
-        frozen.set(frozen.get() - self.counted.get());
-    }
 }
 
 impl CachedBlock {
     /// `nothing`: a buffer for blocks of which nothing is known.
     pub fn new(number: HomeBlock, nothing: Rc<Buffer>, usage: Rc<Usage>) -> CachedBlock {
-        usage.blocks.set(usage.blocks.get() + 1);
         CachedBlock {
             number,
-            images: RefCell::new(Images::unknown(nothing)),
-            state: Cell::new(State::Settled),
+            images: Images::unknown(nothing, usage),
+            state: Cell::new(BlockState::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
-            in_log: Cell::new(None),
             stays: Cell::new(false),
             clock: Cell::new(ClockState::Unused),
             dirty_since: Cell::new(None),
             reading: RefCell::new(None),
-            usage,
-            counted: Cell::new(0),
         }
     }
 
     /// What readers see.
     pub fn bytes(&self) -> Rc<Buffer> {
-        self.images.borrow().current.bytes().clone()
+        self.images.current()
     }
     pub fn contents(&self) -> Contents {
         self.contents.get()
@@ -133,65 +105,50 @@ impl CachedBlock {
         self.dirty_since.get().is_some()
     }
     pub fn is_whole(&self) -> bool {
-        self.images.borrow().current.is_whole()
+        self.images.is_whole()
     }
     /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
     pub fn is_whole_in_all_images(&self) -> bool {
-        let images = self.images.borrow();
-        images.current.is_whole() && images.older().all(Image::is_whole)
+        self.images.are_whole()
     }
     pub fn is_running(&self) -> bool {
         self.state.get().is_running()
     }
     /// Home holds, or is about to be told, nothing older than the current image.
     pub fn is_home(&self) -> bool {
-        self.state.get() == State::Settled && self.images.borrow().older().next().is_none()
+        self.state.get() == BlockState::Settled && !self.images.has_older()
+    }
+    pub fn is_in_flight(&self) -> bool {
+        self.images.is_in_flight()
     }
     /// Nobody is changing it, and no commit is writing it.
     pub fn rests(&self) -> bool {
-        !self.is_running() && !self.images.borrow().is_in_flight() && self.is_whole()
+        !self.is_running() && !self.images.is_in_flight() && self.is_whole()
     }
 
     /// Changes bytes within `ranges`: no others, which debug builds check.
     pub fn change<T>(&self, ranges: &[BlockRange], change: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut images = self.images.borrow_mut();
-        let bytes = images.current.bytes_mut();
-        #[cfg(debug_assertions)]
-        let before = bytes.to_vec();
-        let result = change(bytes);
-        #[cfg(debug_assertions)]
-        check_promise(self.number, ranges, &before, bytes);
         #[cfg(not(debug_assertions))]
         let _ = ranges;
-        self.recount(&images);
-        result
+        self.images.change(|bytes| {
+            #[cfg(debug_assertions)]
+            let before = bytes.to_vec();
+            let result = change(bytes);
+            #[cfg(debug_assertions)]
+            check_promise(self.number, ranges, &before, bytes);
+            result
+        })
     }
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
-        let mut images = self.images.borrow_mut();
-        images.current.write(range, bytes, size);
-        self.recount(&images);
+        self.images.write(range, bytes, size);
     }
     /// The whole content, known from now on.
     pub fn replace(&self, bytes: Buffer) {
-        let mut images = self.images.borrow_mut();
-        images.current = Image::whole(Rc::new(bytes));
-        self.recount(&images);
+        self.images.replace(bytes);
     }
     /// Merges what home holds under all images. Images that were one stay one.
     pub fn fill(&self, base: Rc<Buffer>, size: BlockSize) {
-        let mut images = self.images.borrow_mut();
-        let was = images.current.clone();
-        images.current.fill(&base, size);
-        let filled = images.current.clone();
-        for image in images.older_mut() {
-            if image.is_one_with(&was) {
-                *image = filled.clone();
-            } else {
-                image.fill(&base, size);
-            }
-        }
-        drop(was);
-        self.recount(&images);
+        self.images.fill(base, size);
     }
 
     /// The running transaction logs it.
@@ -220,103 +177,88 @@ impl CachedBlock {
     pub fn stays(&self) -> bool {
         self.stays.get()
     }
+    /// The log holds what of it is not home, and that is enough.
+    pub fn stays_in_log(&self) -> bool {
+        self.stays() && self.is_held_by_log()
+    }
     pub fn set_stays(&self, stays: bool) {
         self.stays.set(stays);
     }
     /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
     /// this one commits, the block is not free. Says to whom it was loose.
     pub fn free(&self) -> Option<Owner> {
-        self.state.replace(State::Settled).loose()
+        self.state.replace(BlockState::Settled).loose()
     }
 
     /// The running transaction, `by`, is locked: its image is the current one.
     pub fn freeze(&self, by: TransactionId) {
         self.state.set(self.state.get().outside());
-        let mut images = self.images.borrow_mut();
-        images.freeze(by);
-        self.recount(&images);
+        self.images.freeze(by);
     }
     /// The image that `by`, which is in flight, froze.
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
-        self.images.borrow().frozen(by).map(|image| image.bytes().clone())
+        self.images.frozen(by)
     }
     /// `by` is committed in the log: its image may go home, in place of any older one. `place`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
-        let mut images = self.images.borrow_mut();
-        let image = images.thaw(by).expect("one image of each, since the lock");
-        images.committed = Some((by, image));
-        self.in_log.set(place);
-        self.recount(&images);
+        self.images.commit(by, place);
+    }
+    /// The log has moved `run`, which may hold the image of the latest committed transaction.
+    pub fn moved(&self, run: &SwappedRun) {
+        self.images.moved(run);
     }
     /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that image
     /// whole: whose it is, where it lies, and its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
-        let mut images = self.images.borrow_mut();
-        let place = self.in_log.get()?;
-        let (by, image) = images.committed.take_if(|(_, image)| image.is_whole())?;
-        self.recount(&images);
-        Some((by, place, image.bytes().clone()))
+        self.images.let_go()
     }
     /// `by` is committed and took its image home. False if the block has a newer one.
     pub fn commit_home(&self, by: TransactionId) -> bool {
-        let mut images = self.images.borrow_mut();
-        let written = images.thaw(by);
-        let is_latest = written.is_none_or(|image| images.current.is(image.bytes()));
-        self.recount(&images);
-        is_latest
+        self.images.commit_home(by)
     }
     /// The transaction that freed it is committed: nothing of it goes home any more.
     pub fn drop_committed(&self) {
-        let mut images = self.images.borrow_mut();
-        images.committed = None;
-        self.recount(&images);
+        self.images.drop_committed();
     }
 
     /// Whether something of it may go home: the latest committed image, or its current one.
     pub fn may_go_home(&self) -> bool {
-        let images = self.images.borrow();
-        images.committed.is_some() || self.current_may_go_home(&images)
+        self.images.is_committed() || self.current_may_go_home()
     }
-    fn current_may_go_home(&self, images: &Images) -> bool {
+    fn current_may_go_home(&self) -> bool {
         let state = self.state.get();
-        (state.loose().is_some() || state.ordered().is_some()) && !images.is_in_flight()
+        (state.loose().is_some() || state.ordered().is_some()) && !self.images.is_in_flight()
     }
     /// Whether all that is to go home of it is its current image.
     pub fn goes_home_as_it_is(&self) -> bool {
-        let images = self.images.borrow();
-        images.committed.is_none() && self.current_may_go_home(&images) && images.current.is_whole()
+        !self.images.is_committed() && self.current_may_go_home() && self.images.is_whole()
     }
     /// The log holds what of it is not home.
     pub fn is_held_by_log(&self) -> bool {
-        self.images.borrow().committed.is_some()
+        self.images.is_committed()
     }
     /// The image that may go home; `None` if home has it already. All images are known.
     pub fn to_send(&self) -> Option<(Rc<Buffer>, AsOf)> {
-        let images = self.images.borrow();
-        match &images.committed {
+        match self.images.committed() {
             Some((as_of, image)) => {
                 assert!(image.is_whole(), "the base of {} was read before", self.number);
-                Some((image.bytes().clone(), AsOf::Committed(*as_of)))
+                Some((image.bytes().clone(), AsOf::Committed(as_of)))
             }
-            None if !self.current_may_go_home(&images) => None,
+            None if !self.current_may_go_home() => None,
             None => {
                 let as_of = if self.state.get().loose().is_some() { AsOf::Loose } else { AsOf::Running };
-                Some((images.current.bytes().clone(), as_of))
+                Some((self.images.current(), as_of))
             }
         }
     }
     /// `sent`, of a committed transaction, is home. A newer image may have been committed meanwhile.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
-        let mut images = self.images.borrow_mut();
-        if images.committed.as_ref().is_some_and(|(_, image)| image.is(sent)) {
-            images.committed = None;
-        }
-        self.recount(&images);
+        self.images.committed_arrived(sent);
     }
     /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. Then
     /// it goes home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
-        self.images.borrow().current.is(sent).then(|| self.state.get().ordered()).flatten()
+        self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
     /// The running transaction needs no more of it at home. `logs`: but in the log.
     pub fn leave_order(&self, logs: bool) {
@@ -324,19 +266,12 @@ impl CachedBlock {
     }
     /// `sent`, which was loose, is home: says whose it was, unless it was changed meanwhile.
     pub fn loose_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
-        if !self.images.borrow().current.is(sent) {
+        if !self.images.is_current(sent) {
             return None;
         }
         let state = self.state.get();
         self.state.set(state.not_loose());
         state.loose()
-    }
-
-    /// Counts its images anew: one was made, taken over, or dropped.
-    fn recount(&self, images: &Images) {
-        let frozen = images.count_apart();
-        let all = &self.usage.frozen;
-        all.set(all.get() + frozen - self.counted.replace(frozen));
     }
 }
 
@@ -363,71 +298,25 @@ mod tests {
     }
 
     #[test]
-    fn a_base_read_late_goes_under_what_was_written_and_into_every_image() {
+    fn what_two_transactions_froze_goes_home_one_after_the_other() {
         let block = block();
-        write(&block, 8, 1);
-        block.join(Contents::Data);
-        block.freeze(FIRST);
-        block.commit(FIRST, None);
-        write(&block, 10, 2);
-        block.join(Contents::Data);
-        block.freeze(SECOND);
-        let mut base = Buffer::zeroed(1024);
-        base.fill(9);
-        block.fill(Rc::new(base), size());
-        assert_eq!(sent(&block), (vec![9, 1, 1, 1, 1, 9, 9, 9], AsOf::Committed(FIRST)));
-        assert_eq!(block.frozen(SECOND).unwrap()[7..15], [9, 1, 1, 2, 2, 2, 2, 9]);
-        assert!(Rc::ptr_eq(&block.frozen(SECOND).unwrap(), &block.bytes()));
-        assert!(block.is_whole() && block.is_whole_in_all_images());
-    }
-
-    #[test]
-    fn each_image_apart_is_counted_once_and_until_it_is_gone() {
-        let block = block();
-        let count = || block.usage.frozen.get();
         block.replace(Buffer::zeroed(1024));
-        block.join(Contents::Metadata);
-        block.freeze(FIRST);
-        assert_eq!(count(), 0);
-        write(&block, 0, 1);
-        assert_eq!(count(), 1);
-        block.commit(FIRST, None);
-        block.join(Contents::Metadata);
-        block.freeze(SECOND);
-        write(&block, 0, 2);
-        assert_eq!(count(), 2);
-        let (bytes, _) = block.to_send().unwrap();
-        block.committed_arrived(&bytes);
-        assert_eq!(count(), 1);
-        block.commit(SECOND, None);
-        block.drop_committed();
-        assert_eq!(count(), 0);
-        let usage = block.usage.clone();
-        drop(block);
-        assert_eq!((usage.blocks.get(), usage.frozen.get()), (0, 0));
-    }
-
-    #[test]
-    fn only_what_the_log_holds_whole_is_let_go() {
-        let place = journal::WholePlace { at: units::LogBlock(5), offset: 0 };
-        for at in [None, Some(place)] {
-            let block = block();
-            block.replace(Buffer::zeroed(1024));
-            block.join(Contents::Data);
-            block.freeze(FIRST);
-            assert_eq!(block.let_go().map(|(by, ..)| by), None);
-            block.commit(FIRST, at);
-            write(&block, 0, 1);
-            assert_eq!(block.let_go().map(|(by, at, _)| (by, at)), at.map(|at| (FIRST, at)));
-            assert_eq!(
-                (block.usage.frozen.get(), block.is_home()),
-                (usize::from(at.is_none()), at.is_some())
-            );
-            assert_eq!(block.let_go().map(|(by, ..)| by), None);
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            write(&block, 8, value);
+            block.join(Contents::Metadata);
+            block.freeze(by);
         }
+        write(&block, 8, 3);
+        assert_eq!([FIRST, SECOND].map(|by| block.frozen(by).unwrap()[8]), [1, 2]);
+        assert!(!block.may_go_home());
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            block.commit(by, None);
+            let sent = block.to_send().map(|(bytes, as_of)| (bytes[8], as_of));
+            assert_eq!(sent, Some((value, AsOf::Committed(by))));
+        }
+        assert!(!block.is_in_flight());
     }
 
-    #[test]
     fn what_is_logged_goes_home_only_as_of_its_commit() {
         let block = block();
         block.replace(Buffer::zeroed(1024));

@@ -2,8 +2,8 @@
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::home::BATCH_BLOCKS_MAX;
 use crate::home_runs::Neighbours;
+use crate::limits::HOME_BATCH_MAX;
 use journal::plan_home_durable;
 use units::{HomeBlock, TransactionId};
 
@@ -28,7 +28,7 @@ impl Engine {
         }
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;
-        for batch in waiting.chunks(BATCH_BLOCKS_MAX) {
+        for batch in waiting.chunks(HOME_BATCH_MAX) {
             self.write_home(batch.to_vec(), Neighbours::Stay).await?.whole()?;
         }
         let durability = &self.runner.durability;

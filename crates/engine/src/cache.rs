@@ -7,7 +7,8 @@
 //!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too,
 //!    and the mapping table.
 
-use crate::block::{CachedBlock, ClockState, Usage};
+use crate::block::{CachedBlock, ClockState};
+use crate::images::Usage;
 use device::Buffer;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -39,8 +40,8 @@ pub(crate) struct Cache {
     passing: Vec<Rc<Passing>>,
     /// Blocks on their way from the log to home.
     fetched: usize,
-    /// What the mapping table takes of memory, in images.
-    table: Cell<usize>,
+    /// Bytes that the mapping table takes of memory.
+    table: Rc<Cell<usize>>,
     image_bytes: usize,
 }
 
@@ -63,7 +64,7 @@ impl Cache {
             made: 0,
             passing: Vec::new(),
             fetched: 0,
-            table: Cell::default(),
+            table: Rc::default(),
             image_bytes,
         }
     }
@@ -81,11 +82,16 @@ impl Cache {
     /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
     /// as so many.
     pub fn held(&self) -> usize {
-        self.usage.frozen.get() + self.made + self.fetched + self.table.get()
+        self.usage.frozen.get() + self.made + self.fetched + self.table.get().div_ceil(self.image_bytes)
     }
-    /// The commit under way has made `blocks` for the log besides the images that it writes there.
+    /// A commit has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
-        self.made = blocks;
+        self.made += blocks;
+        self.shrink();
+    }
+    /// It is over.
+    pub fn drop_made(&mut self, blocks: usize) {
+        self.made -= blocks;
         self.shrink();
     }
     /// So many blocks are on their way from the log to home.
@@ -93,9 +99,9 @@ impl Cache {
         self.fetched = blocks;
         self.shrink();
     }
-    /// The mapping table takes so many bytes.
-    pub fn note_table(&self, bytes: usize) {
-        self.table.set(bytes.div_ceil(self.image_bytes));
+    /// The mapping table takes so many bytes at any time.
+    pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
+        self.table = bytes;
     }
     pub fn bytes_of(&self, images: usize) -> u64 {
         images as u64 * self.image_bytes as u64

@@ -130,6 +130,8 @@ pub(crate) struct Checkpoints {
     waits_since: Cell<Option<Instant>>,
     /// What was done of all else, and since when it is no more.
     activity: Cell<Option<(u64, Instant)>>,
+    /// As much of it had been done in the last round of write-back.
+    last_round: Cell<Option<u64>>,
 }
 
 impl Checkpoints {
@@ -179,6 +181,11 @@ impl Checkpoints {
             },
             CheckpointTimes::OffHours(hours) => hours.holds(wall_clock),
         }
+    }
+
+    /// Whether nothing else was done since the last round.
+    pub fn is_idle_round(&self, activity: u64) -> bool {
+        self.last_round.replace(Some(activity)) == Some(activity)
     }
 
     pub fn begin(&self, blocks: u64) {

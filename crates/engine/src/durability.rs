@@ -5,7 +5,7 @@
 //! 2. A flush covers the writes that had completed before it began, and no others, whatever else is under way.
 //! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a later flush proves nothing.
 //! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own barriers, in the phase that has
-//!    them ([`Durability::end_phase`]).
+//!    them ([`Durability::end_phase`]); but for copies of runs, of which each piece has a plan: their barrier always flushes.
 
 use crate::error::EngineError;
 use crate::whose::Completed;
@@ -203,6 +203,7 @@ impl Durability {
             _ => HomeWrites::default(),
         };
         flush[Place::Home as usize] |= self.durable.get() < before;
+        flush[self.disk_of(Place::Log)] |= barrier == Barrier::CopyBeforeHeader;
         for place in [Place::Home, Place::Log] {
             flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
         }

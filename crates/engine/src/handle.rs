@@ -2,11 +2,12 @@
 
 use crate::block::{Block, CachedBlock};
 use crate::cache::Temperature;
+use crate::differing::differing;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
-use journal::{Decision, Update, UpdateSequence};
+use journal::{Decision, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
@@ -59,75 +60,9 @@ impl Engine {
         })
     }
 
-    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
-    /// waits for open handles, and everyone else for the commit. The update is right without it, too.
-    pub async fn prepare_data(
-        &self,
-        home: HomeBlock,
-        range: BlockRange,
-        request: u64,
-    ) -> Result<(), EngineError> {
-        if range == self.block_size.whole() || !self.policy.needs_base() {
-            return Ok(());
-        }
-        self.check_range(home, 1)?;
-        let block = self.look_up(home, Temperature::Warm);
-        let sequence = self.sequence(&block);
-        let request = self.size_judged(range, request);
-        let update = Update {
-            range,
-            block_size: self.block_size,
-            request,
-            sequential: false,
-            sequence,
-            durable_only: self.is_in_log(home),
-        };
-        if self.policy.decide(&update) != Decision::LogBytes {
-            self.load(&block, CachedBlock::is_whole).await?;
-        }
-        Ok(())
-    }
-
     /// Whether of a metadata block only what changed is logged.
     fn logs_ranges(&self) -> bool {
         self.log.as_ref().is_some_and(|log| !log.borrow().records.logs_images())
-    }
-
-    fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
-        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
-            return UpdateSequence::None;
-        };
-        self.sequences.of(block.number, !block.is_dirty(), log.borrow().tail.on_disk())
-    }
-
-    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
-    fn is_in_log(&self, block: HomeBlock) -> bool {
-        let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
-        log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
-    }
-
-    /// What a threshold is held against.
-    fn size_judged(&self, range: BlockRange, request: u64) -> u64 {
-        match self.options.threshold_per_block {
-            true => range.as_usize().len() as u64,
-            false => request,
-        }
-    }
-
-    fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
-        if self.log.is_none() {
-            return (Decision::HomeBeforeCommit, UpdateSequence::None);
-        }
-        let sequence = self.sequence(block);
-        let decision = self.policy.decide(&Update {
-            range: update.range,
-            block_size: self.block_size,
-            request: self.size_judged(update.range, update.request),
-            sequential: update.sequential,
-            sequence,
-            durable_only: update.durable_only || self.is_in_log(update.home),
-        });
-        (decision, sequence)
     }
 }
 
@@ -254,8 +189,8 @@ impl Handle {
             auto.updated(update.request, update.range.len() as u64, sequence == UpdateSequence::None);
         }
         self.changes += 1;
-        self.note_data(&block, update, decision);
-        self.write_data(&block, update, overwrites);
+        engine.note_data(&block, update, decision);
+        engine.write_data(&block, update, overwrites);
         Ok(Some(decision.is_logged()))
     }
 
@@ -287,53 +222,6 @@ impl Handle {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
         Ok(())
-    }
-
-    fn note_data(&self, block: &Rc<CachedBlock>, update: &FileUpdate<'_>, decision: Decision) {
-        let engine = &self.engine;
-        let (at, bytes) = (update.home, update.range.len() as u64);
-        engine.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
-        engine.queue.soil(block, || engine.world.now(), &engine.cache);
-        let mut transaction = engine.pipeline.transaction();
-        block.set_stays(update.durable_only && decision.is_logged());
-        match decision {
-            Decision::LogBytes => {
-                transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
-                block.join(Contents::Data);
-            }
-            Decision::LogBlock => {
-                // From now on the log makes it durable.
-                if engine.loose.remove(update.owner, at) {
-                    block.leave_loose();
-                }
-                transaction.add_data_block(at, bytes);
-                block.join(Contents::Data);
-            }
-            Decision::HomeBeforeCommit => {
-                transaction.add_home_data(update.owner, at, bytes);
-                block.order(update.owner);
-            }
-            Decision::HomeWhenever => {
-                block.loosen(update.owner);
-                engine.loose.insert(update.owner, at);
-            }
-        }
-    }
-
-    fn write_data(&self, block: &CachedBlock, update: &FileUpdate<'_>, overwrites: bool) {
-        let size = self.engine.block_size;
-        if overwrites {
-            let buffer = if update.range == size.whole() {
-                Buffer::copy_of(update.bytes)
-            } else {
-                let mut buffer = Buffer::zeroed(size.bytes());
-                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
-                buffer
-            };
-            block.replace(buffer);
-        } else {
-            block.write(update.range, update.bytes, size);
-        }
     }
 
     /// The blocks `at .. at + count` are free from this transaction on: their content is worthless, must not
@@ -386,46 +274,5 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.engine.pipeline.leave(self.credits + self.data_credits, self.home_credits);
-    }
-}
-
-/// Where in `range` the bytes of a block are no longer `before`, which were those of the range.
-fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> Vec<BlockRange> {
-    // Slices are compared faster than bytes, and few of them differ.
-    const TOGETHER: usize = 32;
-    let mut parts: Vec<BlockRange> = Vec::new();
-    let pairs = before.chunks(TOGETHER).zip(bytes[range.as_usize()].chunks(TOGETHER));
-    for (index, (old, new)) in pairs.enumerate().filter(|(_, (old, new))| old != new) {
-        let first = range.start + (index * TOGETHER) as u32;
-        for (at, _) in (first..).zip(old.iter().zip(new)).filter(|(_, (old, new))| old != new) {
-            match parts.last_mut() {
-                Some(part) if part.end == at => part.end += 1,
-                _ => parts.push(BlockRange::new(at, at + 1)),
-            }
-        }
-    }
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_differs_is_found_wherever_it_begins_and_ends() {
-        let range = BlockRange::new(8, 48);
-        let before = [7; 64];
-        assert_eq!(differing(range, &before[range.as_usize()], &before), []);
-        for first in 8..48 {
-            for last in first + 2..48 {
-                let mut after = before;
-                (after[first as usize], after[last as usize]) = (1, 2);
-                let parts = [first, last].map(|at| BlockRange::new(at, at + 1));
-                assert_eq!(differing(range, &before[range.as_usize()], &after), parts);
-            }
-        }
-        let mut after = before;
-        after[10..20].fill(1);
-        assert_eq!(differing(range, &before[range.as_usize()], &after), [BlockRange::new(10, 20)]);
     }
 }

@@ -179,6 +179,13 @@ impl LiveRecords {
     pub fn len(&self) -> usize {
         self.latest.len()
     }
+    /// Those that `transaction` has records of.
+    pub fn blocks_of(&self, transaction: TransactionId) -> &[HomeBlock] {
+        let Some((oldest, _)) = self.transactions.front() else { return &[] };
+        let index = transaction.0.wrapping_sub(oldest.0) as usize;
+        let found = self.transactions.get(index).filter(|(id, _)| *id == transaction);
+        found.map_or(&[], |(_, blocks)| blocks)
+    }
     pub fn contains(&self, block: HomeBlock) -> bool {
         self.latest.contains_key(&block)
     }

@@ -8,21 +8,18 @@ use crate::block::CachedBlock;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::RUN_BLOCKS_MAX;
+use crate::limits::{HOME_BATCH_MAX, HOME_REQUESTS_MAX};
 use crate::mapping::LogCopy;
-use crate::update::Contents;
+use crate::went_home::{WentHome, read_those_that_can};
 use device::Buffer;
 use format::jbd2::Seed;
-use journal::BlockKind;
 use runtime::join_window;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
-/// Most reads and writes under way at once.
-const IN_FLIGHT_MAX: usize = 16;
-/// Most blocks read together on their way home, and the part of the cache that they may take.
-const BATCH_BLOCKS_MAX: usize = 2048;
+/// The part of the cache that blocks read together on their way home may take.
 const BATCH_PART: usize = 16;
 /// The part of the cache's memory that the table may take.
 const TABLE_PART: u64 = 8;
@@ -41,13 +38,6 @@ struct LogRead {
     at: LogBlock,
     end: LogBlock,
     copies: Vec<usize>,
-}
-
-/// What became of blocks that were to go home from the log.
-#[derive(Default)]
-pub(crate) struct Copied {
-    pub written: usize,
-    pub unreadable: Option<EngineError>,
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -70,12 +60,6 @@ impl Engine {
         let mapped = self.log.as_ref().map_or(0, |log| log.borrow().mapping.len());
         self.queue.dirty() + mapped
     }
-    /// The table has changed: what it takes of memory counts as images do.
-    pub(crate) fn note_table(&self) {
-        if let Some(log) = &self.log {
-            self.cache.borrow().note_table(log.borrow().mapping.memory());
-        }
-    }
 
     /// Memory lets go of some blocks that the log holds whole, those first that have not been home for longest, until
     /// `is_enough`. Whether there may be more.
@@ -83,18 +67,16 @@ impl Engine {
         let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return false };
         let cache = self.cache.borrow();
         let table_max = (cache.bytes_of(cache.limit()) / TABLE_PART) as usize;
+        let table = log.borrow().mapping.memory();
         let (mut count, now) = (0, self.world.now());
         self.queue.while_dirty(&cache, |block| {
-            if count == LET_GO_MAX || is_enough() || log.borrow().mapping.memory() >= table_max {
+            if count == LET_GO_MAX || is_enough() || table.get() >= table_max {
                 return false;
             }
             if let Some((by, place, bytes)) = block.let_go() {
-                let mut copy = LogCopy::new(by, place, sum(&bytes));
-                (copy.is_metadata, copy.stays) = (block.contents() == Contents::Metadata, block.stays());
+                let copy = LogCopy::new(by, place, sum(&bytes), block.contents(), block.stays());
                 log.borrow_mut().mapping.insert(block.number, copy, now);
                 self.queue.wash(block);
-                // It counts against what is enough.
-                self.note_table();
                 count += 1;
             }
             true
@@ -113,12 +95,17 @@ impl Engine {
         let copies: Vec<Copy> = blocks.iter().map(copy).collect();
         self.counters.borrow_mut().redirected_reads += copies.len() as u64;
         let found = self.fetch(&copies).await?;
-        for ((block, (at, copy)), bytes) in blocks.iter().zip(copies).zip(found) {
-            let bytes = match bytes {
-                Some(bytes) => bytes,
-                None if self.copy_of(at) == Some(copy) => return Err(EngineError::LogCopyDamaged { at }),
-                // It has gone home meanwhile, or is overwritten in memory.
-                None => Rc::new(self.home.read(at, 1).await?),
+        for ((block, (at, mut copy)), mut found) in blocks.iter().zip(copies).zip(found) {
+            let bytes = loop {
+                copy = match (found, self.copy_of(at)) {
+                    (Some(bytes), _) => break bytes,
+                    // It has gone home meanwhile, or is overwritten in memory.
+                    (None, None) => break Rc::new(self.home.read(at, 1).await?),
+                    (None, Some(now)) if now == copy => return Err(EngineError::LogCopyDamaged { at }),
+                    // Its log was swapped.
+                    (None, Some(now)) => now,
+                };
+                found = self.fetch(&[(at, copy)]).await?.pop().flatten();
             };
             block.fill(bytes, self.block_size);
         }
@@ -129,27 +116,35 @@ impl Engine {
     async fn fetch(&self, copies: &[Copy]) -> Result<Vec<Option<Rc<Buffer>>>, EngineError> {
         let reads = self.log_reads(copies);
         let reads = reads.into_iter().map(|read| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            Box::pin(async move {
-                let log = self.runner.read_log(read.at, read.end.get() - read.at.get()).await?;
-                Ok::<_, EngineError>((read, log))
-            })
+            // What was read is dropped before others are: the log's bytes and their copies are not held both.
+            Box::pin(async move { self.take_copies(read, copies).await })
         });
         let mut found = vec![None; copies.len()];
-        let Some(log) = &self.log else { return Ok(found) };
-        let (records, unit) = (log.borrow().records.clone(), self.runner.log_unit());
-        for (read, bytes) in join_window(reads, IN_FLIGHT_MAX).await? {
-            for index in read.copies {
-                let copy = copies[index].1;
-                let place = copy.place();
-                let begin = (place.at.get() - read.at.get()) as usize * unit;
-                let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
-                let mut block = Buffer::zeroed(self.block_size.bytes());
-                let log = &bytes[begin..begin + count * unit];
-                records.read_whole(log, place.offset.into(), &mut block);
-                found[index] = (sum(&block) == copy.sum).then(|| Rc::new(block));
-            }
+        for (index, block) in join_window(reads, HOME_REQUESTS_MAX).await?.into_iter().flatten() {
+            found[index] = block;
         }
         Ok(found)
+    }
+
+    /// The blocks of one read, each with its index in `copies`.
+    async fn take_copies(
+        &self,
+        read: LogRead,
+        copies: &[Copy],
+    ) -> Result<Vec<(usize, Option<Rc<Buffer>>)>, EngineError> {
+        let bytes = self.runner.read_log(read.at, read.end.get() - read.at.get()).await?;
+        let Some(log) = &self.log else { return Ok(Vec::new()) };
+        let (records, unit) = (log.borrow().records.clone(), self.runner.log_unit());
+        let take = |index: usize| {
+            let copy = copies[index].1;
+            let place = copy.place();
+            let begin = (place.at.get() - read.at.get()) as usize * unit;
+            let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
+            let mut block = Buffer::zeroed(self.block_size.bytes());
+            records.read_whole(&bytes[begin..begin + count * unit], place.offset.into(), &mut block);
+            (index, (sum(&block) == copy.sum).then(|| Rc::new(block)))
+        };
+        Ok(read.copies.iter().map(|index| take(*index)).collect())
     }
 
     /// Copies that lie near each other in the log are read together.
@@ -179,49 +174,31 @@ impl Engine {
     }
 
     /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks holds the turn.
-    pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
-        let mut all = Copied::default();
+    pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
+        let mut all = WentHome::default();
         if !self.has_copies() {
             return Ok(all);
         }
         let mapped: Vec<_> = numbers.iter().copied().filter(|at| self.copy_of(*at).is_some()).collect();
-        let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, BATCH_BLOCKS_MAX);
+        let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, HOME_BATCH_MAX);
         for numbers in mapped.chunks(batch) {
             self.cache.borrow_mut().note_fetched(numbers.len());
             let copied = self.copy_home(numbers).await;
             self.cache.borrow_mut().note_fetched(0);
-            let copied = copied?;
-            all.written += copied.written;
-            all.unreadable = all.unreadable.or(copied.unreadable);
+            all = all.and(copied?);
         }
-        self.note_table();
         if all.written > 0 {
             self.pipeline.wake_joiners();
         }
         Ok(all)
     }
 
-    async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<Copied, EngineError> {
+    async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
         let copies: Vec<Copy> = numbers.iter().filter_map(|at| Some((*at, self.copy_of(*at)?))).collect();
-        let mut unreadable = None;
-        let contents = match self.fetch(&copies).await {
-            Ok(contents) => contents,
-            Err(_) => {
-                let mut contents = Vec::with_capacity(copies.len());
-                for copy in &copies {
-                    match self.fetch(std::slice::from_ref(copy)).await {
-                        Ok(mut content) => contents.append(&mut content),
-                        Err(error) => {
-                            unreadable = Some(error);
-                            contents.push(None);
-                        }
-                    }
-                }
-                contents
-            }
-        };
-        let mut known = Vec::with_capacity(copies.len());
-        for ((at, copy), content) in copies.into_iter().zip(contents) {
+        let (found, mut unreadable) =
+            read_those_that_can(copies, async |copies| self.fetch(copies).await).await;
+        let mut known = Vec::with_capacity(found.len());
+        for ((at, copy), content) in found {
             match content {
                 Some(content) => known.push((at, copy, content)),
                 None if self.copy_of(at) == Some(copy) => {
@@ -235,8 +212,8 @@ impl Engine {
         let writes = runs.map(|run| -> Pin<Box<dyn Future<Output = _> + '_>> {
             Box::pin(async move { self.write_copies(run).await })
         });
-        let written: Vec<usize> = join_window(writes, IN_FLIGHT_MAX).await?;
-        Ok(Copied { written: written.into_iter().sum(), unreadable })
+        let written: Vec<usize> = join_window(writes, HOME_REQUESTS_MAX).await?;
+        Ok(WentHome { written: written.into_iter().sum(), unreadable })
     }
 
     /// Writes neighbours home that were read from the log.
@@ -247,11 +224,7 @@ impl Engine {
         let is_newest = |(at, copy, _): &&(HomeBlock, LogCopy, Rc<Buffer>)| self.copy_of(*at) == Some(*copy);
         let run: Vec<_> = run.iter().filter(is_newest).collect();
         for part in run.chunk_by(|left, right| left.0.plus(1) == right.0) {
-            let kind = |copy: &LogCopy| match copy.is_metadata {
-                true => BlockKind::HomeMetadata,
-                false => BlockKind::HomeData,
-            };
-            let kinds: Vec<_> = part.iter().map(|(_, copy, _)| kind(copy)).collect();
+            let kinds: Vec<_> = part.iter().map(|(_, copy, _)| copy.contents.at_home()).collect();
             let blocks = part.iter().map(|(_, _, block)| block.clone()).collect();
             self.runner.write_home(part[0].0, &kinds, blocks).await?;
             part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));

@@ -5,9 +5,13 @@
 //!    transaction logs the block whole, or one revokes it: just when the checkpoint needs its transaction no more. So the log
 //!    keeps what an entry names.
 //! 2. What is read there is that record: the entry knows its checksum.
+//! 3. Whoever counts memory sees what the table takes, after every change of it.
 
-use journal::WholePlace;
+use crate::update::Contents;
+use journal::{SwappedRun, WholePlace};
+use std::cell::Cell;
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 use units::{CompactMap, HomeBlock, Instant, LogBlock, TransactionId, is_within};
 
@@ -18,15 +22,14 @@ pub(crate) struct LogCopy {
     pub sum: u32,
     at: LogBlock,
     offset: u16,
-    pub is_metadata: bool,
+    pub contents: Contents,
     /// It goes home only if there is no other way.
     pub stays: bool,
 }
 
 impl LogCopy {
-    pub fn new(by: TransactionId, place: WholePlace, sum: u32) -> LogCopy {
-        let (is_metadata, stays) = (false, false);
-        LogCopy { by, sum, at: place.at, offset: place.offset, is_metadata, stays }
+    pub fn new(by: TransactionId, place: WholePlace, sum: u32, contents: Contents, stays: bool) -> LogCopy {
+        LogCopy { by, sum, at: place.at, offset: place.offset, contents, stays }
     }
     pub fn place(&self) -> WholePlace {
         WholePlace { at: self.at, offset: self.offset }
@@ -38,6 +41,7 @@ pub(crate) struct Mapping {
     copies: CompactMap<LogCopy>,
     /// When the last one was entered.
     newest: Instant,
+    memory: Rc<Cell<usize>>,
 }
 
 impl Mapping {
@@ -53,15 +57,24 @@ impl Mapping {
     pub fn insert(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
         self.newest = now;
         self.copies.insert(block.get(), copy);
+        self.count();
     }
     /// What the log holds of `block` up to transaction `by` is needed no more.
     pub fn forget(&mut self, block: HomeBlock, by: TransactionId) {
         if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
             self.copies.remove(block.get());
+            self.count();
+        }
+    }
+    /// What `run` holds lies elsewhere in the log now.
+    pub fn moved(&mut self, block: HomeBlock, run: &SwappedRun) {
+        if let Some(copy) = self.get(block).filter(|copy| copy.by == run.transaction) {
+            self.copies.insert(block.get(), LogCopy { at: run.moved(copy.at), ..copy });
         }
     }
     pub fn forget_all(&mut self) {
         self.copies = CompactMap::default();
+        self.count();
     }
     /// Whether there are some, and none was entered less than `age` ago.
     pub fn is_older_than(&self, age: Duration, now: Instant) -> bool {
@@ -70,6 +83,9 @@ impl Mapping {
     pub fn first_within(&self, blocks: &Range<HomeBlock>) -> Option<HomeBlock> {
         let mut found = self.copies.range(blocks.start.get(), blocks.end.get());
         found.next().map(|(block, _)| HomeBlock(block))
+    }
+    pub fn has_some_to_go_home(&self) -> bool {
+        self.copies.iter().any(|(_, copy)| !copy.stays)
     }
     /// All blocks that are not to stay, sorted; or all.
     pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
@@ -82,9 +98,12 @@ impl Mapping {
         let found = self.copies.range(first.get(), last.plus(*count).get());
         found.map(|(block, _)| HomeBlock(block)).filter(|block| is_within(runs, *block)).collect()
     }
-    /// Bytes of memory.
-    pub fn memory(&self) -> usize {
-        self.copies.memory()
+    /// Bytes of memory: always what it takes now.
+    pub fn memory(&self) -> Rc<Cell<usize>> {
+        self.memory.clone()
+    }
+    fn count(&self) {
+        self.memory.set(self.copies.memory());
     }
 }
 
@@ -101,7 +120,15 @@ mod tests {
     #[test]
     fn an_entry_stays_until_what_it_names_is_needed_no_more() {
         let mut mapping = Mapping::default();
-        let copy = |by| LogCopy::new(TransactionId(by), WholePlace { at: LogBlock(9), offset: 3 }, 7);
+        let copy = |by| {
+            LogCopy::new(
+                TransactionId(by),
+                WholePlace { at: LogBlock(9), offset: 3 },
+                7,
+                Contents::Data,
+                false,
+            )
+        };
         [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX), Instant(1)));
         mapping.forget(HomeBlock(3), TransactionId(u32::MAX - 1));
         mapping.forget(HomeBlock(4), TransactionId(0));

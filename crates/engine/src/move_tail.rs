@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::log::LogState;
-use crate::tail::{Decision, Occasion};
+use crate::tail::{Occasion, TailDecision};
 use format::jbd2::JournalSuperblock;
 use journal::{CommitPlan, Plan, plan_announcement, plan_tail_update, take_tail_along};
 use units::TransactionId;
@@ -39,7 +39,7 @@ impl Engine {
             let covered = self.commits_cover_home();
             let tail = log.checkpoint.tail();
             let possible = log.started.then_some(tail);
-            if log.tail.ask(occasion, covered, possible) != Decision::Move {
+            if log.tail.ask(occasion, covered, possible) != TailDecision::Move {
                 return Ok(());
             }
             let moved = TailMove::begin(&mut log, tail);
@@ -61,6 +61,15 @@ impl Engine {
         log.tail.commit_begins(tail, durability.home_written());
     }
 
+    /// Whether the tail would go along with a commit that begins now.
+    pub(crate) fn tail_goes_along(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| {
+            let mut log = log.borrow_mut();
+            log.tail.promote(|writes| self.runner.durability.is_durable(writes));
+            log.tail.ask_by_commit().is_some()
+        })
+    }
+
     /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the tail is to move and may.
     pub(crate) fn take_tail_along(&self, last: &mut Plan) -> Option<TailMove> {
         let mut log = self.log.as_ref()?.borrow_mut();
@@ -74,11 +83,19 @@ impl Engine {
     /// The log chooses where a transaction will lie, and recovery learns of that place if it would not look there, and of a
     /// transaction that is longer than those before. The superblock must not be on its way already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
-        let Some(log) = self.log.as_ref().filter(|_| planned.log_blocks > 0) else { return Ok(()) };
+        if planned.log_blocks == 0 {
+            return Ok(());
+        }
+        self.announce_places(|log| log.space.choose(planned.transaction, self.home.head())).await
+    }
+
+    /// Recovery learns of what the log says after `choose`.
+    pub(crate) async fn announce_places(&self, choose: impl Fn(&mut LogState)) -> Result<(), EngineError> {
+        let Some(log) = &self.log else { return Ok(()) };
         loop {
             let (announcement, arrived) = {
                 let mut log = log.borrow_mut();
-                log.space.choose(planned.transaction, self.home.head());
+                choose(&mut log);
                 if !log.started {
                     return Ok(());
                 }

@@ -73,12 +73,14 @@ impl Engine {
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
         let counters: Rc<RefCell<Counters>> = Rc::default();
         let runner = Runner::new(&parts, counters.clone());
+        let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
+        log.iter().for_each(|log| cache.count_table(log.mapping.memory()));
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
         let engine = Rc::new(Engine {
             policy: options.policy(),
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
-            cache: RefCell::new(Cache::new(options.cache_bytes, block_size)),
+            cache: RefCell::new(cache),
             queue: HomeQueue::default(),
             checkpoints: Checkpoints::default(),
             loose: Loose::default(),

@@ -193,6 +193,8 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds goes home, if not by that age.
     pub checkpoint: CheckpointTimes,
+    /// Scattered logs: of how many percent of a log on it is swapped in idle time; `None`: never.
+    pub swap_above: Option<u32>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -204,6 +206,8 @@ pub struct EngineOptions {
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
+    /// Most transactions on their way to the log at once: 1 or 2. Two only where [`EngineOptions::overlaps`] says so.
+    pub commits_in_flight: usize,
     /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
     pub read_only: bool,
@@ -228,12 +232,14 @@ impl Default for EngineOptions {
             writeback: Duration::from_secs(5),
             expire: Duration::from_secs(30),
             checkpoint: CheckpointTimes::ByAge,
+            swap_above: Some(80),
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,
             durable_only: false,
             records: None,
             log: LogKind::default(),
+            commits_in_flight: 1,
             log_unit: None,
             read_only: false,
             keep_others_out: false,
@@ -256,6 +262,13 @@ impl EngineOptions {
             true => RecordFormat::Packed,
             false => RecordFormat::Blocks,
         })
+    }
+
+    /// Whether a transaction may set out while another is on its way. Of JBD2's blocks a later transaction proves that those
+    /// before it were durable; packed ones say what was.
+    pub(crate) fn overlaps(&self) -> bool {
+        let packed = self.record_format() == RecordFormat::Packed;
+        self.commits_in_flight > 1 && packed && self.log == LogKind::Circular
     }
 }
 
@@ -285,25 +298,32 @@ impl EngineParts {
     /// What was asked for, can be done, and is less than whoever asks may think.
     pub fn warnings(&self) -> Vec<String> {
         let options = &self.options;
+        let in_vain = options.commits_in_flight > 1 && !(options.overlaps() && self.log.is_some());
+        let mut warnings = Vec::from_iter((in_vain && !options.read_only).then(|| {
+            "commits_in_flight=2: one at a time all the same: two take a journal with records=packed and log=circular"
+                .to_owned()
+        }));
         let Some(area) = &self.log else {
             let logs_data = options.policy().logs_data() && !options.read_only;
-            return Vec::from_iter(logs_data.then(|| {
+            warnings.extend(logs_data.then(|| {
                 format!(
                     "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \
                      faster. tune2fs -j makes a journal",
                     options.data
                 )
             }));
+            return warnings;
         };
         let sector = area.physical_sector(&*self.home);
         let unit = options.log_unit.filter(|unit| *unit < sector);
         let packed = options.record_format() == RecordFormat::Packed && !options.read_only;
-        Vec::from_iter(unit.filter(|_| packed).map(|unit| {
+        warnings.extend(unit.filter(|_| packed).map(|unit| {
             format!(
                 "log_unit={unit}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
                  cut may damage what was synced before it in the same {sector} bytes; log_unit={sector} is safe"
             )
-        }))
+        }));
+        warnings
     }
 
     /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].

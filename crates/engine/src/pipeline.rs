@@ -10,9 +10,11 @@
 //! Nothing here writes: the engine's commit task does, and tells.
 
 use crate::completion::Completion;
+use crate::ending::Ending;
 use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::limits::IN_FLIGHT_MAX;
+use crate::running::{Running, Taken};
 use crate::writers::{Hold, Writers};
 use journal::{Holdings, RunningTransaction};
 use runtime::sync::Event;
@@ -21,31 +23,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
-/// The transaction that handles join now, and what is kept beside it.
-struct Running {
-    transaction: RunningTransaction,
-    completion: Rc<Completion>,
-    freed: Vec<Freed>,
-    /// When its first handle joined.
-    since: Option<Instant>,
-    /// Blocks of data that open handles may still write without logging them.
-    home_credits: u32,
-}
-
-/// First block and count of blocks that are worthless once the transaction that freed them is committed.
-pub(crate) type Freed = (HomeBlock, u64);
-
 /// A transaction that no handle can join any more, on its way to the disk.
 struct InFlight {
     id: TransactionId,
     completion: Rc<Completion>,
-}
-
-/// What the running transaction was when it was locked.
-pub(crate) struct Taken {
-    pub transaction: RunningTransaction,
-    pub freed: Vec<Freed>,
-    pub completion: Rc<Completion>,
 }
 
 pub(crate) struct Pipeline {
@@ -54,6 +35,8 @@ pub(crate) struct Pipeline {
     /// Oldest first.
     in_flight: RefCell<VecDeque<InFlight>>,
     committed: Cell<TransactionId>,
+    /// When it became so.
+    committed_at: Cell<Instant>,
     /// Commit everything up to this one.
     wanted: Cell<TransactionId>,
     locking: Cell<bool>,
@@ -61,23 +44,9 @@ pub(crate) struct Pipeline {
     gate: Gate,
     /// Something changed that the tasks wait for.
     work: Event,
-    failure: RefCell<Option<String>>,
-    was_shut_down: Cell<bool>,
-    closed: Cell<bool>,
+    ending: Ending,
     /// Nothing may be changed now: the log is empty, and everything is home.
     resting: Cell<bool>,
-}
-
-impl Running {
-    fn new(id: TransactionId, now: Instant, size: BlockSize) -> Running {
-        Running {
-            transaction: RunningTransaction::new(id, now, size),
-            completion: Rc::default(),
-            freed: Vec::new(),
-            since: None,
-            home_credits: 0,
-        }
-    }
 }
 
 impl Pipeline {
@@ -88,14 +57,13 @@ impl Pipeline {
             running: RefCell::new(Running::new(next, now, block_size)),
             in_flight: RefCell::default(),
             committed: Cell::new(next.previous()),
+            committed_at: Cell::new(now),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
             writers: Writers::default(),
             gate: Gate::default(),
             work: Event::default(),
-            failure: RefCell::default(),
-            was_shut_down: Cell::default(),
-            closed: Cell::default(),
+            ending: Ending::default(),
             resting: Cell::new(resting),
         }
     }
@@ -103,8 +71,12 @@ impl Pipeline {
     pub fn committed(&self) -> TransactionId {
         self.committed.get()
     }
+    /// When the last committed transaction became so.
+    pub fn committed_at(&self) -> Instant {
+        self.committed_at.get()
+    }
     pub fn running_id(&self) -> TransactionId {
-        self.running.borrow().transaction.id()
+        self.running.borrow().id()
     }
     /// What open handles change.
     pub fn transaction(&self) -> RefMut<'_, RunningTransaction> {
@@ -122,19 +94,16 @@ impl Pipeline {
 
     /// The error that every sync gets after an abort.
     pub fn check(&self) -> Result<(), EngineError> {
-        match &*self.failure.borrow() {
-            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
-            None => Ok(()),
-        }
+        self.ending.check()
     }
     pub fn has_failed(&self) -> bool {
-        self.failure.borrow().is_some()
+        self.ending.has_failed()
     }
     pub fn is_closed(&self) -> bool {
-        self.closed.get()
+        self.ending.is_closed()
     }
     pub fn is_over(&self) -> bool {
-        self.is_closed() || self.has_failed()
+        self.ending.is_over()
     }
     /// Nobody joins until it does no longer.
     pub fn is_resting(&self) -> bool {
@@ -145,14 +114,11 @@ impl Pipeline {
     }
     /// Nobody joins any more.
     pub fn close(&self) {
-        self.closed.set(true);
+        self.ending.close();
     }
     /// All that is not committed has failed, oldest first, and so has what will be.
     pub fn fail(&self, cause: &EngineError) {
-        if !self.has_failed() {
-            *self.failure.borrow_mut() = Some(cause.to_string());
-            self.was_shut_down.set(matches!(cause, EngineError::ShutDown));
-        }
+        self.ending.fail(cause);
         let error = self.check();
         for failed in self.in_flight.take() {
             failed.completion.complete(error.clone());
@@ -162,12 +128,7 @@ impl Pipeline {
     }
     /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
     pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
-        match error {
-            EngineError::Aborted { cause } if !self.was_shut_down.get() => {
-                EngineError::ReadOnlySince { cause }
-            }
-            error => error,
-        }
+        self.ending.refusal_of_changes(error)
     }
     pub fn wake_tasks(&self) {
         self.work.notify();
@@ -188,21 +149,14 @@ impl Pipeline {
     }
     /// A handle joins with `credits`, and may write `home` blocks of data past the log.
     pub fn join(&self, credits: u32, home: u32, now: Instant) {
-        let mut running = self.running.borrow_mut();
-        running.transaction.open_handle(credits);
-        running.home_credits += home;
-        if running.since.is_none() {
-            running.since = Some(now);
-            drop(running);
+        let is_first = self.running.borrow_mut().join(credits, home, now);
+        if is_first {
             self.work.notify();
         }
     }
     /// A handle stops, and gives back what it has not used.
     pub fn leave(&self, credits: u32, home: u32) {
-        let mut running = self.running.borrow_mut();
-        running.transaction.close_handle(credits);
-        running.home_credits -= home;
-        drop(running);
+        self.running.borrow_mut().leave(credits, home);
         if self.locking.get() {
             self.work.notify();
         }
@@ -210,13 +164,11 @@ impl Pipeline {
     }
     /// An open handle writes a block of data past the log.
     pub fn use_home_credit(&self) {
-        self.running.borrow_mut().home_credits -= 1;
+        self.running.borrow_mut().use_home_credit();
     }
     /// Images that open handles may still make; `None` if there are no handles.
     pub fn images_to_come(&self) -> Option<usize> {
-        let running = self.running.borrow();
-        let open = running.transaction.open_handles() > 0;
-        open.then(|| (running.transaction.credits() + running.home_credits) as usize)
+        self.running.borrow().images_to_come()
     }
     /// Blocks that are worthless once the running transaction is committed.
     pub fn free(&self, at: HomeBlock, count: u64) {
@@ -241,11 +193,10 @@ impl Pipeline {
             return Some(found.completion.clone());
         }
         let running = self.running.borrow();
-        let id = running.transaction.id();
-        if running.transaction.is_empty() && running.transaction.open_handles() == 0 {
+        if running.is_idle() {
             return in_flight.back().map(|last| last.completion.clone());
         }
-        self.request(id);
+        self.request(running.id());
         Some(running.completion.clone())
     }
     /// When it is over, all that is in flight now is committed; `None`: nothing is.
@@ -281,7 +232,7 @@ impl Pipeline {
     /// Lets nobody join, and waits until the open handles have stopped, or all is over.
     pub async fn stop_handles(&self) {
         self.locking.set(true);
-        let have_stopped = || self.is_over() || self.running.borrow().transaction.open_handles() == 0;
+        let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
     }
     /// A transaction in which nothing happened is not written: it goes on, and those who waited for it are done.
@@ -290,9 +241,8 @@ impl Pipeline {
         if !running.transaction.is_empty() {
             return false;
         }
-        running.since = None;
-        let completion = std::mem::take(&mut running.completion);
-        self.wanted.set(running.transaction.id().previous());
+        let completion = running.restart();
+        self.wanted.set(running.id().previous());
         drop(running);
         self.locking.set(false);
         completion.complete(Ok(()));
@@ -302,15 +252,11 @@ impl Pipeline {
     }
     /// Takes the running transaction, in which no handle is open, and puts a new one in its place.
     pub fn lock(&self, now: Instant) -> Taken {
-        let mut running = self.running.borrow_mut();
-        let next = Running::new(running.transaction.id().next(), now, self.block_size);
-        let Running { transaction, completion, freed, home_credits, .. } =
-            std::mem::replace(&mut *running, next);
-        debug_assert_eq!(home_credits, 0, "credits of open handles");
+        let taken = self.running.borrow_mut().take(now, self.block_size);
         let mut in_flight = self.in_flight.borrow_mut();
         assert!(in_flight.len() < IN_FLIGHT_MAX, "more transactions in flight than there may be");
-        in_flight.push_back(InFlight { id: transaction.id(), completion: completion.clone() });
-        Taken { transaction, freed, completion }
+        in_flight.push_back(InFlight { id: taken.transaction.id(), completion: taken.completion.clone() });
+        taken
     }
     /// Its images are taken: others may join the new one.
     pub fn end_lock(&self) {
@@ -327,9 +273,25 @@ impl Pipeline {
         let oldest = self.in_flight.borrow_mut().pop_front().expect("a transaction in flight");
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
         self.committed.set(transaction);
+        self.committed_at.set(now);
         self.writers.answered(oldest.completion.waiters(), now);
         oldest.completion.complete(Ok(()));
         self.gate.wake_first();
+        self.work.notify();
+    }
+    /// How many transactions are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.borrow().len()
+    }
+    /// Waits until `ready`, which is asked again when a transaction is committed, or all is over.
+    pub async fn until(&self, ready: impl Fn() -> bool) {
+        self.work.until(|| (self.is_over() || ready()).then_some(())).await
+    }
+    /// Waits until all before `transaction` are committed: it is the oldest in flight.
+    pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), EngineError> {
+        let is_oldest = || self.in_flight.borrow().front().is_some_and(|oldest| oldest.id == transaction);
+        self.work.until(|| (self.has_failed() || is_oldest()).then_some(())).await;
+        self.check()
     }
 
     // What the timer does.
@@ -338,17 +300,13 @@ impl Pipeline {
     pub async fn until_begun(&self) -> Option<(TransactionId, Instant)> {
         let begun = || match self.is_over() {
             true => Some(None),
-            false => self.begun().map(Some),
+            false => self.running.borrow().begun().map(Some),
         };
         self.work.until(begun).await
     }
-    fn begun(&self) -> Option<(TransactionId, Instant)> {
-        let running = self.running.borrow();
-        running.since.map(|since| (running.transaction.id(), since))
-    }
     /// Whether that was another one, or all is over.
     pub fn is_replaced(&self, begun: (TransactionId, Instant)) -> bool {
-        self.is_over() || self.begun() != Some(begun)
+        self.is_over() || self.running.borrow().begun() != Some(begun)
     }
     pub async fn until_replaced(&self, begun: (TransactionId, Instant)) {
         self.work.until(|| self.is_replaced(begun).then_some(())).await
@@ -436,7 +394,7 @@ mod tests {
         assert!(pipeline.skip_empty());
         assert!(matches!(waited.result(), Some(Ok(()))));
         assert_eq!((pipeline.running_id(), pipeline.committed()), (TransactionId(1), TransactionId(0)));
-        assert!(pipeline.wanted.get() != TransactionId(1) && pipeline.begun().is_none());
+        assert!(pipeline.wanted.get() != TransactionId(1) && pipeline.running.borrow().begun().is_none());
         change(&pipeline, 5);
         assert!(!pipeline.skip_empty());
     }
@@ -445,7 +403,7 @@ mod tests {
     fn the_age_of_a_transaction_is_that_of_its_first_handle() {
         let pipeline = pipeline();
         let first = change(&pipeline, 5);
-        let begun = pipeline.begun().unwrap();
+        let begun = pipeline.running.borrow().begun().unwrap();
         assert_eq!(begun, (first, Instant(5)));
         pipeline.join(0, 0, Instant(6));
         pipeline.leave(0, 0);

@@ -11,8 +11,8 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, HomeBounds, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages,
-    ReplayPass, RevokePass, Ring, ScanPass, SuperblockImage, plan_empty_log,
+    BlockKind, Bounds, FindRuns, HomeBounds, LogRing, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages,
+    ReplayPass, RevokePass, ScanPass, SuperblockImage, plan_empty_log,
 };
 use serde::Serialize;
 use std::rc::Rc;
@@ -294,7 +294,7 @@ struct LogReader<'a> {
 impl<'a> LogReader<'a> {
     fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
         let unit = parts.block_size.bytes() / superblock.log_blocks_per_block() as usize;
-        let (walk, bytes) = (Rc::new(Ring::of(superblock)), Buffer::zeroed(0));
+        let (walk, bytes) = (Rc::new(LogRing::of(superblock)), Buffer::zeroed(0));
         LogReader { parts, area, walk, read_bytes: READ_BYTES, unit, first: LogBlock(0), count: 0, bytes }
     }
 

@@ -3,7 +3,7 @@
 use units::Owner;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
     Settled,
     /// Data mode `writeback`: newer than home, in no transaction.
@@ -13,56 +13,56 @@ pub(crate) enum State {
     Running { ordered: Option<Owner>, loose: Option<Owner> },
 }
 
-impl State {
+impl BlockState {
     pub fn is_running(self) -> bool {
-        matches!(self, State::Running { .. })
+        matches!(self, BlockState::Running { .. })
     }
     pub fn ordered(self) -> Option<Owner> {
         match self {
-            State::Running { ordered, .. } => ordered,
-            State::Settled | State::Loose(_) => None,
+            BlockState::Running { ordered, .. } => ordered,
+            BlockState::Settled | BlockState::Loose(_) => None,
         }
     }
     pub fn loose(self) -> Option<Owner> {
         match self {
-            State::Settled => None,
-            State::Loose(owner) => Some(owner),
-            State::Running { loose, .. } => loose,
+            BlockState::Settled => None,
+            BlockState::Loose(owner) => Some(owner),
+            BlockState::Running { loose, .. } => loose,
         }
     }
 
     /// The running transaction has it.
-    pub fn joined(self) -> State {
-        State::Running { ordered: self.ordered(), loose: self.loose() }
+    pub fn joined(self) -> BlockState {
+        BlockState::Running { ordered: self.ordered(), loose: self.loose() }
     }
     /// The running transaction sends it home before it commits.
-    pub fn ordered_for(self, owner: Owner) -> State {
-        State::Running { ordered: Some(owner), loose: self.loose() }
+    pub fn ordered_for(self, owner: Owner) -> BlockState {
+        BlockState::Running { ordered: Some(owner), loose: self.loose() }
     }
     /// Changed for no transaction.
-    pub fn loosened_for(self, owner: Owner) -> State {
+    pub fn loosened_for(self, owner: Owner) -> BlockState {
         match self {
-            State::Settled | State::Loose(_) => State::Loose(owner),
-            State::Running { ordered, .. } => State::Running { ordered, loose: Some(owner) },
+            BlockState::Settled | BlockState::Loose(_) => BlockState::Loose(owner),
+            BlockState::Running { ordered, .. } => BlockState::Running { ordered, loose: Some(owner) },
         }
     }
     /// Home has what was changed for no transaction, or a transaction takes it.
-    pub fn not_loose(self) -> State {
+    pub fn not_loose(self) -> BlockState {
         match self {
-            State::Settled | State::Loose(_) => State::Settled,
-            State::Running { ordered, .. } => State::Running { ordered, loose: None },
+            BlockState::Settled | BlockState::Loose(_) => BlockState::Settled,
+            BlockState::Running { ordered, .. } => BlockState::Running { ordered, loose: None },
         }
     }
     /// The running transaction needs no more of it at home. `logs`: but in the log.
-    pub fn without_order(self, logs: bool) -> State {
+    pub fn without_order(self, logs: bool) -> BlockState {
         match logs {
-            true => State::Running { ordered: None, loose: self.loose() },
+            true => BlockState::Running { ordered: None, loose: self.loose() },
             false => self.outside(),
         }
     }
     /// In no transaction that runs: it was locked.
-    pub fn outside(self) -> State {
-        self.loose().map_or(State::Settled, State::Loose)
+    pub fn outside(self) -> BlockState {
+        self.loose().map_or(BlockState::Settled, BlockState::Loose)
     }
 }
 
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn every_change_of_every_state_touches_what_it_names_alone() {
         let options = [None, Some(A)];
-        let running = options.map(|ordered| options.map(|loose| State::Running { ordered, loose }));
-        for state in [State::Settled, State::Loose(A)].into_iter().chain(running.concat()) {
+        let running = options.map(|ordered| options.map(|loose| BlockState::Running { ordered, loose }));
+        for state in [BlockState::Settled, BlockState::Loose(A)].into_iter().chain(running.concat()) {
             let (ordered, loose) = (state.ordered(), state.loose());
-            let facts = |state: State| (state.is_running(), state.ordered(), state.loose());
+            let facts = |state: BlockState| (state.is_running(), state.ordered(), state.loose());
             assert_eq!(facts(state.joined()), (true, ordered, loose));
             assert_eq!(facts(state.ordered_for(B)), (true, Some(B), loose));
             assert_eq!(facts(state.loosened_for(B)), (state.is_running(), ordered, Some(B)));

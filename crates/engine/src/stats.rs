@@ -17,7 +17,7 @@ const CLASS_DECADES: u32 = 8;
 /// Classes of write requests: up to each power of two.
 const REQUEST_CLASSES: usize = 33;
 
-const KINDS: [(BlockKind, &str); 10] = [
+const KINDS: [(BlockKind, &str); 11] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
     (BlockKind::Regular, "regular"),
@@ -25,13 +25,14 @@ const KINDS: [(BlockKind, &str); 10] = [
     (BlockKind::Commit, "commit"),
     (BlockKind::Packed, "packed"),
     (BlockKind::RunHeader, "run_header"),
+    (BlockKind::Swapped, "swapped"),
     (BlockKind::JournalSuperblock, "journal_superblock"),
     (BlockKind::HomeData, "data"),
     (BlockKind::HomeMetadata, "metadata"),
 ];
 
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenCount {
     pub blocks: u64,
     pub bytes: u64,
 }
@@ -57,7 +58,7 @@ pub struct LatencyClass {
 
 /// Counts since the engine was opened.
 pub(crate) struct Counters {
-    written: [Written; KINDS.len()],
+    written: [WrittenCount; KINDS.len()],
     pub flushes: u64,
     pub durable_writes: u64,
     pub home_writes: u64,
@@ -71,6 +72,7 @@ pub(crate) struct Counters {
     pub cache_hits: u64,
     pub cache_misses: u64,
     pub redirected_reads: u64,
+    pub swaps: u64,
     sync_latency: Histogram<u64>,
     sync_nanoseconds: u64,
     requests: [RequestClass; REQUEST_CLASSES],
@@ -93,6 +95,7 @@ impl Default for Counters {
             cache_hits: 0,
             cache_misses: 0,
             redirected_reads: 0,
+            swaps: 0,
             sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3).expect("constant bounds"),
             sync_nanoseconds: 0,
             requests: std::array::from_fn(|class| RequestClass {
@@ -144,6 +147,7 @@ impl Counters {
             home_writes: self.home_writes,
             home_reads: self.home_reads,
             redirected_reads: self.redirected_reads,
+            swaps: self.swaps,
             payload_bytes: self.payload_bytes,
             commits: self.commits,
             handles: self.handles,
@@ -191,8 +195,8 @@ fn is_home(kind: BlockKind) -> bool {
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
     /// By kind of block.
-    pub log_written: BTreeMap<&'static str, Written>,
-    pub home_written: BTreeMap<&'static str, Written>,
+    pub log_written: BTreeMap<&'static str, WrittenCount>,
+    pub home_written: BTreeMap<&'static str, WrittenCount>,
     /// Flush commands, and single writes made durable in their place.
     pub flushes: u64,
     pub durable_writes: u64,
@@ -201,6 +205,8 @@ pub struct Statistics {
     pub home_reads: u64,
     /// Blocks that were read from the log, because they were not home yet and no longer in memory.
     pub redirected_reads: u64,
+    /// Logs whose content moved to another one (`swap_above=`); the blocks are among those written to the log.
+    pub swaps: u64,
     /// Bytes of file data in committed transactions, as callers wrote them.
     pub payload_bytes: u64,
     pub commits: u64,
@@ -279,9 +285,9 @@ mod tests {
         let snapshot = counters.snapshot(CacheUse::default(), LogUse::default());
         for (times, (kind, name)) in KINDS.into_iter().enumerate() {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
-            assert_eq!(of[name], Written { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
+            assert_eq!(of[name], WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 55 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 66 * 1024);
     }
 
     #[test]

@@ -37,7 +37,7 @@ struct Facts {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Decision {
+pub(crate) enum TailDecision {
     Stay,
     /// The next commit is to take it along.
     LeaveToCommit,
@@ -47,16 +47,16 @@ pub(crate) enum Decision {
     Along,
 }
 
-fn decide(facts: Facts) -> Decision {
+fn decide(facts: Facts) -> TailDecision {
     let may = facts.ahead && !facts.moving;
     if facts.by_commit {
-        if facts.wished && may { Decision::Along } else { Decision::Stay }
+        if facts.wished && may { TailDecision::Along } else { TailDecision::Stay }
     } else if facts.covered && !facts.waited_for && !facts.second_round {
-        Decision::LeaveToCommit
+        TailDecision::LeaveToCommit
     } else if may {
-        Decision::Move
+        TailDecision::Move
     } else {
-        Decision::Stay
+        TailDecision::Stay
     }
 }
 
@@ -122,20 +122,21 @@ impl Tail {
     }
 
     /// Write-back asks. `tail`: where it could be; `None` if the superblock says nothing of a beginning yet.
-    pub fn ask(&mut self, occasion: Occasion, covered: bool, tail: Option<TransactionId>) -> Decision {
+    pub fn ask(&mut self, occasion: Occasion, covered: bool, tail: Option<TransactionId>) -> TailDecision {
         let is_round = occasion == Occasion::Round;
         let second_round = is_round && std::mem::replace(&mut self.round_over, true);
         let ahead = tail.is_some_and(|tail| tail != self.on_disk);
         let decision = decide(Facts { covered, second_round, ahead, ..self.facts() });
-        if decision == Decision::LeaveToCommit {
+        if decision == TailDecision::LeaveToCommit {
             self.wish = Wish::Soon;
         }
         decision
     }
 
-    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable.
+    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable. What another noted
+    /// whose flush is still to come is kept: commits that overlap would put it off for ever.
     pub fn commit_begins(&mut self, tail: TransactionId, needs: HomeWrites) {
-        self.noted = Some(Noted { tail, needs });
+        self.noted.get_or_insert(Noted { tail, needs });
     }
     /// A flush may have made durable what the last commit noted.
     pub fn promote(&mut self, is_durable: impl Fn(HomeWrites) -> bool) {
@@ -148,7 +149,7 @@ impl Tail {
         let tail = self.durable?.tail;
         let ahead = tail.is_after(self.on_disk);
         let decision = decide(Facts { by_commit: true, ahead, ..self.facts() });
-        (decision == Decision::Along).then_some(tail)
+        (decision == TailDecision::Along).then_some(tail)
     }
 
     /// What was taken for durable is so no longer: barriers were not kept.
@@ -197,12 +198,12 @@ mod tests {
             };
             let expected = match bits {
                 // A commit: wished, not moving, ahead.
-                _ if bits & 0b110_0011 == 0b100_0011 => Decision::Along,
-                _ if bits & 0b000_0001 == 0b000_0001 => Decision::Stay,
+                _ if bits & 0b110_0011 == 0b100_0011 => TailDecision::Along,
+                _ if bits & 0b000_0001 == 0b000_0001 => TailDecision::Stay,
                 // Covered, not waited for, no second round.
-                _ if bits & 0b001_1100 == 0b000_1000 => Decision::LeaveToCommit,
-                _ if bits & 0b110_0000 == 0b100_0000 => Decision::Move,
-                _ => Decision::Stay,
+                _ if bits & 0b001_1100 == 0b000_1000 => TailDecision::LeaveToCommit,
+                _ if bits & 0b110_0000 == 0b100_0000 => TailDecision::Move,
+                _ => TailDecision::Stay,
             };
             assert_eq!(decide(facts), expected, "{facts:?}");
         }
@@ -222,20 +223,20 @@ mod tests {
     #[test]
     fn a_second_round_without_a_commit_moves_the_tail_by_itself() {
         let mut tail = Tail::new(ON_DISK);
-        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::LeaveToCommit);
-        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), Decision::LeaveToCommit);
-        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Move);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), TailDecision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), TailDecision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), TailDecision::Move);
         tail.move_begins();
-        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Stay);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), TailDecision::Stay);
         tail.moved(LATER);
-        assert_eq!(tail.ask(Occasion::Round, true, None), Decision::LeaveToCommit);
-        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), Decision::Stay);
+        assert_eq!(tail.ask(Occasion::Round, true, None), TailDecision::LeaveToCommit);
+        assert_eq!(tail.ask(Occasion::Round, true, Some(LATER)), TailDecision::Stay);
     }
 
     #[test]
     fn whoever_waits_for_space_waits_for_no_commit() {
         let mut tail = Tail::new(ON_DISK);
         tail.is_waited_for();
-        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), Decision::Move);
+        assert_eq!(tail.ask(Occasion::Space, true, Some(LATER)), TailDecision::Move);
     }
 }

@@ -1,5 +1,6 @@
 //! What changes of blocks are made of.
 
+use journal::BlockKind;
 use units::{BlockRange, HomeBlock, Owner};
 
 /// An upper bound of the metadata blocks that a handle may change: what it reserves in the log.
@@ -34,6 +35,16 @@ pub enum Base {
 pub enum Contents {
     Metadata,
     Data,
+}
+
+impl Contents {
+    /// As what it is written home.
+    pub(crate) fn at_home(self) -> BlockKind {
+        match self {
+            Contents::Metadata => BlockKind::HomeMetadata,
+            Contents::Data => BlockKind::HomeData,
+        }
+    }
 }
 
 /// A write of file data within one block.

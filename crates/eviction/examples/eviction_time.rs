@@ -47,7 +47,7 @@ fn take(model: Model, grid: Grid, range: Range<u64>, trials: u32) -> Fingerprint
     let state = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);
         let mut state = Fingerprint::default();
-        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| ControlFlow::Continue(());
+        let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| ControlFlow::Continue(());
         fingerprint(&world, &disk, &options, &mut state, &mut watch)
             .await
             .expect("a drive of two kinds of reads");

@@ -1,11 +1,12 @@
 //! Files of which durability is enough: which they are. By an attribute of the file, or of a directory for all beneath it; or by
-//! names that the mount was told.
+//! names that the mount was told; or by a program that has it open.
 //!
 //! A file learns it from the directory in which it is found or made. What is found by its number alone goes by its own
 //! attribute.
 
+use crate::error::errno;
 use crate::xattr::Name;
-use crate::{Inode, Volume};
+use crate::{Error, Inode, Result, Volume};
 use std::str::FromStr;
 
 /// The attribute, and its value.
@@ -23,7 +24,7 @@ pub struct DurableOnly {
 impl FromStr for DurableOnly {
     type Err = String;
     /// `*.wal:*/journal/*`: names of files, and of directories.
-    fn from_str(patterns: &str) -> Result<DurableOnly, String> {
+    fn from_str(patterns: &str) -> std::result::Result<DurableOnly, String> {
         let mut found = DurableOnly::default();
         for pattern in patterns.split(':') {
             let name = pattern.strip_prefix("*/").unwrap_or(pattern);
@@ -85,7 +86,23 @@ impl Volume {
     /// As far as is known.
     pub(crate) fn is_durable_only(&self, inode: &Inode) -> bool {
         self.options.durable_only.is_some()
-            && (inode.durable_by_name.get() || inode.durable_by_attribute.get() == Some(true))
+            && (inode.durable_by_name.get()
+                || inode.durable_by_attribute.get() == Some(true)
+                || inode.durable_by_request.get())
+    }
+
+    /// Until its last descriptor is closed, durability is enough for a file; or `is_enough` is false, and attribute and names
+    /// alone decide again.
+    pub async fn request_durability(&self, inode: &Inode, is_enough: bool) -> Result<()> {
+        if self.options.durable_only.is_none() {
+            return Err(Error::Refused(errno::EOPNOTSUPP));
+        }
+        if !inode.is_regular() {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        let _lock = inode.lock.write().await;
+        inode.durable_by_request.set(is_enough);
+        Ok(())
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Inode {
     /// Durability is enough for it: because of where it was found, and of an attribute, once that was looked at.
     pub(crate) durable_by_name: Cell<bool>,
     pub(crate) durable_by_attribute: Cell<Option<bool>>,
+    /// A program has said so of a descriptor: until the last one is closed.
+    pub(crate) durable_by_request: Cell<bool>,
 }
 
 impl Inode {
@@ -59,6 +61,7 @@ impl Inode {
             kept_home: Cell::default(),
             durable_by_name: Cell::default(),
             durable_by_attribute: Cell::default(),
+            durable_by_request: Cell::default(),
         }
     }
 

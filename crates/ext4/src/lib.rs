@@ -17,7 +17,7 @@ mod orphan;
 mod volume;
 mod xattr;
 
-pub use allocate::{Purpose, Request, Run};
+pub use allocate::{AllocationRequest, Purpose, Run};
 pub use caller::Caller;
 pub use durable_only::DurableOnly;
 pub use error::{Error, errno};
@@ -28,7 +28,7 @@ pub use file::{
 pub use format::ext4::inode::flags;
 pub use inode::Inode;
 pub use inode_table::{Atime, NewInode};
-pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Progress};
+pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, RemovalProgress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{

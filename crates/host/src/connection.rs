@@ -10,7 +10,7 @@
 use crate::error::HostError;
 use crate::host::Host;
 use crate::log::HostLog;
-use crate::recover::{Outcome, RecoveryReport, recover};
+use crate::recover::{FileFate, RecoveryReport, recover};
 use runtime::race;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -126,7 +126,7 @@ impl Host {
             .files
             .iter()
             .filter_map(|file| match &file.outcome {
-                Outcome::SetAside { why, .. } => Some((FileId(file.file), &**why)),
+                FileFate::SetAside { why, .. } => Some((FileId(file.file), &**why)),
                 _ => None,
             })
             .collect();

@@ -1,7 +1,7 @@
 //! Files go to the store: when they are old, when the journal or memory is short, and when another wants them.
 //!
-//! Order for one file, under its lock: its states are in the journal; the store makes it durable; its slot is freed; for a recall,
-//! the journal makes that durable; the token is returned.
+//! Order for one file, under its lock: its states are in the journal; the store makes it durable; its slot is freed, and the
+//! journal makes that durable. Only then it is written again, or its token is returned.
 
 use crate::error::HostError;
 use crate::files::File;
@@ -10,7 +10,7 @@ use crate::options::Destage;
 use runtime::{Either, join_window, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::Event;
+use store::StoreEvent;
 
 /// Files on their way at once.
 const FILES_AT_ONCE: usize = 8;
@@ -18,7 +18,8 @@ const FILES_AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Host {
-    /// The file's lock is held for writing. Its slot is freed, though that may not be durable yet.
+    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on what the store has now. And who
+    /// has the token next may change the file: no recovery may find our records of it then.
     pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         self.check_file(file)?;
@@ -37,6 +38,17 @@ impl Host {
             counters.destaged_bytes += dirty.bytes;
             counters.destaged_files += 1;
         });
+        self.log().commit_all().await
+    }
+
+    /// Before a write up to `end`, under the file's lock. When a file outgrows the room that it has at the store, the store tells its
+    /// servers of a state that may not be in the journal yet: it shall be one that they have.
+    pub(crate) async fn make_room(&self, file: &File, end: u64) -> Result<(), HostError> {
+        let told = file.told.get();
+        let home = file.dirty.get().map_or(told, |dirty| dirty.base);
+        if end > told.size && end >= self.store.held_below(home.size) {
+            self.bring_home(file).await?;
+        }
         Ok(())
     }
 
@@ -55,15 +67,13 @@ impl Host {
         if let Some(dirty) = file.dirty.take() {
             self.log().free(dirty.slot);
         }
-        Ok(())
+        self.log().commit_all().await
     }
 
     pub(crate) async fn destage(&self, file: &Rc<File>) -> Result<(), HostError> {
         let guard = file.lock.write().await;
         self.bring_home(file).await?;
         drop(guard);
-        // Without its token the file comes into states that no record knows: no replay may follow.
-        self.log().commit_all().await?;
         self.let_go(file).await
     }
 
@@ -75,7 +85,7 @@ impl Host {
             let ended = self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
             match race(self.store.next_event(), ended).await {
                 Either::Right(()) => return,
-                Either::Left(Event::Recall { file, .. }) => {
+                Either::Left(StoreEvent::Recall { file, .. }) => {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
@@ -83,12 +93,12 @@ impl Host {
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
                     }
                 }
-                Either::Left(Event::Disconnected { fenced }) => {
+                Either::Left(StoreEvent::Disconnected { fenced }) => {
                     let why =
                         if fenced { "the store has fenced this host" } else { "the store is out of reach" };
                     self.lose(why);
                 }
-                Either::Left(Event::Changed { .. }) => {}
+                Either::Left(StoreEvent::Changed { .. }) => {}
             }
         }
     }
@@ -105,8 +115,6 @@ impl Host {
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
-        // Who has the token next may change the file: no recovery may find our records of it then.
-        self.log().commit_all().await?;
         file.token.set(None);
         self.noted(self.store.return_token(file.id).await)
     }

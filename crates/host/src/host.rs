@@ -8,7 +8,7 @@ use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::RecoveryReport;
 use crate::stats::HostStatistics;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ type Listener = Box<dyn Fn(&RecoveryReport)>;
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
     pub(crate) store: Rc<dyn Store>,
-    pub(crate) journal: Journal,
+    pub(crate) journal: HostJournal,
     /// Of this connection: the next one begins a new log.
     pub(crate) log: RefCell<Rc<HostLog>>,
     pub(crate) options: HostOptions,
@@ -55,7 +55,7 @@ impl Host {
     pub async fn open(
         world: Rc<dyn World>,
         store: Rc<dyn Store>,
-        journal: &Journal,
+        journal: &HostJournal,
         options: HostOptions,
     ) -> Result<Rc<Host>, HostError> {
         let log = HostLog::open(world.clone(), journal, options.records).await?;
@@ -222,12 +222,10 @@ impl Host {
     ) -> Result<Attributes, HostError> {
         let end =
             at.checked_add(bytes.len() as u64).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
-        if end.is_none() {
-            return Err(StoreError::from(Refusal::Other(EFBIG)).into());
-        }
+        let end = end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?;
         loop {
             let _busy = self.enter().await?;
-            match self.try_write(id, at, bytes, durable).await {
+            match self.try_write(id, (at, end), bytes, durable).await {
                 Err(error) if self.is_again(&error) => {}
                 result => return result,
             }
@@ -237,7 +235,7 @@ impl Host {
     async fn try_write(
         self: &Rc<Self>,
         id: FileId,
-        at: u64,
+        (at, end): (u64, u64),
         bytes: &[u8],
         durable: Durable,
     ) -> Result<Attributes, HostError> {
@@ -252,6 +250,9 @@ impl Host {
                 true => None,
                 false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
             };
+            if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
+                self.make_room(&file, end).await?;
+            }
             if token.is_none() || file.recalled.get() {
                 drop((guard, room));
                 file.until_returned().await;
@@ -278,7 +279,6 @@ impl Host {
             if file.recalled.get() {
                 // Others may have had the file when the store took the bytes: no replay may follow from them.
                 self.settle_untold(&file).await?;
-                self.log().commit_all().await?;
                 return Ok(attributes);
             }
             let last = self.note_change(&file, &room, &attributes, (at, bytes));

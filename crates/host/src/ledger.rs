@@ -5,7 +5,7 @@
 
 use crate::error::HostError;
 use crate::record::{BLOCK, Rest, STATES_MAX, put_version};
-use crate::superblock::{Journal, LEDGER_BLOCKS};
+use crate::superblock::{HostJournal, LEDGER_BLOCKS};
 use device::{Buffer, Durability};
 use std::rc::Rc;
 use store::{FileId, Version};
@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     /// Of the recovery of the log that begins at `log`; an empty one if there was none.
-    pub async fn read(journal: &Journal, log: (u32, u32)) -> Result<Ledger, HostError> {
+    pub async fn read(journal: &HostJournal, log: (u32, u32)) -> Result<Ledger, HostError> {
         let mut newest = Ledger { log, ..Ledger::default() };
         let mut turn = 0;
         for block in LEDGER_BLOCKS {
@@ -72,7 +72,7 @@ impl Ledger {
     }
 
     /// Durable when it returns.
-    pub async fn write(&mut self, journal: &Journal) -> Result<(), HostError> {
+    pub async fn write(&mut self, journal: &HostJournal) -> Result<(), HostError> {
         self.turn += 1;
         let block = LEDGER_BLOCKS[(self.turn % 2) as usize];
         let image = Rc::new(Buffer::copy_of(&self.to_bytes()));

@@ -31,6 +31,6 @@ pub use journal::records::RecordFormat;
 pub use log::{HostLog, LogUse};
 pub use options::{Destage, HostOptions};
 pub use record::{FileRecord, STATES_MAX, Slot};
-pub use recover::{FileOutcome, Outcome, RecoveryReport, recover};
+pub use recover::{FileFate, FileOutcome, RecoveryReport, recover};
 pub use stats::HostStatistics;
-pub use superblock::{Journal, JournalHead};
+pub use superblock::{HostJournal, JournalHead};

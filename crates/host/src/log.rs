@@ -11,14 +11,14 @@
 use crate::error::HostError;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
 use crate::run_plan::run_plan;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
-    CircularLog, Holdings, LogSpace, Moment, RunningTransaction, SuperblockImage, begin_log, plan_commit,
-    plan_empty_log, plan_tail_update,
+    CircularLog, CommitMoment, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
+    plan_commit, plan_empty_log, plan_tail_update,
 };
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -121,7 +121,7 @@ impl HostLog {
     /// The log must be clean: recover it first.
     pub async fn open(
         world: Rc<dyn World>,
-        journal: &Journal,
+        journal: &HostJournal,
         format: RecordFormat,
     ) -> Result<Rc<HostLog>, HostError> {
         let mut superblock = journal.read_superblock().await?;
@@ -401,7 +401,7 @@ impl HostLog {
             let images: BTreeMap<HomeBlock, Rc<Buffer>> =
                 taken.images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
             let image = |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
-            let moment = Moment { time: self.world.wall_clock(), durable: self.committed.get() };
+            let moment = CommitMoment { time: self.world.wall_clock(), durable: self.committed.get() };
             let locked = taken.transaction.lock();
             let mut planned = plan_commit(&locked, &image, &mut state.space, &*state.records, &moment)
                 .map_err(|error| HostError::Aborted(error.to_string()))?;

@@ -2,17 +2,17 @@
 
 use crate::error::HostError;
 use crate::run_plan::byte_of;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use journal::{LogWalk, Pass, Ring};
+use journal::{LogRing, LogWalk, Pass};
 use units::LogBlock;
 
 const READ_BYTES: usize = 1 << 20;
 
 pub(crate) struct LogReader<'a> {
-    journal: &'a Journal,
-    ring: Ring,
+    journal: &'a HostJournal,
+    ring: LogRing,
     unit: usize,
     /// Log blocks `first .. first + count` are in `bytes`.
     first: LogBlock,
@@ -21,9 +21,9 @@ pub(crate) struct LogReader<'a> {
 }
 
 impl<'a> LogReader<'a> {
-    pub fn new(journal: &'a Journal, superblock: &JournalSuperblock) -> LogReader<'a> {
+    pub fn new(journal: &'a HostJournal, superblock: &JournalSuperblock) -> LogReader<'a> {
         let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
-        let (ring, bytes) = (Ring::of(superblock), Buffer::zeroed(0));
+        let (ring, bytes) = (LogRing::of(superblock), Buffer::zeroed(0));
         LogReader { journal, ring, unit, first: LogBlock(0), count: 0, bytes }
     }
 

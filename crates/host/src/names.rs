@@ -55,7 +55,6 @@ impl Host {
         let Some(file) = file else { return Ok(None) };
         let guard = file.lock.write().await;
         self.bring_home(file).await?;
-        self.log().commit_all().await?;
         self.give_up_token(file).await?;
         Ok(Some(guard))
     }
@@ -100,7 +99,6 @@ impl Host {
                 }
             } else if links > 0 {
                 self.bring_home(&file).await?;
-                self.log().commit_all().await?;
             }
         }
         if file.dirty.get().is_none() {
@@ -168,7 +166,7 @@ impl Host {
         self.look(|| self.store.attributes(file)).await
     }
 
-    /// A smaller size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
+    /// Another size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
     /// back. Other changes of a file that is held exclusively are journaled like writes.
     pub async fn set_attributes(
         self: &Rc<Self>,
@@ -202,10 +200,9 @@ impl Host {
                 continue;
             }
             let is_held = file.token.get() == Some(Token::ExclusiveWrite);
-            if !is_held || change.size.is_some_and(|size| size < file.told.get().size) {
-                self.bring_home(&file).await?;
+            if !is_held || change.size.is_some_and(|size| size != file.told.get().size) {
                 // A crash must not find records of a file that is about to be cut.
-                self.log().commit_all().await?;
+                self.bring_home(&file).await?;
                 if file.recalled.get() {
                     continue;
                 }
@@ -217,7 +214,6 @@ impl Host {
             if file.recalled.get() {
                 // As with a write.
                 self.settle_untold(&file).await?;
-                self.log().commit_all().await?;
             } else {
                 self.note_change(&file, &room, &attributes, (0, &[]));
             }

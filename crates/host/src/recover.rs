@@ -4,7 +4,10 @@
 //! 2. File by file, in the order of their numbers: the token is taken; then, and only then, is the file's state compared.
 //! 3. A file is replayed only if the store's (version, change time, size) are the state that the journal builds on, or one that was
 //!    journaled, or one that an earlier recovery has noted as its own. Everything else is set aside.
-//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store.
+//!    At a store that counts every change the number of the state built on is enough: content of ours may have come without its
+//!    attributes, and others have changed nothing as long as the number is the same. So is number and time of a state of ours.
+//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store; and the state that it
+//!    builds on before anything is written.
 //! 5. A file is noted as done when the store has made it durable, and before its token is returned: from then on others may change it.
 //! 6. The log is marked empty when all files are done. Until then a crash begins again here.
 
@@ -15,7 +18,7 @@ use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::replay::{FileReplay, LogContent};
 use crate::run_plan::run_plan;
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use device::World;
 use journal::plan_empty_log;
 use journal::records;
@@ -27,7 +30,7 @@ use store::{
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum FileFate {
     /// The store has it now.
     Replayed,
     /// An earlier recovery, which crashed, had brought it there.
@@ -39,7 +42,7 @@ pub enum Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileOutcome {
     pub file: u64,
-    pub outcome: Outcome,
+    pub outcome: FileFate,
     /// Journaled bytes of it.
     pub bytes: u64,
 }
@@ -61,7 +64,7 @@ pub struct RecoveryReport {
 pub async fn recover(
     world: &dyn World,
     store: &dyn Store,
-    journal: &Journal,
+    journal: &HostJournal,
     dry_run: bool,
 ) -> Result<RecoveryReport, HostError> {
     let begun = world.now();
@@ -81,7 +84,7 @@ pub async fn recover(
     let mut recovery = Recovery { store, journal, ledger, log, dry_run };
     for (file, replay) in &content.files {
         let outcome = match recovery.ledger.done {
-            Some(done) if *file <= done => Outcome::DoneBefore,
+            Some(done) if *file <= done => FileFate::DoneBefore,
             _ => recovery.file(replay).await?,
         };
         report.files.push(FileOutcome { file: file.0, outcome, bytes: replay.bytes() });
@@ -98,14 +101,14 @@ pub async fn recover(
 
 struct Recovery<'a> {
     store: &'a dyn Store,
-    journal: &'a Journal,
+    journal: &'a HostJournal,
     ledger: Ledger,
     log: (u32, u32),
     dry_run: bool,
 }
 
 impl Recovery<'_> {
-    async fn file(&mut self, replay: &FileReplay) -> Result<Outcome, HostError> {
+    async fn file(&mut self, replay: &FileReplay) -> Result<FileFate, HostError> {
         let file = replay.last.file;
         match self.store.find(file).await {
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => {
@@ -114,8 +117,8 @@ impl Recovery<'_> {
             Err(error) => return Err(error.into()),
             Ok(found) if self.dry_run => {
                 return match self.judge(replay, found.attributes.version) {
-                    None => Ok(Outcome::Replayed),
-                    Some(why) => Ok(Outcome::SetAside { name: String::new(), why }),
+                    None => Ok(FileFate::Replayed),
+                    Some(why) => Ok(FileFate::SetAside { name: String::new(), why }),
                 };
             }
             Ok(_) => {}
@@ -131,7 +134,7 @@ impl Recovery<'_> {
         let outcome = match self.judge(replay, attributes.version) {
             None => {
                 self.replay(replay, open, attributes.version).await?;
-                Outcome::Replayed
+                FileFate::Replayed
             }
             Some(why) => self.set_aside(replay, why, Some(open)).await?,
         };
@@ -143,8 +146,12 @@ impl Recovery<'_> {
 
     /// Why the file may not be replayed over this state.
     fn judge(&self, replay: &FileReplay, version: Version) -> Option<String> {
-        let noted = self.ledger.file == Some(replay.last.file) && self.ledger.states.contains(&version);
-        if noted || replay.states.contains(&version) {
+        let noted: &[Version] = match self.ledger.file == Some(replay.last.file) {
+            true => &self.ledger.states,
+            false => &[],
+        };
+        let bases = [Some(&replay.base), noted.first()].into_iter().flatten();
+        if is_ours(version, bases, replay.states.iter().chain(noted), self.store.counts_every_change()) {
             return None;
         }
         let Version { number, ctime_ns, size } = version;
@@ -159,15 +166,15 @@ impl Recovery<'_> {
         replay: &FileReplay,
         why: String,
         open: Option<OpenFile>,
-    ) -> Result<Outcome, HostError> {
+    ) -> Result<FileFate, HostError> {
         if self.dry_run {
-            return Ok(Outcome::SetAside { name: String::new(), why });
+            return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let name = set_aside(self.store, replay, self.log, &why).await?;
         if open.is_none() {
             self.finish(replay).await?;
         }
-        Ok(Outcome::SetAside { name, why })
+        Ok(FileFate::SetAside { name, why })
     }
 
     /// Nothing is left to do for this file, or any before it.
@@ -182,13 +189,17 @@ impl Recovery<'_> {
     async fn replay(&mut self, replay: &FileReplay, open: OpenFile, found: Version) -> Result<(), HostError> {
         let mut told = vec![found];
         let mut size = found.size;
+        self.note(replay, &told).await?;
         for (at, bytes) in replay.runs(TRANSFER_BYTES_MAX) {
+            let end = at + bytes.len() as u64;
+            let outgrows = end > size && end >= self.store.held_below(told[0].size);
+            if told.len() == STATES_MAX - 1 || (outgrows && told.len() > 1) {
+                self.settle(replay, open, &mut told).await?;
+                self.note(replay, &told).await?;
+            }
             let attributes = self.store.write(open, at, &bytes).await?;
             size = attributes.version.size;
             told.push(attributes.version);
-            if told.len() == STATES_MAX - 1 {
-                self.settle(replay, open, &mut told).await?;
-            }
         }
         let last = &replay.last;
         let wanted = last.states.last().map_or(size, |state| state.size);
@@ -211,11 +222,34 @@ impl Recovery<'_> {
         open: OpenFile,
         told: &mut Vec<Version>,
     ) -> Result<(), HostError> {
-        self.ledger.file = Some(replay.last.file);
-        self.ledger.states.clone_from(told);
-        self.ledger.write(self.journal).await?;
+        self.note(replay, told).await?;
         self.store.make_durable(open).await?;
         told.drain(..told.len() - 1);
         Ok(())
+    }
+    /// The first is one that the store has.
+    async fn note(&mut self, replay: &FileReplay, told: &[Version]) -> Result<(), HostError> {
+        self.ledger.file = Some(replay.last.file);
+        self.ledger.states = told.to_vec();
+        self.ledger.write(self.journal).await
+    }
+}
+
+/// Whether nobody else has brought the file to this state. `bases` were durable at the store, `own` were told by it.
+fn is_ours<'a>(
+    found: Version,
+    mut bases: impl Iterator<Item = &'a Version>,
+    mut own: impl Iterator<Item = &'a Version>,
+    counts_every_change: bool,
+) -> bool {
+    let is_built_on = |base: &Version| found.number == base.number && found.size >= base.size;
+    // The time of a later write, or a size that was told ahead, with the attributes of the write before.
+    let is_own = |state: &Version| {
+        let (number, ctime_ns) = (state.number, state.ctime_ns);
+        (found.number, found.ctime_ns) == (number, ctime_ns) && found.size >= state.size
+    };
+    match counts_every_change {
+        true => bases.any(is_built_on) || own.any(is_own),
+        false => own.any(|state| *state == found),
     }
 }

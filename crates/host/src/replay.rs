@@ -6,7 +6,7 @@
 use crate::error::HostError;
 use crate::log_reader::LogReader;
 use crate::record::{BLOCK, FileRecord, Slot};
-use crate::superblock::Journal;
+use crate::superblock::HostJournal;
 use format::jbd2::JournalSuperblock;
 use journal::{Bounds, ReplayAction, ReplayPass, RevokePass, ScanPass};
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use units::{HomeBlock, TransactionId};
 /// What one file needs.
 #[derive(Clone, Debug)]
 pub(crate) struct FileReplay {
+    /// What the last slot builds on: the store had it.
+    pub base: Version,
     /// The state that all builds on, and every one told since.
     pub states: Vec<Version>,
     /// As of the last transaction.
@@ -86,7 +88,10 @@ impl Bounds for AnySlot {
 
 impl LogContent {
     /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the length of the log.
-    pub async fn read(journal: &Journal, superblock: &JournalSuperblock) -> Result<LogContent, HostError> {
+    pub async fn read(
+        journal: &HostJournal,
+        superblock: &JournalSuperblock,
+    ) -> Result<LogContent, HostError> {
         let mut reader = LogReader::new(journal, superblock);
         let mut scan = ScanPass::new(superblock)?;
         reader.feed(&mut scan).await?;
@@ -142,10 +147,16 @@ fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
     match files.entry(last.file) {
         std::collections::btree_map::Entry::Vacant(place) => {
             let states = [vec![first.base], states].concat();
-            place.insert(FileReplay { states, last: last.clone(), blocks: gathered.blocks });
+            place.insert(FileReplay {
+                base: first.base,
+                states,
+                last: last.clone(),
+                blocks: gathered.blocks,
+            });
         }
         std::collections::btree_map::Entry::Occupied(mut found) => {
             let file = found.get_mut();
+            file.base = first.base;
             file.states.extend(states);
             file.last = last.clone();
             for (block, newer) in gathered.blocks {

@@ -30,7 +30,7 @@ pub struct JournalHead {
 
 /// A journal device and its head.
 #[derive(Clone)]
-pub struct Journal {
+pub struct HostJournal {
     pub disk: Rc<dyn Disk>,
     pub head: JournalHead,
 }
@@ -75,8 +75,8 @@ impl JournalHead {
     }
 }
 
-impl Journal {
-    pub async fn open(disk: Rc<dyn Disk>) -> Result<Journal, HostError> {
+impl HostJournal {
+    pub async fn open(disk: Rc<dyn Disk>) -> Result<HostJournal, HostError> {
         let not = |why: &str| HostError::NotAJournal { journal: disk.name().into(), why: why.into() };
         if disk.geometry().size < BLOCK.bytes() as u64 {
             return Err(not("it is too short"));
@@ -86,7 +86,7 @@ impl Journal {
         if u64::from(head.log_blocks) + LOG_START > blocks {
             return Err(not("it was longer when it was made"));
         }
-        Ok(Journal { disk, head })
+        Ok(HostJournal { disk, head })
     }
 
     /// Whether the device holds a journal, or anything that calls itself one.
@@ -103,7 +103,7 @@ impl Journal {
         disk: Rc<dyn Disk>,
         identity: Identity,
         store: &str,
-    ) -> Result<Journal, HostError> {
+    ) -> Result<HostJournal, HostError> {
         let found = disk.geometry().size;
         let needed = (LOG_START + LOG_BLOCKS_MIN) << BLOCK.shift();
         if found < needed {
@@ -119,7 +119,7 @@ impl Journal {
             log_blocks,
             uuid,
         };
-        let journal = Journal { disk, head };
+        let journal = HostJournal { disk, head };
         let zeros = Rc::new(Buffer::zeroed((LOG_START as usize) << BLOCK.shift()));
         journal.disk.write(0, vec![zeros], Durability::Durable).await?;
         let superblock = JournalSuperblock::new(BLOCK, log_blocks, uuid);

@@ -2,7 +2,7 @@
 
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog};
-use journal::{HomeBounds, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, Ring, ScanPass, records};
+use journal::{HomeBounds, LogRing, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, ScanPass, records};
 use std::rc::Rc;
 use units::{BlockSize, LogBlock, TransactionId};
 
@@ -47,7 +47,7 @@ fn recover(
         }
         Ok::<(), journal::RecoverError>(())
     };
-    let ring = Rc::new(Ring::new(LogBlock(0), LogBlock(count)));
+    let ring = Rc::new(LogRing::new(LogBlock(0), LogBlock(count)));
     let start = LogStart { transaction: FIRST, at: LogBlock(0) };
     let mut scan = ScanPass::over(records::of(superblock), ring, start).until_damage(until_damage);
     feed(&mut scan, &mut || ())?;

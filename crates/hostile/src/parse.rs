@@ -4,7 +4,7 @@ use format::ext4::acl::Acl;
 use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::ExtentNode;
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
-use format::ext4::htree::Table;
+use format::ext4::htree::IndexTable;
 use format::ext4::mmp::MmpBlock;
 use format::ext4::superblock::JournalDevice;
 use format::ext4::{GroupDescriptor, Inode, InodeLayout, Superblock};
@@ -163,8 +163,8 @@ pub fn directory(bytes: &[u8]) {
             format.put(&mut full, room, InodeNumber(12), 1, b"name");
             assert!(matches!(format.find(&full, b"name"), Ok(Some(_))), "what was put is found");
         }
-        let table = Table::of_root(&format, &block).map(|(table, _)| table);
-        for mut table in table.into_iter().chain(Table::of_node(&format, &block)) {
+        let table = IndexTable::of_root(&format, &block).map(|(table, _)| table);
+        for mut table in table.into_iter().chain(IndexTable::of_node(&format, &block)) {
             black_box(table.checksum_is_right(&block));
             for hash in [0, 2, 0x8000_0000, u32::MAX - 1] {
                 let index = table.find(&block, hash);

@@ -6,7 +6,7 @@
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
-use crate::records::{Images, Moment, Records, WholePlace, Wholes, Written};
+use crate::records::{CommitMoment, Images, LogContent, Records, WholePlace, Wholes};
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ pub fn plan_commit(
     images: Images,
     log: &mut dyn LogSpace,
     records: &dyn Records,
-    moment: &Moment,
+    moment: &CommitMoment,
 ) -> Result<CommitPlan, LogFull> {
     let mut plan = Plan::default();
     let (id, payload, log_block_bytes) = (transaction.id, transaction.payload, records.block_bytes());
@@ -127,13 +127,13 @@ pub fn plan_commit(
     let has_home_data = plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
     match written {
-        Written::Sealed(blocks) => {
+        LogContent::Sealed(blocks) => {
             if has_home_data {
                 plan.barrier(Barrier::DataBeforeCommit);
             }
             plan.write(slot(0), blocks);
         }
-        Written::InTwo { body, commit } => {
+        LogContent::InTwo { body, commit } => {
             let (before, has_body) = (blocks_in(&body, log_block_bytes), !body.is_empty());
             if has_body {
                 plan.write(slot(0), body);

@@ -11,14 +11,15 @@ mod ranges;
 pub mod records;
 pub mod recover;
 pub mod revoke;
+mod swap;
 mod tail;
 pub mod transaction;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, LogFull, LogKind, LogPlaces, LogRun, LogRuns, LogSlot, LogSpace, LogWalk, Logs, Ring,
-    ScatteredLog,
+    CircularLog, LogFull, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace, LogSwap, LogWalk,
+    Logs, ScatteredLog, SwappedRun,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
@@ -26,12 +27,13 @@ pub use policy::{
     WriteThreshold, with_durable_only,
 };
 pub use ranges::RangeSet;
-pub use records::{Holdings, Moment, Records, WholePlace};
+pub use records::{CommitMoment, Holdings, Records, WholePlace};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
     ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,
 };
 pub use revoke::RevokeTable;
+pub use swap::{plan_copies, plan_run_headers};
 pub use tail::{
     SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_tail_update,
     take_tail_along,

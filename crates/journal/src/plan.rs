@@ -21,8 +21,10 @@ pub enum Barrier {
     HomeBeforeLogTail,
     /// Home copies before whoever reads them past the journal is told where they lie.
     HomeBeforeReply,
-    /// The journal superblock's new tail before its old log blocks are written again.
+    /// The journal superblock's new tail before its old log blocks are written again; and the new headers of runs that move.
     TailBeforeReuse,
+    /// Copies of runs that move, before headers say that they lie there.
+    CopyBeforeHeader,
 }
 
 /// What a written block is, for `stats`.
@@ -35,6 +37,8 @@ pub enum BlockKind {
     Commit,
     Packed,
     RunHeader,
+    /// Blocks of runs that move to another log.
+    Swapped,
     JournalSuperblock,
     HomeData,
     HomeMetadata,
@@ -103,6 +107,13 @@ impl Plan {
         let barrier = self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
         Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
     }
+    /// Whether it writes the log alone, with one barrier behind all.
+    pub fn is_log_alone(&self) -> bool {
+        let Some((Step::Barrier(_), writes)) = self.steps.split_last() else { return false };
+        let in_log =
+            |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_) | Address::Slot(_), .. }));
+        writes.iter().all(in_log)
+    }
     /// How many home writes there are, and their bytes.
     pub fn home_writes(&self) -> (u64, u64) {
         let mut sum = (0, 0);
@@ -132,7 +143,10 @@ impl Plan {
 impl BlockKind {
     /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
     pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
-        if self == BlockKind::Packed { (buffer.len() / unit) as u64 } else { 1 }
+        match self {
+            BlockKind::Packed | BlockKind::Swapped => (buffer.len() / unit) as u64,
+            _ => 1,
+        }
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
             operations: 1,
             seconds: 1.0,
             operations_per_second: speed,
-            latency: workloads::Latency::default(),
+            latency: workloads::LatencySummary::default(),
             failure: None,
         };
         let turns = [report(20.0), report(300.0), report(90.0)];

@@ -188,7 +188,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn read_back(&self, acknowledged: &Acknowledged) -> Result<workloads::Verdict, RigError> {
+    fn read_back(&self, acknowledged: &Acknowledged) -> Result<workloads::FileVerdict, RigError> {
         verify(&self.mount_point, acknowledged).map_err(RigError::at(format!("{}: reading back", self.mode)))
     }
 

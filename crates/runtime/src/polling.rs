@@ -20,6 +20,8 @@ const ANSWER_MAX: Duration = Duration::from_micros(400);
 /// What a poll in vain costs, in short waits.
 const COST: u32 = 8;
 const CREDIT_MAX: u32 = 4 * COST;
+/// To keep others awake, and to let them sleep again, costs as much as some wake-ups.
+const ROW: u32 = 32;
 /// How long nobody polls after that, the first time and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -52,6 +54,8 @@ pub(crate) struct Polling {
     limit: Cell<Duration>,
     requests: Cell<u32>,
     answers: Cell<u32>,
+    /// Polls that paid, since the last sleep.
+    row: Cell<u32>,
     pause_until: Cell<Instant>,
     pause: Cell<Duration>,
 }
@@ -62,6 +66,7 @@ impl Polling {
             limit: Cell::new(if processors > 1 { POLL_DEFAULT } else { Duration::ZERO }),
             requests: Cell::new(0),
             answers: Cell::new(0),
+            row: Cell::new(0),
             pause_until: Cell::new(Instant(0)),
             pause: Cell::new(PAUSE_MIN),
         }
@@ -95,10 +100,19 @@ impl Polling {
         self.limit_of(expected)
     }
 
+    /// Whether so many polls have paid without a sleep between that whoever is waited for may be kept awake, too.
+    pub fn is_sure(&self) -> bool {
+        self.row.get() >= ROW
+    }
+
     /// A wait took `waited` until `now`, of which up to `window` awake.
     pub fn learn(&self, expected: Expected, ended: Ended, waited: Duration, window: Duration, now: Instant) {
         let credit = self.credit_of(expected);
         let is_short = waited <= self.limit_of(expected);
+        if ended != Ended::AtOnce {
+            let paid = ended == Ended::Completion && is_short && !window.is_zero();
+            self.row.set(if paid { self.row.get().saturating_add(1) } else { 0 });
+        }
         match ended {
             Ended::Completion if is_short => {
                 credit.set((credit.get() + 1).min(CREDIT_MAX));
@@ -158,6 +172,19 @@ mod tests {
         assert_eq!(machine.waits(COST, SHORT), 0, "no credit yet");
         assert_eq!(machine.waits(1000, SHORT), 1000);
         assert_eq!(machine.waits(1000, LONG), CREDIT_MAX / COST, "idle: a few polls, then none");
+    }
+
+    #[test]
+    fn others_are_kept_awake_after_many_short_waits_and_not_after_a_long_one() {
+        let mut machine = Machine::new(2);
+        assert_eq!(machine.waits(COST + ROW - 1, SHORT), ROW - 1);
+        assert!(!machine.polling.is_sure());
+        machine.waits(1, SHORT);
+        assert!(machine.polling.is_sure());
+        machine.wait(Answer, LONG, false);
+        assert!(!machine.polling.is_sure(), "it slept, with as much credit as before");
+        machine.waits(ROW, SHORT);
+        assert!(machine.polling.is_sure());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! Make it on the thread that runs it, and after any fork.
 
-use crate::polling::{Expected, Polling};
+use crate::polling::{Ended, Expected, Polling};
 use crate::ring::{Ring, Signals, Wait};
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
@@ -63,6 +63,12 @@ impl RealWorld {
         self.0.polling.limit_to(limit);
     }
 
+    /// While polling pays, the processors of others are kept awake from now on: programs sleep there until they are
+    /// answered. Only for root.
+    pub fn keep_others_awake(&self) {
+        self.0.ring.may_keep_others_awake();
+    }
+
     /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
     pub fn signals(&self) -> io::Result<Signals> {
         self.0.ring.signals()
@@ -116,6 +122,10 @@ impl RealWorld {
         let ended = self.0.ring.turn(wait)?;
         let now = self.now();
         self.0.polling.learn(expected, ended, now.since(begin), window, now);
+        let paid = ended == Ended::Completion && !window.is_zero();
+        if paid && self.0.polling.is_sure() {
+            self.0.ring.keep_others_awake();
+        }
         Ok(())
     }
 

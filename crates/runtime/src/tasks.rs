@@ -27,7 +27,7 @@ impl Wake for TaskWaker {
     }
 }
 
-struct Slot {
+struct TaskSlot {
     /// `None` while the task is being polled, and when the slot is free.
     future: Option<LocalFuture<()>>,
     wake: Arc<TaskWaker>,
@@ -37,7 +37,7 @@ struct Slot {
 #[derive(Default)]
 pub struct Tasks {
     ready: Queue,
-    slots: RefCell<Vec<Slot>>,
+    slots: RefCell<Vec<TaskSlot>>,
     free: RefCell<Vec<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl Tasks {
             let slot = slots.len();
             let queued = AtomicBool::new(false);
             let wake = Arc::new(TaskWaker { slot, queued, ready: self.ready.clone() });
-            slots.push(Slot { future: None, waker: Waker::from(wake.clone()), wake });
+            slots.push(TaskSlot { future: None, waker: Waker::from(wake.clone()), wake });
             slot
         });
         slots[slot].future = Some(future);

@@ -6,7 +6,7 @@
 //! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so much longer.
 
 use device::{Disk, World};
-use disks::{MemoryDisk, Trace as Requests, Watched};
+use disks::{MemoryDisk, TraceFile as Requests, Watched};
 use emulated::replay::{self, Pace, Recorded, Trace};
 use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
 use runtime::VirtualWorld;

@@ -6,7 +6,7 @@
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
 use crate::open_list::{OpenList, REGION_LOGS, REGIONS_MAX};
-use crate::record::{Entry, Header};
+use crate::record::{Header, RecordEntry};
 use crate::state::State;
 use crate::table::Mapped;
 use crate::{BLOCK, WHOLE};
@@ -191,15 +191,15 @@ impl State {
     }
 }
 
-fn entries(pieces: &[Piece], drops: &[Dropped], sequence: u64) -> Vec<Entry> {
-    let dropped = drops.iter().map(|dropped| Entry::Drop {
+fn entries(pieces: &[Piece], drops: &[Dropped], sequence: u64) -> Vec<RecordEntry> {
+    let dropped = drops.iter().map(|dropped| RecordEntry::Drop {
         home: dropped.homes.start,
         length: (dropped.homes.end - dropped.homes.start) as u32,
         age: u32::try_from(sequence.saturating_sub(dropped.as_of)).unwrap_or(u32::MAX),
     });
     let data = pieces.iter().flat_map(|piece| {
         let blocks = piece.content.chunks_exact(BLOCK);
-        piece.blocks.iter().zip(blocks).map(|((home, mask), block)| Entry::Data {
+        piece.blocks.iter().zip(blocks).map(|((home, mask), block)| RecordEntry::Data {
             home: *home,
             mask: *mask,
             checksum: crc32c::crc32c(block),

@@ -36,7 +36,7 @@ pub use disk::ScatteredDisk;
 pub use layout::{FormatError, Layout, Sizes, Superblock};
 pub use open_list::OpenList;
 pub use policy::{CheckpointPolicy, Settings};
-pub use record::{Entry, Header, MAX_ENTRIES};
+pub use record::{Header, MAX_ENTRIES, RecordEntry};
 pub use restart::{OpenError, RestartReport};
 pub use snapshot::SnapshotHeader;
 pub use statistics::Statistics;

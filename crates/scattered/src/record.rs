@@ -14,7 +14,7 @@ const ENTRY_SIZE: usize = 16;
 pub const MAX_ENTRIES: usize = (BLOCK - ENTRIES_AT) / ENTRY_SIZE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum RecordEntry {
     /// The next data block of the record is this home's content, in the sectors of the mask.
     Data { home: u64, mask: u8, checksum: u32 },
     /// The homes hold newer content than any record before the `age`-th record before this one, itself included.
@@ -33,12 +33,12 @@ pub struct Header {
     /// By chance; the next record of this log names it.
     pub tag: u64,
     pub previous: u64,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordEntry>,
 }
 
 impl Header {
     pub fn data_blocks(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry, Entry::Data { .. })).count()
+        self.entries.iter().filter(|entry| matches!(entry, RecordEntry::Data { .. })).count()
     }
 
     pub fn serialize(&self, nonce: u128) -> Vec<u8> {
@@ -53,8 +53,8 @@ impl Header {
         put(&mut bytes, 56, &self.previous.to_le_bytes());
         for (number, entry) in self.entries.iter().enumerate() {
             let (place, length, last) = match *entry {
-                Entry::Data { home, mask, checksum } => (home << 8 | u64::from(mask), 1, checksum),
-                Entry::Drop { home, length, age } => (home << 8, length, age),
+                RecordEntry::Data { home, mask, checksum } => (home << 8 | u64::from(mask), 1, checksum),
+                RecordEntry::Drop { home, length, age } => (home << 8, length, age),
             };
             let at = ENTRIES_AT + number * ENTRY_SIZE;
             put(&mut bytes, at, &place.to_le_bytes());
@@ -80,8 +80,8 @@ impl Header {
                 return None;
             }
             entries.push(match mask {
-                0 => Entry::Drop { home, length, age: last },
-                mask => Entry::Data { home, mask, checksum: last },
+                0 => RecordEntry::Drop { home, length, age: last },
+                mask => RecordEntry::Data { home, mask, checksum: last },
             });
         }
         Some(Header {
@@ -98,8 +98,8 @@ impl Header {
     /// Whether `data`, what follows the header, is what it names.
     pub fn holds(&self, data: &[u8]) -> bool {
         let sums = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Data { checksum, .. } => Some(*checksum),
-            Entry::Drop { .. } => None,
+            RecordEntry::Data { checksum, .. } => Some(*checksum),
+            RecordEntry::Drop { .. } => None,
         });
         let mut blocks = data.chunks_exact(BLOCK);
         sums.into_iter().all(|sum| blocks.next().is_some_and(|block| crc32c::crc32c(block) == sum))
@@ -113,8 +113,8 @@ mod tests {
     fn header() -> Header {
         let data = vec![5; BLOCK];
         let entries = vec![
-            Entry::Drop { home: 70, length: 9, age: 3 },
-            Entry::Data { home: 12, mask: 0x81, checksum: crc32c::crc32c(&data) },
+            RecordEntry::Drop { home: 70, length: 9, age: 3 },
+            RecordEntry::Data { home: 12, mask: 0x81, checksum: crc32c::crc32c(&data) },
         ];
         Header { log: 3, epoch: 9, position: 40, sequence: 1 << 40, tag: 77, previous: 78, entries }
     }

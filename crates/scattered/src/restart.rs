@@ -10,7 +10,7 @@ use crate::layout::{FormatError, Layout, Sizes, Superblock};
 use crate::logs::Log;
 use crate::open_list::{OpenList, REGION_LOGS};
 use crate::policy::Settings;
-use crate::record::{Entry, Header};
+use crate::record::{Header, RecordEntry};
 use crate::snapshot::{SnapshotHeader, parse_payload, payload};
 use crate::state::{Inner, State};
 use crate::table::{Mapped, Table};
@@ -309,12 +309,12 @@ fn apply(inner: &mut Inner, layout: &Layout, known: u64, records: BTreeMap<u64, 
     for (sequence, (header, mut place)) in records {
         for entry in header.entries {
             match entry {
-                Entry::Data { home, mask, .. } => {
+                RecordEntry::Data { home, mask, .. } => {
                     place += 1;
                     inner.map(layout, home, Mapped { place, mask, clean: false });
                     sequences.insert(home, sequence);
                 }
-                Entry::Drop { home, length, age } => {
+                RecordEntry::Drop { home, length, age } => {
                     let as_of = sequence.saturating_sub(u64::from(age));
                     let mapped = inner.table.range(home, home + u64::from(length));
                     let old = |home: &u64| sequences.get(home).copied().unwrap_or(known) < as_of;

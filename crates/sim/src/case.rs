@@ -153,6 +153,11 @@ impl Case {
         }
     }
 
+    /// Two commits are on their way at once in half of the cases, where they may be.
+    pub(crate) fn commits_in_flight(&self) -> usize {
+        1 + (self.seed / 3 % 2) as usize
+    }
+
     /// In one case of three in scattered logs durability is enough for one file of each writer.
     pub(crate) fn durable_only(&self) -> Option<DurableOnly> {
         let has_one = self.setup.logs.is_some() && self.seed % 3 == 2;
@@ -210,7 +215,7 @@ impl Case {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
+pub struct CaseReport {
     /// Sets of scripts run to their end.
     pub scripts: u64,
     /// Writes, flushes and discards of the runs, each a place to cut.
@@ -235,12 +240,14 @@ pub struct Report {
     pub split: u64,
     /// Blocks that had left memory before they were home, and were read from the log.
     pub redirected: u64,
+    /// Logs whose runs moved to another one.
+    pub swaps: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
 
-impl Report {
-    pub fn add(&mut self, other: Report) {
+impl CaseReport {
+    pub fn add(&mut self, other: CaseReport) {
         self.scripts += other.scripts;
         self.cuts += other.cuts;
         self.images += other.images;
@@ -254,6 +261,7 @@ impl Report {
         self.torn += other.torn;
         self.split += other.split;
         self.redirected += other.redirected;
+        self.swaps += other.swaps;
         self.lost += other.lost;
     }
 }
@@ -302,17 +310,23 @@ impl std::fmt::Display for Failure {
 }
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut` looks at one place alone.
-pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, Box<Failure>> {
+pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
     if case.hostile {
         return crate::hostile::run(case, fresh);
     }
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, cuts, outcomes, redirected } = record(case, fresh, only_cut)?;
+    let Recording { snapshots, cuts, outcomes, redirected, swaps } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
-    let mut report =
-        Report { scripts: 1, cuts, refused: refused(&outcomes), redirected, ..Report::default() };
+    let mut report = CaseReport {
+        scripts: 1,
+        cuts,
+        refused: refused(&outcomes),
+        redirected,
+        swaps,
+        ..CaseReport::default()
+    };
     let (mut last_lost, mut first_torn) = (None, None);
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
@@ -337,7 +351,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Report, 
     match first_torn {
         None => Ok(report),
         Some(failure) => {
-            let Report { torn, writes, .. } = report;
+            let CaseReport { torn, writes, .. } = report;
             let why = format!("{}; torn in all: {torn} of {writes} writes", failure.why);
             Err(Box::new(Failure { why, ..*failure }))
         }

@@ -36,6 +36,7 @@ pub struct Recording {
     pub outcomes: Vec<Vec<Outcome>>,
     /// Reads that found in the log what was not home yet.
     pub redirected: u64,
+    pub swaps: u64,
 }
 
 pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
@@ -55,15 +56,15 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 ended?;
             }
             volume.close().await?;
-            let redirected = volume.engine().statistics().redirected_reads;
-            Ok::<_, Error>((outcomes.take(), redirected))
+            let statistics = volume.engine().statistics();
+            Ok::<_, Error>((outcomes.take(), statistics.redirected_reads, statistics.swaps))
         }
     });
     world.end();
     disks.stop_watching();
     match outcome {
-        Ok((outcomes, redirected)) => {
-            Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes, redirected })
+        Ok((outcomes, redirected, swaps)) => {
+            Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes, redirected, swaps })
         }
         Err(error) => Err(Box::new(Failure {
             case: case.clone(),

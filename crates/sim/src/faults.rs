@@ -2,7 +2,7 @@
 //! returns. What was acknowledged must be there after recovery; after a failed write or flush every later sync
 //! fails as well, and what is in memory can still be read.
 
-use crate::case::{Case, Failure, Report, refused};
+use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::Snapshot;
 use crate::judge::{judge, read_back};
 use crate::memory_disks::MemoryDisks;
@@ -10,7 +10,7 @@ use crate::model::{History, Outcome, Promise};
 use crate::setup::Disks;
 use crate::writer::{Progress, Writers};
 use device::{Operation, World};
-use disks::{Atomicity, CrashPolicy, Effect, Fault, Times};
+use disks::{Atomicity, CrashPolicy, Effect, Fault, FaultTimes};
 use ext4::{Error, Volume, errno};
 use runtime::{Either, VirtualWorld, race};
 use std::cell::Cell;
@@ -50,9 +50,9 @@ pub const KINDS: [(Operation, How); 7] = [
 impl FaultPlan {
     fn fault(&self) -> Fault {
         let (times, effect) = match self.how {
-            How::Once => (Times::Once, Effect::Fail(errno::EIO)),
-            How::Forever => (Times::Forever, Effect::Fail(errno::EIO)),
-            How::Hang => (Times::Forever, Effect::Hang),
+            How::Once => (FaultTimes::Once, Effect::Fail(errno::EIO)),
+            How::Forever => (FaultTimes::Forever, Effect::Fail(errno::EIO)),
+            How::Hang => (FaultTimes::Forever, Effect::Hang),
         };
         let after = if self.operation == Operation::Read { self.place } else { 0 };
         Fault { times, effect, after, ..Fault::forever(self.operation) }
@@ -105,7 +105,7 @@ struct Suffered {
 }
 
 /// Runs the case with its fault, looks at the volume while it lasts, and judges what a power cut leaves then.
-pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Failure>> {
+pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Box<Failure>> {
     let failure =
         |left: String, why: String| Box::new(Failure { case: case.clone(), cut: plan.place, left, why });
     let world = VirtualWorld::new(case.seed);
@@ -123,7 +123,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<Report, Box<Fa
     let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;
     let refused = refused(&outcome.outcomes);
     let histories = case.histories(&outcome.outcomes);
-    let mut report = Report { scripts: 1, faults: outcome.met.into(), refused, ..Report::default() };
+    let mut report = CaseReport { scripts: 1, faults: outcome.met.into(), refused, ..CaseReport::default() };
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();

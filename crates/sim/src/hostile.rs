@@ -2,7 +2,7 @@
 //! and checksums that agree, and the rest runs with every file in memory. What contradicts memory is refused, and the
 //! volume says so from then on; nothing panics or hangs, and no file comes to hold another's content.
 
-use crate::case::{Case, Failure, Report, refused};
+use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Promise;
 use crate::setup::Disks;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Longer than any script takes, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn run(case: &Case, fresh: &Disks) -> Result<Report, Box<Failure>> {
+pub fn run(case: &Case, fresh: &Disks) -> Result<CaseReport, Box<Failure>> {
     let world = VirtualWorld::new(case.seed);
     let outcome = world.run({
         let (world, fresh, case) = (world.clone(), fresh.clone(), case.clone());
@@ -29,7 +29,7 @@ pub fn run(case: &Case, fresh: &Disks) -> Result<Report, Box<Failure>> {
         .map_err(|why| Box::new(Failure { case: case.clone(), cut: 0, left: "bitmaps that lie".into(), why }))
 }
 
-async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Report, String> {
+async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<CaseReport, String> {
     let healthy = |error: Error| format!("before any lie: {error}");
     let disks = MemoryDisks::of(world, fresh, case);
     let volume = disks.open(world, case).await.map_err(healthy)?;
@@ -72,7 +72,13 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Repo
     if met && closed.is_ok() && !is_marked(&disks)? {
         return Err(format!("{}: but the superblock calls the volume well", errors[0]));
     }
-    Ok(Report { scripts: 1, hostile: 1, met: met.into(), refused: refused(&outcomes), ..Report::default() })
+    Ok(CaseReport {
+        scripts: 1,
+        hostile: 1,
+        met: met.into(),
+        refused: refused(&outcomes),
+        ..CaseReport::default()
+    })
 }
 
 fn is_marked(disks: &MemoryDisks) -> Result<bool, String> {

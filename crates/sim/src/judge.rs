@@ -1,6 +1,6 @@
 //! Recovers a crash image, reads everything back, and holds it against the histories of the writers.
 
-use crate::case::{Case, Report};
+use crate::case::{Case, CaseReport};
 use crate::crash::Snapshot;
 use crate::liar::Liar;
 use crate::memory_disks::MemoryDisks;
@@ -33,7 +33,7 @@ pub fn judge(
     snapshot: Snapshot,
     histories: &[History],
     sampled: bool,
-    report: &mut Report,
+    report: &mut CaseReport,
 ) -> Result<(), Wrong> {
     let Snapshot { disks, progress, cut, .. } = snapshot;
     judge_once(case, &disks, &progress, histories, sampled, report)?;
@@ -56,7 +56,7 @@ fn judge_once(
     progress: &[Progress],
     histories: &[History],
     sampled: bool,
-    report: &mut Report,
+    report: &mut CaseReport,
 ) -> Result<(), Wrong> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);

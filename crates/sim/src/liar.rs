@@ -112,7 +112,7 @@ pub fn profile(replacement: Replacement, trials: u32) -> Profile {
     let of_run: Rc<dyn World> = Rc::new(world.clone());
     let found = world.run(async move {
         let mut state = Fingerprint::default();
-        let mut watch = |_: &Fingerprint, _: eviction::fingerprint::Progress| ControlFlow::Continue(());
+        let mut watch = |_: &Fingerprint, _: eviction::fingerprint::ProbeProgress| ControlFlow::Continue(());
         fingerprint(&of_run, &disk, &options, &mut state, &mut watch).await.expect("a disk that answers");
         state.profile("memory disk that lies", PROBED)
     });

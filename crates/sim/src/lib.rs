@@ -18,5 +18,5 @@ pub mod setup;
 mod tree;
 mod writer;
 
-pub use case::{CACHE_BYTES, Case, Failure, LEAST_CACHE, Report, Scripts, run, shrink};
+pub use case::{CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, Scripts, run, shrink};
 pub use explorer::Explorer;

@@ -150,7 +150,7 @@ impl History {
         data: usize,
         started: usize,
         promise: Promise,
-    ) -> Result<Judged, Verdict> {
+    ) -> Result<Judged, CrashVerdict> {
         let mut nearest = None;
         let window = Window { acknowledged, data: data.max(acknowledged), started };
         let whole = |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
@@ -179,7 +179,7 @@ impl History {
             return Ok(Judged { writes, split: true });
         }
         let nearest = nearest.map(|(_, why)| why).unwrap_or_default();
-        Err(Verdict { acknowledged, started, nearest, torn, writes })
+        Err(CrashVerdict { acknowledged, started, nearest, torn, writes })
     }
 
     /// The bytes of the file that the action after `state` writes, as far as it is known how many it wrote.
@@ -439,7 +439,7 @@ pub enum FoundEntry {
 }
 
 #[derive(Debug)]
-pub struct Verdict {
+pub struct CrashVerdict {
     pub acknowledged: usize,
     pub started: usize,
     pub nearest: String,
@@ -448,7 +448,7 @@ pub struct Verdict {
     /// As [`Judged::writes`].
     pub writes: u64,
 }
-impl fmt::Display for Verdict {
+impl fmt::Display for CrashVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(step) = self.torn {
             write!(f, "torn: the write of step {step} is there in part; ")?;

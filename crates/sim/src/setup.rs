@@ -22,12 +22,12 @@ pub struct Setup {
     pub size: u64,
     pub inodes: &'static str,
     /// The log lies in scattered logs.
-    pub logs: Option<ScatteredLogs>,
+    pub logs: Option<ScatteredLayout>,
 }
 
 /// Of the scattered logs: KiB of each, and from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScatteredLogs {
+pub struct ScatteredLayout {
     pub each: u64,
     pub group: u64,
 }
@@ -52,7 +52,7 @@ const fn external(name: &'static str, block_size: &'static str) -> Setup {
 }
 
 const fn scattered(name: &'static str, block_size: &'static str, each: u64, group: u64) -> Setup {
-    let logs = Some(ScatteredLogs { each, group });
+    let logs = Some(ScatteredLayout { each, group });
     Setup { logs, size: ROOMY + (4 << 10), ..setup(name, &["-t", "ext4"], block_size) }
 }
 
@@ -142,7 +142,7 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
     Ok(disks)
 }
 
-fn with_logs(home: Image, logs: ScatteredLogs) -> Result<Image, ext4::Error> {
+fn with_logs(home: Image, logs: ScatteredLayout) -> Result<Image, ext4::Error> {
     let world = VirtualWorld::new(1);
     let disk = MemoryDisk::from_image(Rc::new(world.clone()), home);
     let (shared, options) = (Rc::new(world.clone()), VolumeOptions::default());

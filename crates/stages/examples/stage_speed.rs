@@ -4,7 +4,7 @@
 //! `stage_speed MODE STREAMS SECONDS [BYTES [ext4]]`
 
 use engine::DataMode;
-use stages::{Layout, Stage, StageOptions};
+use stages::{Stage, StageOptions, VolumeLayout};
 use std::time::{Duration, Instant};
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
@@ -22,7 +22,7 @@ fn main() {
     };
     let mut options = StageOptions::of_paper(data);
     if arguments.get(4).is_some_and(|layout| layout == "ext4") {
-        options.layout = Layout::Ext4;
+        options.layout = VolumeLayout::Ext4;
     }
     let streams = PeriodicOptions {
         streams: number(1, 1000) as u32,

@@ -65,7 +65,7 @@ pub enum BlockError {
     #[error("{0}")]
     Device(#[from] DeviceError),
     #[error("{0}")]
-    Logs(#[from] OpenError),
+    ShingledLogs(#[from] OpenError),
     #[error("{0} cannot be shingled so")]
     NotShingled(&'static str),
 }

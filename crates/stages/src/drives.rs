@@ -2,7 +2,7 @@
 
 use crate::options::DiskChoice;
 use device::Disk;
-use disks::{Elevator, Image, Raid0, Trace, Watched};
+use disks::{Elevator, Image, Raid0, TraceFile, Watched};
 use emulated::{CrashImage, EmulatedDisk, Model};
 use runtime::VirtualWorld;
 use std::cell::Cell;
@@ -61,7 +61,7 @@ impl Drives {
         };
         let mut disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
         if let Some(path) = &choice.trace {
-            disk = Rc::new(Watched { disk, watch: Trace::new(Rc::new(world.clone()), path, again)? });
+            disk = Rc::new(Watched { disk, watch: TraceFile::new(Rc::new(world.clone()), path, again)? });
         }
         Ok(Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() })
     }

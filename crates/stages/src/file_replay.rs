@@ -4,7 +4,7 @@
 use crate::virtual_files::VirtualFiles;
 use std::io;
 use std::time::Duration;
-use workloads::{FileOperation, FileRecord, FileTrace, Files};
+use workloads::{FileOperation, FileTrace, Files, TracedOperation};
 
 /// How long a part of a trace should take if no call took time; its recorded times are stretched to that.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -56,7 +56,7 @@ pub async fn replay_files(
     Ok(report)
 }
 
-async fn perform(files: &VirtualFiles, record: &FileRecord) -> io::Result<()> {
+async fn perform(files: &VirtualFiles, record: &TracedOperation) -> io::Result<()> {
     let path = &*record.path;
     match &record.operation {
         FileOperation::Phase => Ok(()),
@@ -95,7 +95,7 @@ async fn perform(files: &VirtualFiles, record: &FileRecord) -> io::Result<()> {
     }
 }
 
-fn at_record(number: usize, record: &FileRecord, error: io::Error) -> io::Error {
-    let FileRecord { path, operation, .. } = record;
+fn at_record(number: usize, record: &TracedOperation, error: io::Error) -> io::Error {
+    let TracedOperation { path, operation, .. } = record;
     io::Error::new(error.kind(), format!("record {}, {operation:?} of {path}: {error}", number + 1))
 }

@@ -20,7 +20,7 @@ pub use drives::Traffic;
 pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
 pub use log_structured::{LogStructuredFile, LogStructuredFiles};
 pub use mounted::{Mounted, MountedFile};
-pub use options::{Caching, DiskChoice, Layout, LogSizes, Scaled, StageOptions};
+pub use options::{Caching, DiskChoice, LogSizes, Scaled, StageOptions, VolumeLayout};
 pub use shared_files::{SharedClient, SharedFile, SharedFiles, SharedOptions, SharedStage};
 pub use stage::{Stage, StageError};
 pub use virtual_files::{VirtualFile, VirtualFiles};

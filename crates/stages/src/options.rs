@@ -62,7 +62,7 @@ const TICK: Duration = Duration::from_millis(4);
 /// How the volume is made, by the real mke2fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layout {
+pub enum VolumeLayout {
     /// `mke2fs -t ext3 -I 128`: as the papers' volumes were.
     Ext3Paper,
     /// `mke2fs -t ext4`, as today.
@@ -74,7 +74,7 @@ pub struct StageOptions {
     pub home: DiskChoice,
     /// `None`: the journal is a hidden inode of the volume.
     pub journal: Option<DiskChoice>,
-    pub layout: Layout,
+    pub layout: VolumeLayout,
     /// Bytes.
     pub block_size: u32,
     pub journal_size: u64,
@@ -133,7 +133,7 @@ impl StageOptions {
         StageOptions {
             home: cheetah.clone(),
             journal: Some(cheetah),
-            layout: Layout::Ext3Paper,
+            layout: VolumeLayout::Ext3Paper,
             block_size: 4096,
             journal_size: 128 << 20,
             engine: EngineOptions {
@@ -170,7 +170,7 @@ impl StageOptions {
                 ..of_paper.home
             },
             journal: None,
-            layout: Layout::Ext4,
+            layout: VolumeLayout::Ext4,
             journal_size: 512 << 20,
             engine: EngineOptions {
                 log,

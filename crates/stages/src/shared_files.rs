@@ -9,7 +9,7 @@ use device::{Disk, Operation, World};
 use disks::{Raid0, Watch, Watched};
 use emulated::{CacheMode, EmulatedDisk};
 use engine::DataMode;
-use host::{Destage, Durable, Host, HostOptions, Journal};
+use host::{Destage, Durable, Host, HostJournal, HostOptions};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +122,7 @@ impl SharedStage {
             latency: options.latency,
             bytes_per_second: options.bytes_per_second,
             lease: Duration::from_secs(3600),
+            ..Network::default()
         };
         let cluster = Cluster::with_homes(shared.clone(), network, &servers, servers.len());
         let identity = Identity("client".into());
@@ -134,7 +135,7 @@ impl SharedStage {
             SharedClient::Journaled { flush, destage } => {
                 let (store, disk, clock) = (store.clone(), journal(), shared.clone());
                 let host = world.run(async move {
-                    let journal = Journal::format(&*clock, disk, identity, NAME).await?;
+                    let journal = HostJournal::format(&*clock, disk, identity, NAME).await?;
                     let options = HostOptions {
                         journal_flush: flush,
                         destage: destage.map_or(Destage::UnderPressure, Destage::After),

@@ -1,6 +1,6 @@
 //! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes them.
 
-use super::{Layout, LogSizes, StageError, StageOptions};
+use super::{LogSizes, StageError, StageOptions, VolumeLayout};
 use disks::{Image, MemoryDisk};
 use eviction::{EvictionWorkload, FlushZone};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
@@ -22,8 +22,8 @@ thread_local! {
 pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageError> {
     let mebibytes = format!("size={}", options.journal_size >> 20);
     let mut mke2fs: Vec<&str> = match options.layout {
-        Layout::Ext3Paper => vec!["-t", "ext3", "-I", "128"],
-        Layout::Ext4 => vec!["-t", "ext4"],
+        VolumeLayout::Ext3Paper => vec!["-t", "ext3", "-I", "128"],
+        VolumeLayout::Ext4 => vec!["-t", "ext4"],
     };
     let journal = match &options.journal {
         Some(_) => Journal::Outside { size: options.journal_size },

@@ -19,7 +19,7 @@ pub enum Token {
 
 /// What the store tells by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum StoreEvent {
     /// Another wants the file. From now on this client neither writes nor changes attributes of it; it makes durable what it
     /// has, and returns the token before `deadline`. Else it is fenced.
     Recall { file: FileId, token: Token, deadline: Instant },

@@ -1,7 +1,7 @@
 //! A store: a file system that several hosts share, as a host that journals in front of it sees it.
 //!
 //! [`Store`] is the interface; what goes through it: [`FileId`], [`Attributes`] with their [`Version`], [`Token`]s,
-//! [`Event`]s, [`StoreError`]. The rules that hold between the calls stand at [`Store`].
+//! [`StoreEvent`]s, [`StoreError`]. The rules that hold between the calls stand at [`Store`].
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -16,9 +16,9 @@ mod store;
 
 pub use attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 pub use error::{Refusal, StoreError};
-pub use event::{Event, Identity, Token};
+pub use event::{Identity, StoreEvent, Token};
 pub use limits::{
-    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
+    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX, half_of_room,
 };
 pub use local::LocalStore;
 pub use names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};

@@ -1,7 +1,7 @@
 //! What a client has written to a file and not yet given to the servers, over what they hold.
 //!
 //! Invariants: pieces neither overlap nor are empty; nothing of the servers' content is valid from `base_end` on; a read gives
-//! exactly what reading a file would to which the same writes and cuts had been made.
+//! exactly what reading a file would to which the same writes had been made.
 
 use std::collections::BTreeMap;
 
@@ -46,14 +46,6 @@ impl Overlay {
             return;
         }
         self.pieces.insert(at, bytes.to_vec());
-    }
-
-    pub fn set_size(&mut self, size: u64) {
-        if size < self.size {
-            self.clear(size, u64::MAX);
-            self.base_end = self.base_end.min(size);
-        }
-        self.size = size;
     }
 
     /// No piece has any byte of `start..end` afterwards.
@@ -111,20 +103,12 @@ mod tests {
             let (mut overlay, mut file) = (Overlay::over(base.len() as u64), base.clone());
             for step in 0..60 {
                 let at = below(400);
-                match below(4) {
-                    0 => {
-                        overlay.set_size(at);
-                        file.resize(at as usize, 0);
-                    }
-                    _ => {
-                        let bytes = vec![200 + step as u8 % 50; below(90) as usize];
-                        overlay.write(at, &bytes);
-                        let end = at as usize + bytes.len();
-                        if !bytes.is_empty() {
-                            file.resize(file.len().max(end), 0);
-                            file[at as usize..end].copy_from_slice(&bytes);
-                        }
-                    }
+                let bytes = vec![200 + step as u8 % 50; below(90) as usize];
+                overlay.write(at, &bytes);
+                let end = at as usize + bytes.len();
+                if !bytes.is_empty() {
+                    file.resize(file.len().max(end), 0);
+                    file[at as usize..end].copy_from_slice(&bytes);
                 }
                 let (at, length) = (below(450), below(200) as usize);
                 let part = |of: &[u8]| of.iter().skip(at as usize).take(length).copied().collect::<Vec<u8>>();

@@ -1,6 +1,6 @@
 use crate::attributes::{AttributeChange, Attributes, FileId};
 use crate::error::StoreError;
-use crate::event::{Event, Identity, Token};
+use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use device::LocalFuture;
 
@@ -26,16 +26,17 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 /// 2. A buffered write is seen by this client at once. Others see it when the token has been returned, or earlier.
 /// 3. **Every state that others, or this client's next life, may find was told here**: [`Store::write`],
 ///    [`Store::set_attributes`] and [`Store::attributes`] answer the version after the call. A store that batches
-///    them at the servers gives up only states which it told. A store holds a buffered write back for at least [`Store::hold_ms`]
-///    unless it is made durable, so that its version can be journaled first.
-/// 4. Data reaches the servers before the attributes that tell of it: a crash between leaves an older version told.
-/// 5. After [`Event::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
+///    them at the servers gives up only states which it told. A store holds attributes back for at least [`Store::hold_ms`], and
+///    while the file is shorter than [`Store::held_below`], unless they are made durable: so that they can be journaled first.
+/// 4. Content may reach the servers before the attributes that tell of it, and without them when the client dies. The servers
+///    may then set size and time of change after it; the number stays ([`Store::counts_every_change`]).
+/// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
 ///    durable, and must return the token. Calls under way when the event is told complete.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
-/// 7. After [`Event::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
+/// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
 ///    implementation answers everything else with that error and touches the lost connection no more.
 /// 8. A change of a file's names changes its state. The caller returns its token before, or the store takes it away and tells
-///    [`Event::Recall`] before it answers: who has the file in between is never passed over in silence.
+///    [`StoreEvent::Recall`] before it answers: who has the file in between is never passed over in silence.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
 pub trait Store {
     /// For errors and tables, such as `dir:/srv/shared`.
@@ -44,6 +45,11 @@ pub trait Store {
     fn identity(&self) -> Identity;
     /// See rule 3. Milliseconds.
     fn hold_ms(&self) -> u64;
+    /// See rule 3. Of a file that had `size` bytes when it was made durable last, or the token was taken.
+    fn held_below(&self, size: u64) -> u64;
+    /// Whether a file whose number is still that of a state which was durable has been changed by nobody since, as far as
+    /// anybody was told: sizes and times of change prove nothing then. False: others may change files past the store.
+    fn counts_every_change(&self) -> bool;
 
     // Life of the connection
 
@@ -56,7 +62,7 @@ pub trait Store {
     fn reconnect(&self) -> Answer<()>;
     /// The next event; waits for it. One caller at a time. Events of a file come in the order in which they happened. Not after
     /// [`Store::disconnect`]: pending forever.
-    fn next_event(&self) -> LocalFuture<Event>;
+    fn next_event(&self) -> LocalFuture<StoreEvent>;
     /// Makes everything durable, returns all tokens, ends the connection. The last call.
     fn disconnect(&self) -> Answer<()>;
 
@@ -93,8 +99,8 @@ pub trait Store {
     // Attributes
 
     fn attributes(&self, file: FileId) -> Answer<Attributes>;
-    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. A smaller size is at the servers in any
-    /// case: what was buffered is made durable first.
+    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. Another size is durable there in any
+    /// case, as is what was buffered before.
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes>;
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
     /// Names, each followed by a zero byte.

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, AttributeChange, Caller, Cluster, Event, FileId, Identity, LocalStore, Network, NewNode, Refusal,
-    RenameMode, SimulatedStore, Store, StoreError, Token,
+    Access, AttributeChange, Caller, Cluster, FileId, Identity, LocalStore, Network, NewNode, Refusal,
+    RenameMode, SimulatedStore, Store, StoreError, StoreEvent, Token,
 };
 
 /// Who may not give files away makes his own.
@@ -44,7 +44,7 @@ async fn make(store: &dyn Store, name: &str) -> FileId {
 fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
     let store = store.clone();
     world.spawn(Box::pin(async move {
-        while let Event::Recall { file, .. } = store.next_event().await {
+        while let StoreEvent::Recall { file, .. } = store.next_event().await {
             store.return_token(file).await.unwrap();
         }
     }));

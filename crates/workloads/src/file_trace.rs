@@ -30,11 +30,11 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileTrace {
     pub name: String,
-    pub records: Vec<FileRecord>,
+    pub records: Vec<TracedOperation>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileRecord {
+pub struct TracedOperation {
     /// Since the start of the trace.
     pub at: Duration,
     /// Relative, without `.` and `..`; the name of a phase.
@@ -100,7 +100,7 @@ impl FileTrace {
 
     /// `source` is text or its zstd frame.
     pub fn read(name: &str, source: impl Read) -> Result<FileTrace, TraceError> {
-        let mut records: Vec<FileRecord> = Vec::new();
+        let mut records: Vec<TracedOperation> = Vec::new();
         let mut paths = Paths::default();
         trace_text::read(name, source, HEADER, |line| {
             let earlier = records.last().map_or(Duration::ZERO, |record| record.at);
@@ -111,7 +111,7 @@ impl FileTrace {
     }
 }
 
-fn read_record(line: &str, earlier: Duration, paths: &mut Paths) -> Result<FileRecord, Wrong> {
+fn read_record(line: &str, earlier: Duration, paths: &mut Paths) -> Result<TracedOperation, Wrong> {
     let mut fields = Fields::of(line);
     let (time_column, time_us) = fields.number("time_us", TIME_MAX_US)?;
     let at = Duration::from_micros(time_us);
@@ -149,7 +149,7 @@ fn read_record(line: &str, earlier: Duration, paths: &mut Paths) -> Result<FileR
         "write" => range(offset, size).map(|(offset, size)| FileOperation::Write { offset, size })?,
         other => return Err(Wrong::at(column, format!("there is no operation {other:?}"))),
     };
-    Ok(FileRecord { at, path, operation })
+    Ok(TracedOperation { at, path, operation })
 }
 
 fn range(offset: (usize, &str), size: (usize, &str)) -> Result<(u64, u32), Wrong> {
@@ -227,7 +227,7 @@ mod tests {
     fn the_build_that_comes_with_the_program_can_be_followed() {
         let trace = FileTrace::open("openssh-build").unwrap_or_else(|error| panic!("{error}"));
         let mut files = BTreeMap::new();
-        for FileRecord { path, operation, .. } in &trace.records {
+        for TracedOperation { path, operation, .. } in &trace.records {
             match operation {
                 FileOperation::Create => assert_eq!(files.insert(path.clone(), 0), None, "{path} is there"),
                 FileOperation::Write { offset, size } => {

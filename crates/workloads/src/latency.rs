@@ -7,7 +7,7 @@ pub struct Latencies(Histogram<u64>);
 
 /// The mean and the percentiles people ask for, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Latency {
+pub struct LatencySummary {
     pub mean_ns: u64,
     pub p50_ns: u64,
     pub p90_ns: u64,
@@ -36,9 +36,9 @@ impl Latencies {
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.0.mean() as u64)
     }
-    pub fn summary(&self) -> Latency {
+    pub fn summary(&self) -> LatencySummary {
         let at = |quantile| self.0.value_at_quantile(quantile);
-        Latency {
+        LatencySummary {
             mean_ns: self.0.mean() as u64,
             p50_ns: at(0.5),
             p90_ns: at(0.9),

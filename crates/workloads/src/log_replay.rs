@@ -8,7 +8,7 @@
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use crate::log_trace::{LogRecord, LogTrace};
 use std::io;
 use std::path::Path;
@@ -56,10 +56,10 @@ pub struct ReplayReport {
     pub bytes_written: u64,
     /// From when the program asked, or could have asked had it not waited for an earlier record, until it was durable.
     pub sync_mean_ms: f64,
-    pub sync_latency: Latency,
+    pub sync_latency: LatencySummary,
     /// From the time in the trace until it was durable: grows without end where the disk is too slow for the load.
     pub behind_mean_ms: f64,
-    pub behind: Latency,
+    pub behind: LatencySummary,
 }
 
 /// Plays the trace in a directory; the files stay. `progress` gets the records so far, several times a second.

@@ -7,14 +7,14 @@
 //! - Then the file's new size goes into the server's database: one thread changes a page of a B-tree file
 //!   (`database/`), and writes and fsyncs the changed pages before it answers ("synchronise metadata"). While more updates
 //!   wait, it does up to 8 before it syncs, PVFS2's default high-water mark.
-//! - A client sends the next write when the last one is answered. If a [`Network`] is given, the messages of all share the
+//! - A client sends the next write when the last one is answered. If a [`ServerLink`] is given, the messages of all share the
 //!   server's one link.
 //!
 //! What it leaves out: the metadata server, striping (there is one data server), the Berkeley DB's other files and its
 //! own cache, the processors' time.
 
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use crate::semaphore::Semaphore;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -32,12 +32,12 @@ pub struct MpiIoOptions {
     /// Bytes of each.
     pub size: u64,
     /// `None`: messages take no time.
-    pub network: Option<Network>,
+    pub network: Option<ServerLink>,
 }
 
 /// The server's link.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-pub struct Network {
+pub struct ServerLink {
     pub bytes_per_second: u64,
     /// Of a request and its answer, without the bytes.
     pub round_trip: Duration,
@@ -49,7 +49,7 @@ pub struct MpiIoReport {
     pub seconds: f64,
     /// Of data, in units of 1,048,576 bytes each second.
     pub mib_per_second: f64,
-    pub latency: Latency,
+    pub latency: LatencySummary,
     /// How often the database was synced.
     pub database_syncs: u64,
     pub database_bytes: u64,
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn every_write_is_in_a_file_and_in_the_database() {
         let directory = tempfile::tempdir().unwrap();
-        let network = Network { bytes_per_second: 1 << 30, round_trip: Duration::from_micros(10) };
+        let network = ServerLink { bytes_per_second: 1 << 30, round_trip: Duration::from_micros(10) };
         let options = MpiIoOptions { processes: 20, writes: 210, size: 1000, network: Some(network) };
         let report = run_mpi_io(directory.path(), &options, |_| ()).unwrap();
         let length = |number: u32| {

@@ -7,7 +7,7 @@
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub struct PostmarkReport {
     pub bytes_read: u64,
     pub bytes_written: u64,
     /// Of single write requests, each as durable as `sync` says.
-    pub write_latency: Latency,
+    pub write_latency: LatencySummary,
 }
 
 /// Runs Postmark in a directory, which should be empty; the files stay. `progress` gets the transactions so far, several

@@ -4,7 +4,7 @@
 //! kernel, so the reader does it: a read that is not in memory yet asks the file system for `read_ahead` bytes at once.
 
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct ReadBackReport {
     pub bytes: u64,
     pub seconds: f64,
     pub read_mean_ms: f64,
-    pub latency: Latency,
+    pub latency: LatencySummary,
 }
 
 /// Reads all files that [`crate::run_streams`] left in a directory with this prefix, in requests of `request` bytes.

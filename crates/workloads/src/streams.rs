@@ -1,7 +1,7 @@
 //! Many writers, each with a file of its own, appending small records.
 
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use crate::record;
 use std::io;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub struct StreamReport {
     pub seconds: f64,
     pub operations_per_second: f64,
     /// From the moment an append was due (paced) or begun (flat out) until it returned.
-    pub latency: Latency,
+    pub latency: LatencySummary,
     /// The first failure, which ended the run.
     pub failure: Option<String>,
 }

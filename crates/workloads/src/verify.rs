@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What reading back found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Verdict {
+pub struct FileVerdict {
     pub acknowledged: u64,
     /// Acknowledged records that are not there, or not as written.
     pub lost: u64,
@@ -19,7 +19,7 @@ pub struct Verdict {
     pub complaints: Vec<String>,
 }
 
-impl Verdict {
+impl FileVerdict {
     fn complain(&mut self, text: String) {
         if self.complaints.len() < 10 {
             self.complaints.push(text);
@@ -28,8 +28,8 @@ impl Verdict {
 }
 
 /// Reads every writer's file. An error only if a file cannot be read.
-pub fn verify(directory: &Path, acknowledged: &Acknowledged) -> io::Result<Verdict> {
-    let mut verdict = Verdict::default();
+pub fn verify(directory: &Path, acknowledged: &Acknowledged) -> io::Result<FileVerdict> {
+    let mut verdict = FileVerdict::default();
     for (writer, &appends) in (0..).zip(&acknowledged.appends) {
         let name = file_name(&acknowledged.prefix, writer);
         let bytes = match std::fs::read(directory.join(&name)) {
@@ -43,7 +43,7 @@ pub fn verify(directory: &Path, acknowledged: &Acknowledged) -> io::Result<Verdi
     Ok(verdict)
 }
 
-fn check_file(verdict: &mut Verdict, name: &str, bytes: &[u8], writer: u32, appends: u64, size: usize) {
+fn check_file(verdict: &mut FileVerdict, name: &str, bytes: &[u8], writer: u32, appends: u64, size: usize) {
     let mut records = (0..).zip(bytes.chunks(size));
     let is_right = |(sequence, record): &(u64, &[u8])| {
         record.len() == size && record::is_right(record, writer, *sequence)
@@ -66,7 +66,7 @@ fn check_file(verdict: &mut Verdict, name: &str, bytes: &[u8], writer: u32, appe
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], appends: u64) -> Verdict {
+    fn check(bytes: &[u8], appends: u64) -> FileVerdict {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("s-00000"), bytes).unwrap();
         verify(directory.path(), &Acknowledged { prefix: "s-".into(), size: 64, appends: vec![appends] })
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_must_be_there() {
-        assert_eq!(check(&records(3), 3), Verdict { acknowledged: 3, ..Verdict::default() });
+        assert_eq!(check(&records(3), 3), FileVerdict { acknowledged: 3, ..FileVerdict::default() });
         assert_eq!(check(&records(2), 3).lost, 1);
         let mut damaged = records(3);
         damaged[70] ^= 1;

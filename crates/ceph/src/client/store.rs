@@ -13,13 +13,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Answer, AttributeChange, Attributes, Caller, Event, FileId, Found, Identity, LISTING_ENTRIES_MAX,
-    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, TARGET_BYTES_MAX,
-    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
+    Access, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity, LISTING_ENTRIES_MAX,
+    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, StoreEvent,
+    TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
+/// Of the layout that files have unless an administrator chose another.
+const OBJECT_BYTES: u64 = 4 << 20;
 
 /// A directory of CephFS. Connected by [`Store::connect`].
 pub struct Store(Rc<Shared>);
@@ -37,12 +39,12 @@ struct Shared {
 
 #[derive(Default)]
 struct Events {
-    queue: RefCell<VecDeque<Event>>,
+    queue: RefCell<VecDeque<StoreEvent>>,
     changed: Condition,
 }
 
 impl Events {
-    fn add(&self, event: Event) {
+    fn add(&self, event: StoreEvent) {
         self.queue.borrow_mut().push_back(event);
         self.changed.notify();
     }
@@ -98,10 +100,10 @@ async fn connect(
         move |notice| match notice {
             Notice::Recall { file, token } => {
                 let deadline = world.now().plus(Duration::from_millis(recall_ms.get()));
-                events.add(Event::Recall { file, token, deadline });
+                events.add(StoreEvent::Recall { file, token, deadline });
             }
-            Notice::Changed { file } => events.add(Event::Changed { file }),
-            Notice::Lost(lost) if is_up.get() => events.add(Event::Disconnected { fenced: lost.fenced }),
+            Notice::Changed { file } => events.add(StoreEvent::Changed { file }),
+            Notice::Lost(lost) if is_up.get() => events.add(StoreEvent::Disconnected { fenced: lost.fenced }),
             Notice::Lost(_) => {}
         }
     };
@@ -199,6 +201,13 @@ impl store::Store for Store {
     fn hold_ms(&self) -> u64 {
         self.0.welcome.get().hold_ms
     }
+    fn held_below(&self, size: u64) -> u64 {
+        half_of_room(size, OBJECT_BYTES)
+    }
+    /// The metadata server never lowers the number, and each set of attributes that it takes from a client raises it.
+    fn counts_every_change(&self) -> bool {
+        true
+    }
 
     fn fence(&self, former: &Identity) -> Answer<()> {
         let request = Ok(Request::Fence { former: former.0.clone().into() });
@@ -219,7 +228,7 @@ impl store::Store for Store {
             Ok(())
         })
     }
-    fn next_event(&self) -> LocalFuture<Event> {
+    fn next_event(&self) -> LocalFuture<StoreEvent> {
         let events = self.0.events.clone();
         Box::pin(async move { events.changed.until(|| events.queue.borrow_mut().pop_front()).await })
     }

@@ -162,16 +162,16 @@ impl Server {
                 let cut = AttributeChange { size: change.size, ..AttributeChange::default() };
                 let rest = AttributeChange { size: None, ..change };
                 let size = file.inode.attributes()?.version.size;
-                let shrinks = change.size.is_some_and(|new| new < size);
+                let resizes = change.size.is_some_and(|new| new != size);
                 return self.change(&file, || {
                     // The library cuts at the servers. What it has buffered beyond must not come after.
-                    if shrinks {
+                    if resizes {
                         files.sync(&file)?;
                     }
                     for change in [cut, rest].iter().filter(|change| **change != AttributeChange::default()) {
                         file.inode.set_attributes(change)?;
                     }
-                    if shrinks { files.sync(&file) } else { Ok(()) }
+                    if resizes { files.sync(&file) } else { Ok(()) }
                 });
             }
             Request::Xattr { file, name } => {

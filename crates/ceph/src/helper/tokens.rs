@@ -76,7 +76,7 @@ impl Files {
         // T4: the library has forgotten what went wrong.
         failure.map_or(Ok(()), Err)?;
         let synced = match handle {
-            Some(handle) => handle.sync(),
+            Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
             None => file.inode.sync(),
         };
         if let Err(errno) = synced {

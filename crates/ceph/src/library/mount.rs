@@ -7,9 +7,9 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Buffered writes stay with the client for so long, unless they are made durable; the library looks every few seconds.
-const HOLD_S: u32 = 120;
-const HOLD_PROMISED_MS: u64 = 60_000;
+/// Buffered writes stay with the client for so long, unless they are made durable: thirty days.
+const HOLD_S: u32 = 30 * 86_400;
+const HOLD_PROMISED_MS: u64 = HOLD_S as u64 * 1000;
 const CONNECT_S: u32 = 30;
 
 pub struct Settings {

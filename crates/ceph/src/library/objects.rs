@@ -219,6 +219,25 @@ impl Handle {
             .map(drop)
     }
 
+    /// Whether the servers still know this client. T7: a library that was excluded drops what it has buffered, and syncs with
+    /// success. To ask for a lock is the one question about a file that it never answers by itself.
+    pub fn ask_servers(&self) -> Result<(), Errno> {
+        let mount = self.inode.mount;
+        let mut lock = libc::flock {
+            l_type: libc::F_RDLCK as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: 0,
+            l_len: 1,
+            l_pid: 0,
+        };
+        // SAFETY: the handle is open; the library reads the lock, and writes there which other stands against it.
+        match Errno::check(unsafe { (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, 0) }) {
+            // A new session is refused to who was excluded.
+            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
+            answer => answer.map(drop),
+        }
+    }
+
     /// EAGAIN: another has the file open. A recall is told with `number`.
     pub fn take_token(&self, token: Token, number: u64) -> Result<(), Errno> {
         let kind = match token {

@@ -4,7 +4,7 @@ use crate::common::{Cluster, connect, is_disconnected, make, next_event, run};
 use device::World;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Event, Store as _, Token};
+use store::{Access, Store as _, StoreEvent, Token};
 
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
@@ -38,7 +38,7 @@ fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
                 }
             }
             let _ = durable.await.unwrap();
-            let Event::Disconnected { fenced: false } = next_event(&store).await else {
+            let StoreEvent::Disconnected { fenced: false } = next_event(&store).await else {
                 panic!("no end was told")
             };
             store.reconnect().await.unwrap();

@@ -4,4 +4,5 @@ mod common;
 mod failures;
 mod files;
 mod hostile;
+mod killed;
 mod tokens;

@@ -8,7 +8,7 @@ use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Event, Identity, RenameMode, Store as _, StoreError, Token};
+use store::{Access, Identity, RenameMode, Store as _, StoreError, StoreEvent, Token};
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
@@ -36,7 +36,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
         eprintln!("read through a recall after {:?}", world.now().since(begin));
         let (event, returned) = event.await.unwrap();
         eprintln!("token returned within {returned:?}");
-        let Event::Recall { file: of, token: Token::ExclusiveWrite, deadline } = event else {
+        let StoreEvent::Recall { file: of, token: Token::ExclusiveWrite, deadline } = event else {
             panic!("{event:?}")
         };
         assert!(of == file && deadline > world.now().plus(Duration::from_secs(5)));
@@ -145,7 +145,7 @@ fn after_kill_9_the_next_life_resets_the_former_and_the_durable_content_is_there
         let durable = store.attributes(file).await.unwrap().version;
         store.write(open, 0, b"lost   ").await.unwrap();
         kill(&store);
-        let Event::Disconnected { fenced: false } = next_event(&store).await else {
+        let StoreEvent::Disconnected { fenced: false } = next_event(&store).await else {
             panic!("no end was told")
         };
         for _ in 0..2 {
@@ -198,6 +198,15 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
 
 #[test]
 fn a_fenced_client_is_told_and_nothing_of_it_appears() {
+    return_of_a_fenced_client(Duration::ZERO);
+}
+/// T7: by then the library has dropped what it had buffered.
+#[test]
+fn a_fenced_client_that_syncs_late_is_told_as_well() {
+    return_of_a_fenced_client(Duration::from_millis(500));
+}
+
+fn return_of_a_fenced_client(pause: Duration) {
     let cluster = Cluster::small();
     let (here, there) = (cluster.options("here"), cluster.options("there"));
     run(|world| async move {
@@ -224,10 +233,11 @@ fn a_fenced_client_is_told_and_nothing_of_it_appears() {
         signal(helper, libc::SIGCONT);
         // The late write is buffered, or refused: durable it is not.
         let late = late.await.unwrap().map(drop);
+        world.sleep_until(world.now().plus(pause)).await;
         let durable = store.make_durable(open).await;
         let error = late.and(durable).unwrap_err();
         assert!(is_fenced(&error) || is_disconnected(&error), "{error:?}");
-        let Event::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
+        let StoreEvent::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"after  ");
         store.reconnect().await.unwrap();
         let open = store.open(file, Access::Read).await.unwrap();
@@ -258,7 +268,7 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
             let Either::Left(event) = race(next_event(&store), patience).await else {
                 panic!("round {round}: nothing was told")
             };
-            let Event::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
+            let StoreEvent::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
                 panic!("{event:?}")
             };
             assert_eq!(of, file);

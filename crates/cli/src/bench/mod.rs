@@ -36,7 +36,7 @@ enum What {
     Stress(stress::StressArguments),
     Postmark(postmark::PostmarkArguments),
     Filebench(filebench::FilebenchArguments),
-    Replay(replay::ReplayArguments),
+    Replay(replay::LogReplayArguments),
     MpiIo(mpi_io::MpiIoArguments),
     ReadBack(read_back::ReadBackArguments),
     Compare(compare::CompareArguments),

@@ -6,7 +6,7 @@ use crate::text::quantity::{format_duration, format_size, parse_duration, parse_
 use crate::text::table::Table;
 use std::path::PathBuf;
 use std::time::Duration;
-use workloads::{MpiIoOptions, Network, run_mpi_io};
+use workloads::{MpiIoOptions, ServerLink, run_mpi_io};
 
 const EXAMPLES: &str = "\
 Each process appends to a file of its own through a file server that syncs the data, and then its database of file sizes,
@@ -52,8 +52,9 @@ pub fn run(arguments: MpiIoArguments) -> Result<(), CliError> {
     if arguments.link == Some(0) {
         return Err(CliError::new("--link is at least a byte per second"));
     }
-    let network =
-        arguments.link.map(|bytes_per_second| Network { bytes_per_second, round_trip: arguments.round_trip });
+    let network = arguments
+        .link
+        .map(|bytes_per_second| ServerLink { bytes_per_second, round_trip: arguments.round_trip });
     let MpiIoArguments { processes, writes, size, .. } = arguments;
     let options = MpiIoOptions { processes, writes, size, network };
     let progress = Progress::new();

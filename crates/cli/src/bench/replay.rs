@@ -21,7 +21,7 @@ Examples:
 /// Replay what databases and mail stores did to their logs, many of them at once
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ReplayArguments {
+pub struct LogReplayArguments {
     /// A trace that comes with the program, or a file
     #[arg(value_name = "TRACE")]
     trace: String,
@@ -49,7 +49,7 @@ pub struct ReplayArguments {
     directory: PathBuf,
 }
 
-pub fn run(arguments: ReplayArguments) -> Result<(), CliError> {
+pub fn run(arguments: LogReplayArguments) -> Result<(), CliError> {
     let trace = LogTrace::open(&arguments.trace).map_err(|error| CliError::new(error.to_string()))?;
     let seed = choose_seed(arguments.seed);
     let progress = Progress::new();

@@ -247,9 +247,9 @@ impl ImageCheck<'_> {
             let Ok(block) = self.reader.block(home) else { continue };
             // An index hides behind entries that leave its room no checksum of their own.
             let is_index = inode.flags & flags::INDEX != 0
-                && (htree::Table::of_node(&format, &block)
+                && (htree::IndexTable::of_node(&format, &block)
                     .is_ok_and(|table| table.checksum_is_right(&block))
-                    || htree::Table::of_root(&format, &block)
+                    || htree::IndexTable::of_root(&format, &block)
                         .is_ok_and(|(table, _)| table.checksum_is_right(&block)));
             if is_index {
                 continue;

@@ -47,7 +47,7 @@ enum Order {
 #[derive(Serialize, Deserialize)]
 enum Reply {
     /// Comes with the descriptor.
-    Mounted {
+    MountedVolume {
         device: (u32, u32),
     },
     Failed(String),
@@ -134,10 +134,10 @@ impl Porter {
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
-            (Reply::Mounted { device }, Some(fuse)) => {
+            (Reply::MountedVolume { device }, Some(fuse)) => {
                 Ok(Standing { connection: Connection { fuse, processors: self.processors }, device })
             }
-            (Reply::Mounted { .. }, None) => {
+            (Reply::MountedVolume { .. }, None) => {
                 self.unmount();
                 Err(CliError::new("mount: no descriptor left for /dev/fuse")
                     .with_remedy("Close some files, or allow more: see `ulimit -n`."))
@@ -194,10 +194,10 @@ impl Porter {
 struct Child {
     socket: OwnedFd,
     directory: PathBuf,
-    mounted: Option<Mounted>,
+    mounted: Option<MountedVolume>,
 }
 
-struct Mounted {
+struct MountedVolume {
     mount: Mount,
     /// The namespace that it is in: device and inode of the kernel's file.
     namespace: (u64, u64),
@@ -224,7 +224,7 @@ impl Child {
                     let mounted = self.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
                     let (reply, fuse) = match &mounted {
                         Ok((connection, device)) => {
-                            (Reply::Mounted { device: *device }, Some(connection.fuse.as_fd()))
+                            (Reply::MountedVolume { device: *device }, Some(connection.fuse.as_fd()))
                         }
                         Err(error) => (Reply::Failed(error.to_string()), None),
                     };
@@ -267,7 +267,7 @@ impl Child {
         let _ = limits.and_then(|limits| {
             set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
         });
-        self.mounted = Some(Mounted { mount, namespace });
+        self.mounted = Some(MountedVolume { mount, namespace });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {
             // SAFETY: the descriptor is open.
             unsafe { libc::setns(theirs.as_raw_fd(), libc::CLONE_NEWNS) };
@@ -280,7 +280,7 @@ impl Child {
     }
 
     fn unmount(&self) -> io::Result<()> {
-        let Some(Mounted { mount, namespace }) = &self.mounted else { return Ok(()) };
+        let Some(MountedVolume { mount, namespace }) = &self.mounted else { return Ok(()) };
         // Names from here on are looked up in this directory: there is no other that leads to `/proc` everywhere.
         let proc = open_directory("/proc")?;
         if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {

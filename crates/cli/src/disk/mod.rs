@@ -13,7 +13,7 @@ use crate::text::table::Table;
 use clap::{Args, Subcommand, ValueEnum};
 use device::{Disk, World};
 use disks::Raid0;
-use emulated::replay::{self, Comparison, Report, Times, Trace};
+use emulated::replay::{self, Comparison, ServiceTimes, Trace, TraceReport};
 use emulated::{CacheMode, EmulatedDisk, Model, Options, SECTOR, shipped};
 use runtime::VirtualWorld;
 use serde::Serialize;
@@ -152,7 +152,7 @@ fn list(json: bool) -> Result<(), CliError> {
 struct Replayed {
     model: String,
     #[serde(flatten)]
-    report: Report,
+    report: TraceReport,
     virtual_seconds: f64,
     /// Of this program, for the replay alone.
     processor_seconds: f64,
@@ -175,7 +175,7 @@ fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
     let seconds = processor_seconds() - start;
     let replayed = Replayed {
         model: disk.name().to_owned(),
-        report: Report::new(&trace, &times),
+        report: TraceReport::new(&trace, &times),
         virtual_seconds: world.now().0 as f64 / 1e9,
         processor_seconds: seconds,
         requests_per_processor_second: times.len() as f64 / seconds,
@@ -184,10 +184,10 @@ fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
 }
 
 fn text_of(replayed: &Replayed) -> String {
-    let Report { all, reads, writes, comparison } = &replayed.report;
+    let TraceReport { all, reads, writes, comparison } = &replayed.report;
     let mut table = Table::new(["ms", "requests", "mean", "sd", "p1", "p50", "p90", "p99", "max"]);
-    let mut row = |name: &str, times: &Times| {
-        let Times { requests, mean_ms, sd_ms, p1_ms, p50_ms, p90_ms, p99_ms, max_ms } = times;
+    let mut row = |name: &str, times: &ServiceTimes| {
+        let ServiceTimes { requests, mean_ms, sd_ms, p1_ms, p50_ms, p90_ms, p99_ms, max_ms } = times;
         let cell = |time: &f64| format!("{time:.3}");
         let [mean, sd, p1, p50] = [mean_ms, sd_ms, p1_ms, p50_ms].map(cell);
         let [p90, p99, max] = [p90_ms, p99_ms, max_ms].map(cell);

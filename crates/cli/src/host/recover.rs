@@ -7,7 +7,7 @@ use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
 use device::World;
 use disks::Access;
-use host::{Outcome, RecoveryReport, recover};
+use host::{FileFate, RecoveryReport, recover};
 use runtime::RealWorld;
 use std::time::Duration;
 use store::Identity;
@@ -47,9 +47,9 @@ pub fn tell(report: &RecoveryReport) -> String {
     for file in &report.files {
         let bytes = file.bytes;
         text += &match &file.outcome {
-            Outcome::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
-            Outcome::DoneBefore => format!("file {}: replayed by an earlier recovery\n", file.file),
-            Outcome::SetAside { name, why } => {
+            FileFate::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
+            FileFate::DoneBefore => format!("file {}: replayed by an earlier recovery\n", file.file),
+            FileFate::SetAside { name, why } => {
                 let at = if name.is_empty() {
                     String::new()
                 } else {

@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::host::Where;
 use device::World;
 use disks::Access;
-use host::{HostError, Journal};
+use host::{HostError, HostJournal};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -97,28 +97,28 @@ pub async fn open_journal(
     store: &StoreName,
     format: bool,
     access: Access,
-) -> Result<(Journal, disks::FileDisk), CliError> {
+) -> Result<(HostJournal, disks::FileDisk), CliError> {
     use device::Disk;
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
-    let is_one = Journal::is_one(&*shared).await.map_err(failed)?;
+    let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
     let is_empty = shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
     if format || !is_one && is_empty && access == Access::ReadWrite {
         if is_one {
             refuse_live(&shared).await?;
         }
         let identity = Identity(format!("okeanos-{:016x}", world.random()));
-        let made = Journal::format(world, shared, identity, &store.full_name()).await.map_err(failed)?;
+        let made = HostJournal::format(world, shared, identity, &store.full_name()).await.map_err(failed)?;
         return Ok((made, disk));
     }
-    let journal = Journal::open(shared).await.map_err(failed)?;
+    let journal = HostJournal::open(shared).await.map_err(failed)?;
     journal.check_store(&store.full_name()).map_err(failed)?;
     Ok((journal, disk))
 }
 
 /// What is synced and not at the store lives in the journal alone.
 async fn refuse_live(disk: &Rc<dyn device::Disk>) -> Result<(), CliError> {
-    let Ok(journal) = Journal::open(disk.clone()).await else { return Ok(()) };
+    let Ok(journal) = HostJournal::open(disk.clone()).await else { return Ok(()) };
     if journal.is_clean().await.unwrap_or(true) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use format::jbd2::{
     BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock, LogLayout,
     Packing, RevokeBlock, TagFormat,
 };
-use journal::{Pass, Ring, ScanPass};
+use journal::{LogRing, Pass, ScanPass};
 use std::fmt;
 use units::{LogBlock, TransactionId};
 
@@ -266,7 +266,7 @@ impl Walk<'_> {
 
     /// The log block `count` further on; behind the last comes the first.
     fn further(&self, at: LogBlock, count: u32) -> LogBlock {
-        Ring::of(&self.log.superblock).advance(at, count)
+        LogRing::of(&self.log.superblock).advance(at, count)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::text::quantity::format_size;
 use crate::text::table::Table;
 use format::ext4::extent::Extent;
 use format::scattered::{ActiveLogs, LogsSuperblock, RunHeader};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use units::{HomeBlock, LogBlock, TransactionId};
@@ -64,7 +65,8 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     };
     let look_ahead = journal::look_ahead(&journal);
     let mut newest = journal.sequence;
-    let mut told = Vec::new();
+    let mut told: Vec<LogStory> = Vec::new();
+    let mut found = LiveRuns::default();
     for log in (0..superblock.logs).filter(|log| all || active(*log)) {
         let first = 1 + u64::from(log) * u64::from(superblock.log_blocks);
         let mut story = LogStory {
@@ -97,15 +99,14 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
                 continue;
             };
             left = look_ahead;
-            let is_live = !journal.sequence.is_after(header.transaction);
-            let length = (1 + u64::from(header.blocks)) * unit;
-            if last.is_none() || is_live && story.live_runs == 0 {
+            if !journal.sequence.is_after(header.transaction) {
+                found.add(told.len(), header);
+            }
+            if last.is_none() {
                 story.first_transaction = header.transaction.0;
             }
             story.last_transaction = header.transaction.0;
             story.runs += 1;
-            story.live_runs += u32::from(is_live);
-            story.live_bytes += if is_live { length } else { 0 };
             at += 1 + u64::from(header.blocks);
             story.bytes_used = at * unit;
             last = Some(header.transaction);
@@ -115,8 +116,14 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         }
         told.push(story);
     }
-    for story in told.iter_mut().filter(|story| story.live_runs > 0) {
-        story.age = newest.0.wrapping_sub(story.first_transaction);
+    for (index, header) in found.in_order(journal.sequence) {
+        let story = &mut told[index];
+        if story.live_runs == 0 {
+            story.first_transaction = header.transaction.0;
+            story.age = newest.0.wrapping_sub(header.transaction.0);
+        }
+        story.live_runs += 1;
+        story.live_bytes += (1 + u64::from(header.blocks)) * unit;
     }
     Ok(LogsStory {
         logs: superblock.logs,
@@ -126,6 +133,26 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         tail: journal.sequence.0,
         told,
     })
+}
+
+/// The runs that recovery would read. Of two copies of one, which a swap has left, that is the one with the later durable
+/// floor.
+#[derive(Default)]
+struct LiveRuns(BTreeMap<u32, (usize, RunHeader)>);
+
+impl LiveRuns {
+    /// It lies in the log that is told as the `index`th.
+    fn add(&mut self, index: usize, header: RunHeader) {
+        let found = self.0.entry(header.transaction.0).or_insert((index, header));
+        if header.durable.is_after(found.1.durable) {
+            *found = (index, header);
+        }
+    }
+    fn in_order(self, tail: TransactionId) -> Vec<(usize, RunHeader)> {
+        let mut runs: Vec<_> = self.0.into_values().collect();
+        runs.sort_by_key(|(_, header)| header.transaction.0.wrapping_sub(tail.0));
+        runs
+    }
 }
 
 fn place_of(extents: &[Extent], at: u64) -> Option<HomeBlock> {

@@ -4,13 +4,13 @@ use super::journal::Record;
 use super::log_reader::LogReader;
 use crate::error::CliError;
 use format::packed::{Item, Malformed, PackedHeader, RecordReader};
-use journal::{LogWalk, Ring};
+use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
 
 /// From the log's start on, as long as the numbers go on; with `all` every transaction of this log that begins anywhere.
 pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     let superblock = &log.superblock;
-    let (seed, ring) = (superblock.packed_seed(), Ring::of(superblock));
+    let (seed, ring) = (superblock.packed_seed(), LogRing::of(superblock));
     let mut walk = Walk { log, ring, records: Vec::new() };
     let (mut at, mut expected) = (superblock.start, superblock.sequence);
     let mut left = ring.blocks();
@@ -38,7 +38,7 @@ pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
 
 struct Walk<'a> {
     log: &'a LogReader,
-    ring: Ring,
+    ring: LogRing,
     records: Vec<Record>,
 }
 

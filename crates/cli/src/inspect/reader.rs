@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use format::ext4::directory::DirectoryFormat;
-use format::ext4::extent::{Entry, Extent, ExtentNode};
+use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
 use format::ext4::inode::{InodeLayout, flags};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{GroupDescriptor, Inode, Superblock, checksum, feature, indirect};
@@ -152,8 +152,8 @@ impl Reader {
         }
         for entry in node.entries() {
             match entry {
-                Entry::Extent(extent) => layout.extents.push(extent),
-                Entry::Index(index) => {
+                ExtentEntry::Extent(extent) => layout.extents.push(extent),
+                ExtentEntry::Index(index) => {
                     // Each node once: a tree that leads back into itself would never end.
                     if !layout.nodes.insert(index.child) {
                         return Err(damaged(format!("{} is in it twice", index.child)));

@@ -80,10 +80,14 @@ Mount options:
                        S seconds; when the disk was idle for S seconds; between two hours of the day
                        (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
                        when journal or cache are short, and at unmount
+  swap_above=PERCENT|off
+                       log=scattered: in idle time a log that is fuller than PERCENT moves to an empty
+                       one far from where the disk works (default 80)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,
-                       and those of these names, as in *.wal:*/journal/*. Their data goes to the journal
+                       those of these names, as in *.wal:*/journal/*, and those of which a program
+                       says so with an ioctl (docs/MOUNT_OPTIONS.md). Their data goes to the journal
                        in every mode, and home only if that or the cache is full, or at unmount
   cache=SIZE           memory for blocks: every version of them that is kept, what a commit makes
                        of them, and what goes with it (default 256M). At most 96M come on top: 64M
@@ -101,6 +105,9 @@ Mount options:
                        selective, whose journal others cannot replay anyway; else blocks)
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
+  commits_in_flight=1|2
+                       whether a commit may set out while the one before is on its way; two only
+                       with packed journals (default 1)
   log=circular|scattered
                        where the log lies: in the journal (default), or in the scattered logs of the
                        volume, near where its disk works (okeanos mkfs --scattered-logs); after a
@@ -109,6 +116,7 @@ Mount options:
                        how requests come from the kernel; uring needs fuse.enable_uring=1
   poll=auto|off|US     how long the daemon stays awake for the next request, in microseconds,
                        while requests come so fast that it pays (default auto: 150)
+  [no]keep_awake       meanwhile idle processors of others stay as quick to wake (default on)
   readahead=SIZE       how far the kernel reads ahead of a sequential reader (default 4M; an
                        ordinary user's mount keeps the kernel's own, 128K)
   log_level=error|warning|info|debug

@@ -35,6 +35,8 @@ pub struct MountSettings {
     pub writeback: Option<Duration>,
     pub expire: Option<Duration>,
     pub checkpoint: CheckpointTimes,
+    /// Percent of a scattered log; `None`: never.
+    pub swap_above: Option<u32>,
     /// Files of which durability is enough.
     pub durable_only: Option<DurableOnly>,
     /// Bytes.
@@ -45,11 +47,14 @@ pub struct MountSettings {
     pub records: Option<RecordFormat>,
     /// Bytes of a log block of packed transactions.
     pub log_unit: Option<u32>,
+    pub commits_in_flight: Option<usize>,
     /// Where the log lies.
     pub log: LogKind,
     pub transport: Transport,
     /// How long the daemon polls before it sleeps, where that pays; zero: never.
     pub poll: Duration,
+    /// While polling pays, the processors of others are kept awake, too.
+    pub keep_awake: bool,
     /// How far the kernel reads ahead, in bytes.
     pub read_ahead: u64,
     /// An image file gets a loop device.
@@ -99,6 +104,7 @@ impl Default for MountSettings {
             writeback: None,
             expire: None,
             checkpoint: CheckpointTimes::ByAge,
+            swap_above: EngineOptions::default().swap_above,
             durable_only: None,
             cache: None,
             journal_device: None,
@@ -106,9 +112,11 @@ impl Default for MountSettings {
             transaction_checksum: false,
             records: None,
             log_unit: None,
+            commits_in_flight: None,
             log: LogKind::default(),
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
+            keep_awake: true,
             read_ahead: READ_AHEAD_DEFAULT,
             loop_device: true,
             read_only: false,
@@ -253,12 +261,14 @@ impl MountSettings {
             writeback: self.writeback.unwrap_or(own.writeback),
             expire: self.expire.unwrap_or(own.expire),
             checkpoint: self.checkpoint,
+            swap_above: self.swap_above,
             durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
             transaction_checksum: self.transaction_checksum,
             records: self.records,
             log_unit: self.log_unit,
+            commits_in_flight: self.commits_in_flight.unwrap_or(own.commits_in_flight),
             log: self.log,
             read_only: self.read_only,
             keep_others_out: false,
@@ -331,6 +341,13 @@ impl MountSettings {
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
             "checkpoint" => self.checkpoint = checkpoint(value)?,
+            "swap_above" => {
+                self.swap_above = match (value, value.parse()) {
+                    ("off", _) => None,
+                    (_, Ok(percent @ 1..=99)) => Some(percent),
+                    _ => return Err(known("off, or from 1 to 99 (percent)")),
+                }
+            }
             "durable_only" => self.durable_only = Some(value.parse().map_err(Refusal::Wrong)?),
             "cache" => {
                 self.cache = match parse_size(value)? {
@@ -367,6 +384,10 @@ impl MountSettings {
                         Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
                     })?);
             }
+            "commits_in_flight" => {
+                let count = value.parse().ok().filter(|count| (1..=2).contains(count));
+                self.commits_in_flight = Some(count.ok_or_else(|| known("1 or 2"))?);
+            }
             "log" => self.log = value.parse().map_err(|_| known("circular or scattered"))?,
             "transport" => {
                 self.transport = match value {
@@ -392,6 +413,8 @@ impl MountSettings {
             "durable_only" => self.durable_only = Some(DurableOnly::default()),
             "noloop" => self.loop_device = false,
             "loop" => self.loop_device = true,
+            "keep_awake" => self.keep_awake = true,
+            "nokeep_awake" => self.keep_awake = false,
             "barrier" => self.barrier = Barrier::Flush,
             "nobarrier" => self.barrier = Barrier::None,
             "noatime" => self.atime = Atime::Never,
@@ -512,6 +535,8 @@ mod tests {
             ("bsdgroups", with(|it| it.group_of_directory = true)),
             ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
             ("durable_only", with(|it| it.durable_only = Some(DurableOnly::default()))),
+            ("swap_above=off", with(|it| it.swap_above = None)),
+            ("swap_above=off,swap_above=65", with(|it| it.swap_above = Some(65))),
             (
                 "durable_only=*.wal:*/journal/*",
                 with(|it| it.durable_only = Some("*.wal:*/journal/*".parse().unwrap())),
@@ -522,6 +547,8 @@ mod tests {
         }
         for line in [
             "durable_only=/a",
+            "swap_above=100",
+            "swap_above=0",
             "usrquota",
             "grpjquota=aquota.group,jqfmt=vfsv0",
             "errors=ignore",
@@ -551,6 +578,15 @@ mod tests {
             ("poll=2ms", Duration::from_millis(2)),
         ] {
             assert_eq!(parse(text).unwrap().poll, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn others_stay_awake_unless_that_is_forbidden() {
+        for (text, expected) in
+            [("defaults", true), ("nokeep_awake", false), ("nokeep_awake,keep_awake", true)]
+        {
+            assert_eq!(parse(text).unwrap().keep_awake, expected, "{text}");
         }
     }
 

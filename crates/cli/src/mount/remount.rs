@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 26] = [
+    let stays: [(&str, bool); 29] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -130,16 +130,19 @@ fn refuse_what_stays(
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),
         ("checkpoint", before.checkpoint == after.checkpoint),
+        ("swap_above", before.swap_above == after.swap_above),
         ("durable_only", before.durable_only == after.durable_only),
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
         ("records", before.records == after.records),
         ("log_unit", before.log_unit == after.log_unit),
+        ("commits_in_flight", before.commits_in_flight == after.commits_in_flight),
         ("log", before.log == after.log),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),
         ("poll", before.poll == after.poll),
+        ("keep_awake", before.keep_awake == after.keep_awake),
         ("readahead", before.read_ahead == after.read_ahead),
         ("loop", before.loop_device == after.loop_device),
         ("allow_other", before.allow_other == after.allow_other),

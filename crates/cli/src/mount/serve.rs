@@ -61,6 +61,10 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
     world.poll_at_most(plan.settings.poll);
+    if plan.settings.keep_awake {
+        // Before the daemon leaves the names of the system behind.
+        world.keep_others_awake();
+    }
     let result = world.run(run(world.clone(), plan, porter, reporter, herald));
     world.end();
     result
@@ -279,6 +283,7 @@ impl Mounted {
                     "full_queues": ring.full_queues,
                     "polls": ring.polls,
                     "polls_in_vain": ring.polls_in_vain,
+                    "keeps_awake": ring.keeps_awake,
                 },
             })
         };

@@ -105,7 +105,7 @@ impl Listener {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
-        let mut told = Told::default();
+        let mut told = Conversation::default();
         while let Some(line) = read_line(&mut reader)? {
             let mut writer = BufWriter::new(stream);
             match line.parse() {
@@ -177,14 +177,14 @@ fn refuse(mut stream: TcpStream, why: &str) {
 
 /// What one connection has told so far: writes come one after the other.
 #[derive(Default)]
-struct Told {
+struct Conversation {
     run: Option<u64>,
     /// Writes acknowledged.
     done: u64,
     about: bool,
 }
 
-impl Told {
+impl Conversation {
     fn take(&mut self, run: u64, event: Event) -> Result<(), &'static str> {
         match event {
             Event::Begins(_) if self.run.is_none() => self.run = Some(run),
@@ -202,13 +202,13 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::Layout;
+    use super::super::protocol::FileLayout;
     use super::*;
 
     #[test]
     fn only_the_next_write_is_taken_down() {
-        let mut told = Told::default();
-        let begins = Event::Begins(Layout { size: 4096, places: 1 });
+        let mut told = Conversation::default();
+        let begins = Event::Begins(FileLayout { size: 4096, places: 1 });
         assert!(told.take(1, Event::About(0)).is_err());
         assert!(told.take(1, begins).is_ok() && told.take(2, begins).is_err());
         assert!(told.take(1, Event::Acknowledged(0)).is_err() && told.take(1, Event::About(1)).is_err());

@@ -37,11 +37,11 @@ your own.";
 #[command(after_help = EXAMPLES)]
 pub struct PowercutArguments {
     #[command(subcommand)]
-    command: Command,
+    command: PowercutCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum PowercutCommand {
     /// On a machine that keeps its power: write down what the other tells
     Listen {
         /// Where to listen; port 0 for any that is free
@@ -112,13 +112,20 @@ fn parse_block(text: &str) -> Result<u32, String> {
 
 pub fn run(arguments: PowercutArguments) -> Result<(), CliError> {
     match arguments.command {
-        Command::Listen { address, log } => listen::run(&address, &log),
-        Command::Verify { listener, run, json, path } => verify::run(&listener, run, &path, json),
-        Command::Write(WriteArguments { listener, destroy, o_dsync, size, length, count, json, path }) => {
-            write::run(
-                &listener,
-                &write::Writing { path: &path, destroy, o_dsync, size, length, count, json },
-            )
-        }
+        PowercutCommand::Listen { address, log } => listen::run(&address, &log),
+        PowercutCommand::Verify { listener, run, json, path } => verify::run(&listener, run, &path, json),
+        PowercutCommand::Write(WriteArguments {
+            listener,
+            destroy,
+            o_dsync,
+            size,
+            length,
+            count,
+            json,
+            path,
+        }) => write::run(
+            &listener,
+            &write::Writing { path: &path, destroy, o_dsync, size, length, count, json },
+        ),
     }
 }

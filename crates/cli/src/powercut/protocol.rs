@@ -40,7 +40,7 @@ pub fn read_line(reader: &mut impl BufRead) -> Result<Option<String>, LineError>
 
 /// A file under test: `places` blocks of `size` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct FileLayout {
     pub size: u32,
     pub places: u64,
 }
@@ -48,7 +48,7 @@ pub struct Layout {
 /// What a writer tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    Begins(Layout),
+    Begins(FileLayout),
     /// This write is about to start.
     About(u64),
     /// It has been made durable, as far as the writer was told.
@@ -80,7 +80,7 @@ pub struct NotUnderstood(String);
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Begins(Layout { size, places }) => write!(f, "begins {size} {places}"),
+            Event::Begins(FileLayout { size, places }) => write!(f, "begins {size} {places}"),
             Event::About(number) => write!(f, "about {number}"),
             Event::Acknowledged(number) => write!(f, "acknowledged {number}"),
         }
@@ -108,7 +108,7 @@ fn parse_event(words: &[&str]) -> Option<Event> {
     let number = |text: &str| text.parse().ok();
     match words {
         ["begins", size, places] => {
-            let layout = Layout { size: size.parse().ok()?, places: number(places)? };
+            let layout = FileLayout { size: size.parse().ok()?, places: number(places)? };
             let possible = (super::record::SIZE_MIN..=super::record::SIZE_MAX)
                 .contains(&(layout.size as usize))
                 && layout.size.is_multiple_of(512)
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written() {
-        let layout = Layout { size: 4096, places: 64 };
+        let layout = FileLayout { size: 4096, places: 64 };
         for event in [Event::Begins(layout), Event::About(7), Event::Acknowledged(u64::MAX)] {
             let request = Request::Tell { run: 1 << 63, event };
             assert_eq!(request.to_string().parse(), Ok(request));

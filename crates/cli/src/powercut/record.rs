@@ -11,7 +11,7 @@ const CHECKSUM: usize = 4;
 
 /// One write: number `number` (from 0) of run `run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct WriteRecord {
     pub run: u64,
     pub number: u64,
 }
@@ -19,7 +19,7 @@ pub struct Record {
 /// What a block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    Record(Record),
+    WriteRecord(WriteRecord),
     /// Begins as a record and is none.
     Torn,
     /// Nothing of ours.
@@ -32,7 +32,7 @@ pub fn place(number: u64, places: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15 >> places.leading_zeros() | 1) & (places - 1)
 }
 
-impl Record {
+impl WriteRecord {
     /// `size` bytes, every sector of them different from what any other write puts there.
     pub fn bytes(&self, size: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(size + 8);
@@ -59,7 +59,7 @@ impl Record {
             return Held::Torn;
         }
         let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
-        Held::Record(Record { run: number(16), number: number(24) })
+        Held::WriteRecord(WriteRecord { run: number(16), number: number(24) })
     }
 }
 
@@ -68,21 +68,21 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const RECORD: Record = Record { run: 77, number: 1 << 40 };
+    const RECORD: WriteRecord = WriteRecord { run: 77, number: 1 << 40 };
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_torn_at_any_sector_it_is_none() {
         for size in [512, 4096] {
             let bytes = RECORD.bytes(size);
             assert_eq!(bytes.len(), size);
-            assert_eq!(Record::read(&bytes), Held::Record(RECORD));
-            let other = Record { number: 5, ..RECORD }.bytes(size);
+            assert_eq!(WriteRecord::read(&bytes), Held::WriteRecord(RECORD));
+            let other = WriteRecord { number: 5, ..RECORD }.bytes(size);
             for sector in (512..size).step_by(512) {
                 let torn = [&bytes[..sector], &other[sector..]].concat();
-                assert_eq!(Record::read(&torn), Held::Torn);
+                assert_eq!(WriteRecord::read(&torn), Held::Torn);
             }
         }
-        assert_eq!(Record::read(&[0; 512]), Held::Other);
+        assert_eq!(WriteRecord::read(&[0; 512]), Held::Other);
     }
 
     #[test]

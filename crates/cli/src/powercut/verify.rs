@@ -1,8 +1,8 @@
 //! After the cut: what was acknowledged, and what of it is there.
 
 use super::connection::Connection;
-use super::protocol::{Event, Layout, Logged};
-use super::record::{Held, Record, place};
+use super::protocol::{Event, FileLayout, Logged};
+use super::record::{Held, WriteRecord, place};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::table::Table;
@@ -45,9 +45,9 @@ struct Verdict {
 }
 
 /// What the listener knows of a run.
-struct Told {
+struct RunLog {
     run: u64,
-    layout: Layout,
+    layout: FileLayout,
     /// The last acknowledged write of each place, and when.
     newest: Vec<Option<(u64, u64)>>,
     acknowledged: u64,
@@ -78,14 +78,14 @@ pub fn run(listener: &str, run: Option<u64>, path: &Path, json: bool) -> Result<
     if json { Ok(()) } else { print(&format_args!("{text}\n")) }
 }
 
-fn ask(listener: &str, run: Option<u64>) -> Result<Told, CliError> {
-    let mut told: Option<Told> = None;
+fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
+    let mut told: Option<RunLog> = None;
     let wrong = || CliError::new(format!("listener {listener}: it reports what no writer tells"));
     Connection::open(listener)?.report(run, |Logged { at, run, event }| {
         match (&mut told, event) {
             (None, Event::Begins(layout)) => {
                 let newest = vec![None; layout.places as usize];
-                told = Some(Told { run, layout, newest, acknowledged: 0, under_way: None, last: at });
+                told = Some(RunLog { run, layout, newest, acknowledged: 0, under_way: None, last: at });
             }
             (Some(told), Event::About(number)) => (told.under_way, told.last) = (Some(number), at),
             (Some(told), Event::Acknowledged(number)) => {
@@ -101,8 +101,8 @@ fn ask(listener: &str, run: Option<u64>) -> Result<Told, CliError> {
 }
 
 /// `read`: so many bytes at an offset.
-fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> std::io::Result<Verdict> {
-    let Layout { size, places } = told.layout;
+fn judge(told: &RunLog, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> std::io::Result<Verdict> {
+    let FileLayout { size, places } = told.layout;
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
     let being_written = told.under_way.map(|number| place(number, places));
@@ -115,9 +115,9 @@ fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> 
         }
         let held = match read(index * u64::from(size), size as usize) {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
-            read => Some(Record::read(&read?)),
+            read => Some(WriteRecord::read(&read?)),
         };
-        if let Some(Held::Record(record)) = held
+        if let Some(Held::WriteRecord(record)) = held
             && record.run != told.run
         {
             other_run = Some(format!("{:016x}", record.run));
@@ -128,10 +128,10 @@ fn judge(told: &Told, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> 
             counts.acknowledged += 1;
             match held {
                 // A later one whose line the listener could not keep replaced this one: nothing is lost.
-                Some(Held::Record(record)) if record.run == told.run && record.number >= number => {
+                Some(Held::WriteRecord(record)) if record.run == told.run && record.number >= number => {
                     counts.present += 1;
                 }
-                Some(Held::Record(_) | Held::Other) => counts.lost += 1,
+                Some(Held::WriteRecord(_) | Held::Other) => counts.lost += 1,
                 Some(Held::Torn) => counts.torn += 1,
                 None => counts.unreadable += 1,
             }
@@ -198,19 +198,19 @@ fn table(verdict: &Verdict) -> String {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { size: 512, places: 4 };
+    const LAYOUT: FileLayout = FileLayout { size: 512, places: 4 };
 
     /// Of four acknowledged writes one is there, one is there again, one is gone, and the drive has no answer for one.
     #[test]
     fn what_cannot_be_read_is_counted_and_what_is_newer_is_not_lost() {
         let mut newest = vec![None; 4];
         (0..4).for_each(|number| newest[place(number, 4) as usize] = Some((number, number)));
-        let told = Told { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
+        let told = RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
         let read = |at: u64, length: usize| {
             let number = (0..4).find(|number| place(*number, 4) * 512 == at).unwrap();
             match number {
-                0 => Ok(Record { run: 9, number: 0 }.bytes(length)),
-                1 => Ok(Record { run: 9, number: 1 + 4 }.bytes(length)),
+                0 => Ok(WriteRecord { run: 9, number: 0 }.bytes(length)),
+                1 => Ok(WriteRecord { run: 9, number: 1 + 4 }.bytes(length)),
                 2 => Ok(vec![0; length]),
                 _ => Err(std::io::Error::from_raw_os_error(libc::EIO)),
             }

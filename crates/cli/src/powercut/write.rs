@@ -1,8 +1,8 @@
 //! The machine that will lose its power: it writes, makes durable, and tells each time before and after.
 
 use super::connection::Connection;
-use super::protocol::{Event, Layout, PLACES_MAX};
-use super::record::{Record, place};
+use super::protocol::{Event, FileLayout, PLACES_MAX};
+use super::record::{WriteRecord, place};
 use crate::disk::open_disk::claim;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
@@ -46,7 +46,7 @@ pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     for number in 0..writing.count {
         connection.tell(run, Event::About(number))?;
         let at = place(number, layout.places) * u64::from(layout.size);
-        let written = file.write_all_at(&Record { run, number }.bytes(layout.size as usize), at);
+        let written = file.write_all_at(&WriteRecord { run, number }.bytes(layout.size as usize), at);
         let durable = written.and_then(|()| if writing.o_dsync { Ok(()) } else { file.sync_data() });
         durable.map_err(failed)?;
         connection.tell(run, Event::Acknowledged(number))?;
@@ -93,7 +93,7 @@ fn open(writing: &Writing<'_>) -> Result<File, CliError> {
 }
 
 /// Zeroes the blocks, durably, so that from now on nothing but their content changes.
-fn lay_out(file: &File, writing: &Writing<'_>) -> Result<Layout, CliError> {
+fn lay_out(file: &File, writing: &Writing<'_>) -> Result<FileLayout, CliError> {
     let failed = |error| CliError::system(writing.path.display(), error);
     let is_device = file.metadata().map_err(failed)?.file_type().is_block_device();
     let mut end = file;
@@ -102,7 +102,7 @@ fn lay_out(file: &File, writing: &Writing<'_>) -> Result<Layout, CliError> {
     let Some(power) = blocks.checked_ilog2() else {
         return Err(CliError::new(format!("there is no room for a block of {} bytes", writing.size)));
     };
-    let layout = Layout { size: writing.size, places: 1 << power };
+    let layout = FileLayout { size: writing.size, places: 1 << power };
     let length = layout.places * u64::from(layout.size);
     let progress = Progress::new();
     progress.show(format!("zeroing {}", format_size(length)));

@@ -12,7 +12,7 @@ use sim::faults::{FaultPlan, KINDS};
 use sim::liar::{Liar, TRIALS};
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
-use sim::{CACHE_BYTES, Case, Explorer, Failure, Report, Scripts};
+use sim::{CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -89,7 +89,7 @@ pub struct SimArguments {
     cache: u64,
     /// none: without barriers, which must lose data; coerce: evictions, needs --lying
     #[arg(long, value_enum, default_value = "flush")]
-    barrier: Barrier,
+    barrier: SimulatedBarrier,
     /// Disks that ignore flushes, with a cache that replaces so
     #[arg(long, value_enum, value_name = "REPLACEMENT", conflicts_with = "fault")]
     lying: Option<Lying>,
@@ -123,7 +123,7 @@ fn known_setup(name: &str) -> Result<Setup, String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Barrier {
+enum SimulatedBarrier {
     Flush,
     None,
     Coerce,
@@ -141,23 +141,23 @@ fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
     let replacement = match arguments.lying {
         Some(Lying::Lru) => Replacement::LeastRecentlyUsed,
         Some(Lying::Random) => Replacement::Random,
-        None if arguments.barrier == Barrier::Coerce => {
+        None if arguments.barrier == SimulatedBarrier::Coerce => {
             return Err(CliError::new("--barrier coerce is for disks that lie")
                 .with_remedy("Say how their cache replaces: --lying lru or --lying random."));
         }
         None => return Ok(None),
     };
     Ok(Some(match arguments.barrier {
-        Barrier::Coerce => Liar::coerced(replacement, arguments.trials),
-        Barrier::Flush | Barrier::None => Liar::trusted(replacement),
+        SimulatedBarrier::Coerce => Liar::coerced(replacement, arguments.trials),
+        SimulatedBarrier::Flush | SimulatedBarrier::None => Liar::trusted(replacement),
     }))
 }
 
 /// The case on the disks that the arguments ask for.
 fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
     let barrier = match arguments.barrier {
-        Barrier::None => BarrierKind::None,
-        Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
+        SimulatedBarrier::None => BarrierKind::None,
+        SimulatedBarrier::Flush | SimulatedBarrier::Coerce => BarrierKind::Flush,
     };
     Case { barrier, liar: liar.clone(), ..case }
 }
@@ -309,7 +309,7 @@ fn run_on<'a>(
     volumes: &mut Vec<(Setup, Disks)>,
     case: &'a Case,
     arguments: &SimArguments,
-) -> Result<(&'a Case, Report), CliError> {
+) -> Result<(&'a Case, CaseReport), CliError> {
     if !volumes.iter().any(|(setup, _)| *setup == case.setup) {
         volumes.push((case.setup, make(case.setup)?));
     }

@@ -3,12 +3,12 @@
 use crate::error::CliError;
 use crate::text::table::Table;
 use eviction::Profile;
-use sim::Report;
+use sim::CaseReport;
 use sim::liar::Liar;
 use std::collections::BTreeMap;
 
 /// What was found so far, by mode.
-pub type Reports = BTreeMap<&'static str, Report>;
+pub type Reports = BTreeMap<&'static str, CaseReport>;
 
 /// What stood in for flushes, and how good it is for single sectors.
 #[derive(serde::Serialize)]
@@ -47,7 +47,7 @@ impl std::fmt::Display for Evictions {
 }
 
 pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Result<(), CliError> {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     reports.values().for_each(|report| total.add(*report));
     if json {
         return crate::text::output::print_json(
@@ -70,9 +70,9 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &Report) -> [(&'static str, u64); 14] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 15] {
     // All of them: a new one is not to be forgotten here.
-    let Report {
+    let CaseReport {
         scripts,
         cuts,
         images,
@@ -86,6 +86,7 @@ fn columns(report: &Report) -> [(&'static str, u64); 14] {
         torn,
         split,
         redirected,
+        swaps,
         lost,
     } = *report;
     [
@@ -102,6 +103,7 @@ fn columns(report: &Report) -> [(&'static str, u64); 14] {
         ("torn", torn),
         ("split", split),
         ("read from the log", redirected),
+        ("logs swapped", swaps),
         ("cuts that lost", lost),
     ]
 }

@@ -196,6 +196,8 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
         ("home writes", count("home_writes")),
         ("home reads", count("home_reads")),
         ("blocks read from the journal", count("redirected_reads")),
+        ("logs swapped", count("swaps")),
+        ("blocks of swapped logs", number(&engine["log_written"]["swapped"]["blocks"]).to_string()),
         ("checkpoints", count("checkpoints")),
         ("journal blocks free", format!("{} of {}", number(&log["free_blocks"]), number(&log["blocks"]))),
         ("blocks in the journal alone", number(&log["mapped_blocks"]).to_string()),

@@ -9,7 +9,7 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
-const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
+const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     (
         "payload_bytes_total",
         COUNTER,
@@ -34,6 +34,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
         "Blocks read from the journal, because they were not home yet and no longer in memory.",
         "/redirected_reads",
     ),
+    ("log_swaps_total", COUNTER, "Scattered logs whose content moved to another one in idle time.", "/swaps"),
     ("checkpoints_total", COUNTER, "Rounds in which blocks went home to free log space.", "/checkpoints"),
     ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
     ("cache_hits_total", COUNTER, "Blocks found in memory.", "/cache/hits"),
@@ -57,13 +58,14 @@ const OF_ENGINE: [(&str, &str, &str, &str); 24] = [
 ];
 
 /// Numbers of the daemon's ring.
-const OF_RING: [(&str, &str, &str); 6] = [
+const OF_RING: [(&str, &str, &str); 7] = [
     ("ring_operations_total", "Operations given to io_uring.", "operations"),
     ("ring_enters_total", "System calls for them.", "enters"),
     ("ring_failed_sends_total", "Answers that the kernel did not take.", "failed_sends"),
     ("ring_full_queues_total", "Times that the submission queue was full.", "full_queues"),
     ("polls_total", "Times that the daemon stayed awake for the next request.", "polls"),
     ("polls_in_vain_total", "Times that none came.", "polls_in_vain"),
+    ("keeps_awake_total", "Times that the processors of others were kept awake from then on.", "keeps_awake"),
 ];
 
 const OF_EVICTIONS: [(&str, &str, &str); 4] = [

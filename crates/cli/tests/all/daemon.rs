@@ -71,6 +71,19 @@ fn a_termination_signal_unmounts_cleanly() {
 }
 
 #[test]
+fn root_may_keep_processors_awake_unless_that_is_forbidden() {
+    for (options, expected) in [("", true), ("nokeep_awake", false)] {
+        let volume = Volume::new(&["-t", "ext4"]);
+        volume.mount(options);
+        let files = fs::read_dir(format!("/proc/{}/fd", volume.daemon())).unwrap();
+        let mut opened = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
+        let found = opened.any(|file| file.ends_with("cpu_dma_latency"));
+        assert_eq!(found, expected && Path::new("/dev/cpu_dma_latency").exists(), "{options}");
+        volume.umount();
+    }
+}
+
+#[test]
 fn a_second_signal_ends_a_mount_that_is_still_in_use() {
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount("");

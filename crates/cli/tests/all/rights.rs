@@ -1,9 +1,9 @@
 //! What a system call asks that the kernel passes on unchecked is checked by the daemon.
 
-use crate::common::Volume;
+use crate::common::{Volume, okeanos, said};
 use std::fs::{File, Permissions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 const NOBODY: u32 = 65534;
@@ -120,5 +120,66 @@ fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
     assert_eq!(flags, [0, APPEND, NO_DUMP, 0]);
     assert_eq!((set_flags(&file, SETFLAGS, IMMUTABLE), flags_of(&file)), (0, IMMUTABLE));
     assert_eq!((set_flags(&file, SETFLAGS, 0), flags_of(&file)), (0, 0));
+    volume.umount_and_check();
+}
+
+/// `_IOW('O', 0xd0, __u32)`.
+const SET_DURABILITY: libc::c_ulong = 0x4004_4fd0;
+
+/// The error number, or zero.
+fn set_durability(file: &File, is_enough: u32) -> i32 {
+    // SAFETY: the command reads one word.
+    match unsafe { libc::ioctl(file.as_raw_fd(), SET_DURABILITY, &raw const is_enough) } {
+        -1 => std::io::Error::last_os_error().raw_os_error().unwrap(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn durability_is_enough_for_a_file_if_one_who_may_write_to_it_says_so() {
+    let volume = Volume::new(&["-t", "ext4"]);
+    std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    volume.mount("allow_other,data=ordered,durable_only=nothing");
+    let data_home = || {
+        let told = said(&okeanos(&["stats".as_ref(), "--json".as_ref(), volume.root().as_os_str()]));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["engine"]["home_written"]["data"]["blocks"].as_u64().unwrap_or(0)
+    };
+    // What is logged of a block decides for its next updates, too: so each write has its own.
+    let place = std::sync::atomic::AtomicU64::new(0);
+    let writes_go_home = |file: &File| {
+        let before = data_home();
+        let offset = place.fetch_add(64 << 10, std::sync::atomic::Ordering::Relaxed);
+        file.write_all_at(&[7; 64 << 10], offset).unwrap();
+        file.sync_all().unwrap();
+        data_home() != before
+    };
+    let (path, mine) = (volume.at("file"), volume.at("mine"));
+    let file = File::create(&path).unwrap();
+    File::create(&mine).unwrap();
+    std::os::unix::fs::chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
+    assert!(writes_go_home(&file));
+    as_user(NOBODY, || {
+        assert_eq!(set_durability(&File::open(&path).unwrap(), 1), libc::EPERM);
+        assert_eq!(set_durability(&File::open(&mine).unwrap(), 1), 0);
+    });
+    assert!(writes_go_home(&file));
+    without_capabilities(&[3], || {
+        assert_eq!(set_durability(&File::open(&mine).unwrap(), 1), libc::EPERM);
+        let writable = File::options().write(true).open(&mine).unwrap();
+        assert_eq!(set_durability(&writable, 1), 0);
+    });
+    assert_eq!((set_durability(&file, 2), set_durability(&file, 1)), (libc::EINVAL, 0));
+    assert_eq!(set_durability(&File::open(volume.root()).unwrap(), 1), libc::EINVAL);
+    assert!(!writes_go_home(&file));
+    drop(file);
+    // The daemon hears of the close when the caller is done.
+    let again = || File::options().write(true).open(&path).unwrap();
+    assert!((0..100).any(|_| writes_go_home(&again())));
+    volume.umount_and_check();
+    volume.mount("data=ordered");
+    let file = File::options().write(true).open(&path).unwrap();
+    assert_eq!(set_durability(&file, 1), libc::EOPNOTSUPP);
+    drop(file);
     volume.umount_and_check();
 }

@@ -10,12 +10,12 @@ pub struct Fault {
     pub range: Range<u64>,
     /// So many of them are passed over first.
     pub after: u64,
-    pub times: Times,
+    pub times: FaultTimes,
     pub effect: Effect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
+pub enum FaultTimes {
     Once,
     Forever,
 }
@@ -36,13 +36,13 @@ impl Fault {
             operation,
             range: 0..u64::MAX,
             after: 0,
-            times: Times::Forever,
+            times: FaultTimes::Forever,
             effect: Effect::Fail(libc::EIO),
         }
     }
     /// The next operation of this kind fails with EIO.
     pub fn once(operation: Operation) -> Fault {
-        Fault { times: Times::Once, ..Fault::forever(operation) }
+        Fault { times: FaultTimes::Once, ..Fault::forever(operation) }
     }
     fn concerns(&self, logged: &Logged) -> bool {
         let touches = logged.at < self.range.end && self.range.start < logged.at + logged.length;
@@ -58,7 +58,7 @@ pub(super) fn take(faults: &mut Vec<Fault>, logged: &Logged) -> Option<Effect> {
         comes
     })?;
     Some(match faults[index].times {
-        Times::Once => faults.remove(index).effect,
-        Times::Forever => faults[index].effect,
+        FaultTimes::Once => faults.remove(index).effect,
+        FaultTimes::Forever => faults[index].effect,
     })
 }

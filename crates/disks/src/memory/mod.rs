@@ -12,7 +12,7 @@ mod lying;
 mod operations;
 
 pub use cache::Atomicity;
-pub use fault::{Effect, Fault, Times};
+pub use fault::{Effect, Fault, FaultTimes};
 pub use image::Image;
 pub use lying::{Lying, Replacement};
 

@@ -4,7 +4,7 @@ use crate::model::Mechanics;
 
 /// Logical sectors on tracks.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct TrackLayout {
     surfaces: u64,
     band_tracks: u64,
     zones: Vec<ZoneLayout>,
@@ -35,11 +35,11 @@ pub struct PhysicalSector {
     pub angle: f64,
 }
 
-impl Layout {
-    pub fn new(mechanics: &Mechanics) -> Layout {
+impl TrackLayout {
+    pub fn new(mechanics: &Mechanics) -> TrackLayout {
         let revolution_ms = 60_000.0 / mechanics.rpm.get();
         let (surfaces, band_tracks) = (mechanics.surfaces.get().into(), mechanics.band_tracks.get().into());
-        let mut layout = Layout { surfaces, band_tracks, zones: Vec::new() };
+        let mut layout = TrackLayout { surfaces, band_tracks, zones: Vec::new() };
         let (mut first_sector, mut first_cylinder, mut angle) = (0, 0, 0.0);
         for zone in &mechanics.zones {
             let cylinders = zone.cylinders.get().into();
@@ -142,8 +142,8 @@ mod tests {
         for (name, text) in shipped() {
             let model = Model::parse(text).expect("a valid model");
             let Some(mechanics) = &model.mechanics else { continue };
-            let layout = Layout::new(mechanics);
-            let total = Layout::sectors_of(mechanics).expect("a size");
+            let layout = TrackLayout::new(mechanics);
+            let total = TrackLayout::sectors_of(mechanics).expect("a size");
             assert!(total >= model.size.get() / SECTOR);
             let mut edges = vec![0, total - 1, model.size.get() / SECTOR];
             for zone in &layout.zones {
@@ -165,7 +165,7 @@ mod tests {
     fn the_next_track_of_a_band_is_a_neighbour() {
         let (_, text) = shipped().next().expect("a model");
         let layout =
-            Layout::new(&Model::parse(text).expect("a valid model").mechanics.expect("a turning disk"));
+            TrackLayout::new(&Model::parse(text).expect("a valid model").mechanics.expect("a turning disk"));
         let place = |track: u64| layout.place(track * 1200);
         assert_eq!((place(64).cylinder, place(64).surface), (64, 0));
         assert_eq!((place(65).cylinder, place(65).surface), (64, 1));

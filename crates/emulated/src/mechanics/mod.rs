@@ -6,7 +6,7 @@
 mod layout;
 mod seek;
 
-pub use layout::{Layout, PhysicalSector};
+pub use layout::{PhysicalSector, TrackLayout};
 pub use seek::SeekCurve;
 
 use crate::medium::{Direction, Run};
@@ -16,7 +16,7 @@ const NS_PER_MS: f64 = 1e6;
 
 /// Where the arm is and how the platter turns. Times are nanoseconds of the world.
 pub(crate) struct Arm {
-    layout: Layout,
+    layout: TrackLayout,
     seek: SeekCurve,
     revolution_ns: f64,
     head_switch_ns: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Arm {
 impl Arm {
     pub fn new(model: &Mechanics) -> Arm {
         Arm {
-            layout: Layout::new(model),
+            layout: TrackLayout::new(model),
             seek: model.seek_ms.clone(),
             revolution_ns: 60_000.0 * NS_PER_MS / model.rpm.get(),
             head_switch_ns: model.head_switch_ms.get() * NS_PER_MS,

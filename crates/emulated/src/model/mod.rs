@@ -30,7 +30,7 @@ pub struct Model {
     pub interface: Interface,
     pub mechanics: Option<Mechanics>,
     pub flash: Option<Flash>,
-    pub volume: Option<Volume>,
+    pub volume: Option<NetworkVolume>,
     /// Without one every write is durable when it is answered.
     pub cache: Option<CacheModel>,
 }
@@ -129,7 +129,7 @@ pub struct Flash {
 /// A network volume with caps, and credits that let it exceed the first.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Volume {
+pub struct NetworkVolume {
     pub latency_ms: NotNegative,
     /// Bytes that count as one I/O; a longer request counts as several.
     pub io_size: NonZeroU32,

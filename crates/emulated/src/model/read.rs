@@ -2,7 +2,7 @@
 
 use super::Model;
 use crate::SECTOR;
-use crate::mechanics::Layout;
+use crate::mechanics::TrackLayout;
 
 /// What is wrong with a model file, and where (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ impl Model {
             if mechanics.zones.is_empty() {
                 return Err(("zones", "a turning disk has at least one zone".to_owned()));
             }
-            let Some(sectors) = Layout::sectors_of(mechanics) else {
+            let Some(sectors) = TrackLayout::sectors_of(mechanics) else {
                 return Err(("zones", "the zones hold more than 2^53 sectors or 2^32 cylinders".to_owned()));
             };
             if sectors < size / SECTOR {

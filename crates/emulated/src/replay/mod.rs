@@ -4,7 +4,7 @@ mod formats;
 mod report;
 mod trace;
 
-pub use report::{Comparison, Report, Times};
+pub use report::{Comparison, ServiceTimes, TraceReport};
 pub use trace::{Pace, Recorded, Trace, TraceError};
 
 use crate::medium::Direction;

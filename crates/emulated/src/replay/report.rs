@@ -3,7 +3,7 @@ use serde::Serialize;
 
 /// Service times in milliseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Times {
+pub struct ServiceTimes {
     pub requests: usize,
     pub mean_ms: f64,
     /// Standard deviation.
@@ -18,7 +18,7 @@ pub struct Times {
 /// The model's times beside the measured ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    pub measured: Times,
+    pub measured: ServiceTimes,
     /// Of the mean, in percent of the measured one.
     pub mean_error_percent: f64,
     /// Root mean square distance of the sorted times.
@@ -29,32 +29,32 @@ pub struct Comparison {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    pub all: Times,
+pub struct TraceReport {
+    pub all: ServiceTimes,
     /// Absent if there is none.
-    pub reads: Option<Times>,
-    pub writes: Option<Times>,
+    pub reads: Option<ServiceTimes>,
+    pub writes: Option<ServiceTimes>,
     /// Absent if the trace does not tell how long the real drive took.
     pub comparison: Option<Comparison>,
 }
 
-impl Report {
+impl TraceReport {
     /// `times_ns` as [`super::run`] gave them for `trace`.
-    pub fn new(trace: &Trace, times_ns: &[u64]) -> Report {
+    pub fn new(trace: &Trace, times_ns: &[u64]) -> TraceReport {
         let modelled: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
         let of_kind = |is_write| {
             let kind =
                 trace.requests.iter().zip(&modelled).filter(|(request, _)| request.is_write == is_write);
             let times: Vec<f64> = kind.map(|(_, time)| *time).collect();
-            (!times.is_empty()).then(|| Times::of(&times))
+            (!times.is_empty()).then(|| ServiceTimes::of(&times))
         };
         let measured: Option<Vec<f64>> = trace
             .requests
             .iter()
             .map(|request| request.measured.map(|time| time.as_secs_f64() * 1e3))
             .collect();
-        Report {
-            all: Times::of(&modelled),
+        TraceReport {
+            all: ServiceTimes::of(&modelled),
             reads: of_kind(false),
             writes: of_kind(true),
             comparison: measured.map(|measured| Comparison::of(&modelled, &measured)),
@@ -62,14 +62,14 @@ impl Report {
     }
 }
 
-impl Times {
-    fn of(times: &[f64]) -> Times {
+impl ServiceTimes {
+    fn of(times: &[f64]) -> ServiceTimes {
         let sorted = sorted(times);
         let count = sorted.len() as f64;
         let mean = sorted.iter().sum::<f64>() / count;
         let variance = sorted.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
         let percentile = |percent: usize| sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)];
-        Times {
+        ServiceTimes {
             requests: sorted.len(),
             mean_ms: mean,
             sd_ms: variance.sqrt(),
@@ -84,7 +84,7 @@ impl Times {
 
 impl Comparison {
     fn of(modelled: &[f64], measured: &[f64]) -> Comparison {
-        let (mean, times) = (Times::of(modelled).mean_ms, Times::of(measured));
+        let (mean, times) = (ServiceTimes::of(modelled).mean_ms, ServiceTimes::of(measured));
         let demerit_ms = distance(&sorted(modelled), &sorted(measured));
         Comparison {
             mean_error_percent: (mean / times.mean_ms - 1.0) * 100.0,

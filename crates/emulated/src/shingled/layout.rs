@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Where writes go first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Logs {
+pub enum ShingledLogs {
     /// One persistent cache of so many bytes at the outermost tracks, as drives on the market have.
     Single { bytes: u64 },
     /// The last surface is not shingled and holds circular logs of so many tracks each, at every cylinder one. Between the tracks of the two kinds
@@ -26,7 +26,7 @@ pub(super) struct LogPlace {
     pub cylinder: u32,
 }
 
-pub(super) struct Layout {
+pub(super) struct ShingledLayout {
     /// Runs of the logical disk: first logical sector, first sector of the drive. Ascending.
     homes: Vec<(u64, u64)>,
     /// Sectors of the logical disk.
@@ -34,18 +34,19 @@ pub(super) struct Layout {
     /// By cylinder.
     pub logs: Vec<LogPlace>,
     pub alignment_ns: u64,
-    places: mechanics::Layout,
+    places: mechanics::TrackLayout,
 }
 
-impl Layout {
+impl ShingledLayout {
     /// `None`: the model has no arm, or too few surfaces, or less than the cache.
-    pub fn new(model: &Model, logs: Logs, size: u64) -> Option<Layout> {
+    pub fn new(model: &Model, logs: ShingledLogs, size: u64) -> Option<ShingledLayout> {
         let mechanics = model.mechanics.as_ref()?;
-        let places = mechanics::Layout::new(mechanics);
+        let places = mechanics::TrackLayout::new(mechanics);
         let all = size / crate::SECTOR;
-        let mut layout = Layout { homes: Vec::new(), sectors: 0, logs: Vec::new(), alignment_ns: 0, places };
+        let mut layout =
+            ShingledLayout { homes: Vec::new(), sectors: 0, logs: Vec::new(), alignment_ns: 0, places };
         match logs {
-            Logs::Single { bytes } => {
+            ShingledLogs::Single { bytes } => {
                 let cache = bytes / crate::SECTOR;
                 for from in (0..cache).step_by(SEGMENT as usize) {
                     let cylinder = layout.places.place(from).cylinder;
@@ -53,7 +54,7 @@ impl Layout {
                 }
                 layout.add_home(cache, all.checked_sub(cache)?);
             }
-            Logs::Surface { tracks, alignment_us } => {
+            ShingledLogs::Surface { tracks, alignment_us } => {
                 layout.alignment_ns = (alignment_us * 1e3) as u64;
                 let surfaces = u64::from(mechanics.surfaces.get());
                 let mut sector = 0;
@@ -136,8 +137,11 @@ mod tests {
     fn the_logical_disk_and_the_logs_share_the_drive() {
         let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
         let model = Model::parse(text).expect("a model");
-        for logs in [Logs::Single { bytes: 20 << 30 }, Logs::Surface { tracks: 6, alignment_us: 100.0 }] {
-            let layout = Layout::new(&model, logs, model.size.get()).expect("a layout");
+        for logs in [
+            ShingledLogs::Single { bytes: 20 << 30 },
+            ShingledLogs::Surface { tracks: 6, alignment_us: 100.0 },
+        ] {
+            let layout = ShingledLayout::new(&model, logs, model.size.get()).expect("a layout");
             let of_logs: u64 = layout.logs.iter().map(|log| log.sectors.end - log.sectors.start).sum();
             assert_eq!(of_logs + layout.sectors, model.size.get() / crate::SECTOR, "{logs:?}");
             let runs = layout.homes(0..layout.sectors);
@@ -153,8 +157,8 @@ mod tests {
     fn the_nearest_log_lies_at_the_heads_cylinder() {
         let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
         let model = Model::parse(text).expect("a model");
-        let logs = Logs::Surface { tracks: 6, alignment_us: 100.0 };
-        let layout = Layout::new(&model, logs, model.size.get()).expect("a layout");
+        let logs = ShingledLogs::Surface { tracks: 6, alignment_us: 100.0 };
+        let layout = ShingledLayout::new(&model, logs, model.size.get()).expect("a layout");
         for cylinder in (0..320_000).step_by(7919) {
             let near: Vec<usize> = layout.nearest(cylinder).take(20).collect();
             let distances: Vec<u32> =

@@ -10,14 +10,14 @@ mod layout;
 mod swap;
 
 pub use clean::Cleaned;
-pub use layout::Logs;
+pub use layout::ShingledLogs;
 
 use crate::drive::{CacheMode, EmulatedDisk, Options};
 use crate::model::Model;
 use crate::{Lies, SECTOR};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use extents::Extents;
-use layout::Layout;
+use layout::ShingledLayout;
 use runtime::sync::Event;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use units::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shingles {
-    pub logs: Logs,
+    pub logs: ShingledLogs,
     /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
     pub band: u64,
     /// A log filled to more than this share is moved to an empty one in idle time, in percent.
@@ -40,12 +40,12 @@ pub struct Shingles {
 impl Shingles {
     /// As the drives on the market that the paper compares with.
     pub fn single_log() -> Shingles {
-        Shingles { logs: Logs::Single { bytes: 25_000_000_000 }, ..Shingles::scattered_logs() }
+        Shingles { logs: ShingledLogs::Single { bytes: 25_000_000_000 }, ..Shingles::scattered_logs() }
     }
     /// As the paper proposes. Its delay is "tens to hundreds of microseconds".
     pub fn scattered_logs() -> Shingles {
         Shingles {
-            logs: Logs::Surface { tracks: 8, alignment_us: 100.0 },
+            logs: ShingledLogs::Surface { tracks: 8, alignment_us: 100.0 },
             band: 30_000_000,
             swap_above: 80,
             swap_idle: Duration::from_millis(100),
@@ -75,7 +75,7 @@ struct State {
     world: Rc<dyn World>,
     name: String,
     drive: EmulatedDisk,
-    layout: Layout,
+    layout: ShingledLayout,
     shingles: Shingles,
     inner: RefCell<Inner>,
     /// A log has room again.
@@ -119,7 +119,7 @@ impl ShingledDisk {
     /// A disk of zeros. `None`: the model cannot be shingled so.
     pub fn new(world: Rc<dyn World>, model: Model, shingles: Shingles) -> Option<ShingledDisk> {
         let size = model.size.get();
-        let layout = Layout::new(&model, shingles.logs, size)?;
+        let layout = ShingledLayout::new(&model, shingles.logs, size)?;
         let options = Options { cache: CacheMode::Off, lies: Lies::default(), size: None };
         let name = format!("shingled {}", model.name);
         let inner = Inner {
@@ -286,8 +286,10 @@ impl State {
         };
         let (head, current, logs) = (inner.head, inner.current, self.layout.logs.len());
         let first = |least: u64| match self.shingles.logs {
-            Logs::Single { .. } => (current..logs).chain(0..current).find(|log| room(&inner, *log) >= least),
-            Logs::Surface { .. } => self.layout.nearest(head).find(|log| room(&inner, *log) >= least),
+            ShingledLogs::Single { .. } => {
+                (current..logs).chain(0..current).find(|log| room(&inner, *log) >= least)
+            }
+            ShingledLogs::Surface { .. } => self.layout.nearest(head).find(|log| room(&inner, *log) >= least),
         };
         let log = first(count).or_else(|| first(1))?;
         inner.current = log;

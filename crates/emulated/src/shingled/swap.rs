@@ -16,7 +16,7 @@ pub(super) async fn mind(state: Weak<State>, world: Rc<dyn World>) {
         let Some(state) = state.upgrade() else { return };
         let log = state.inner.borrow().crowded.last().copied();
         if let Some(log) = log
-            && matches!(state.shingles.logs, super::Logs::Surface { .. })
+            && matches!(state.shingles.logs, super::ShingledLogs::Surface { .. })
             && state.idle_time() >= state.shingles.swap_idle
             && state.swap_step(log).await.is_err()
         {

@@ -3,7 +3,7 @@
 use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
 use disks::Image;
-use emulated::replay::{self, Report, Trace};
+use emulated::replay::{self, Trace, TraceReport};
 use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options, SECTOR, shipped};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn replay_measured(seed: u64) -> (Trace, Vec<u64>) {
 #[test]
 fn measured_requests_of_the_cheetah_take_as_long_as_measured() {
     let (trace, times) = replay_measured(1);
-    let comparison = Report::new(&trace, &times).comparison.expect("measured times");
+    let comparison = TraceReport::new(&trace, &times).comparison.expect("measured times");
     assert!(comparison.mean_error_percent.abs() <= 3.0, "{comparison:?}");
     assert!(comparison.demerit_percent <= 6.0, "{comparison:?}");
 }

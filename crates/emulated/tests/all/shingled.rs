@@ -22,8 +22,8 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
         let mut shingles = if seed % 2 == 0 { Shingles::single_log() } else { Shingles::scattered_logs() };
         // Logs are full soon.
         match &mut shingles.logs {
-            emulated::Logs::Single { bytes } => *bytes = 4 << 20,
-            emulated::Logs::Surface { tracks, .. } => *tracks = 1,
+            emulated::ShingledLogs::Single { bytes } => *bytes = 4 << 20,
+            emulated::ShingledLogs::Surface { tracks, .. } => *tracks = 1,
         }
         shingles.band = 3_000_000 / 512 * 512;
         shingles.swap_above = 40;
@@ -69,7 +69,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
 #[test]
 fn a_full_log_cleans_the_oldest_bands_and_nobody_waits_for_ever() {
     let mut shingles = Shingles::single_log();
-    shingles.logs = emulated::Logs::Single { bytes: 2 << 20 };
+    shingles.logs = emulated::ShingledLogs::Single { bytes: 2 << 20 };
     shingles.band = 1 << 20;
     let world = VirtualWorld::new(3);
     let disk = disk(&world, shingles);

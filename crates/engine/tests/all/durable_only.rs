@@ -56,6 +56,31 @@ fn what_durability_is_enough_for_goes_home_at_the_end_alone() {
     }
 }
 
+/// What stays in the log gives a checkpoint nothing to do.
+#[test]
+fn no_checkpoint_begins_for_what_durability_is_enough_for() {
+    for times in ["idle:5", "periodic:5"] {
+        let mut setup = setup(DataMode::Journal);
+        setup.options.checkpoint = times.parse().unwrap();
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            write(&engine, 0, 7, true).await;
+            write(&engine, 30, 8, false).await;
+            let world = engine.world();
+            for _ in 0..10 {
+                world.sleep_until(world.now().plus(Duration::from_secs(10))).await;
+                let told = engine.statistics();
+                assert_eq!(told.last_checkpoint.blocks_written, 1, "{times}: an empty one came after it");
+            }
+            assert_eq!(engine.statistics().home_written["data"].blocks, 1, "{times}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
 #[test]
 fn what_is_deleted_before_the_end_is_never_written_home() {
     for mode in DataMode::ALL {

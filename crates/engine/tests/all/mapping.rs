@@ -190,6 +190,40 @@ fn parts_of_a_block_that_has_left_memory_are_merged_with_what_the_log_holds() {
     }
 }
 
+/// Whatever empties the mapping table: here the blocks go home from memory, to which they came back.
+#[test]
+fn a_mapping_table_that_became_empty_takes_no_memory() {
+    let rig = rig(&setup(DataMode::Wasteless, RecordFormat::Packed));
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        read(&engine, 0).await;
+        let image = engine.statistics().cache.bytes;
+        log_all(&engine, 0..LOGGED, 1).await;
+        for block in 0..LOGGED {
+            let update = FileUpdate {
+                owner: Owner(1),
+                home: HomeBlock(block),
+                range: BlockRange::new(100, 104),
+                bytes: b"part",
+                base: Base::Home,
+                request: 4,
+                sequential: false,
+                durable_only: false,
+            };
+            let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
+            handle.file_data(update).await.unwrap();
+            engine.commit(handle.stop()).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        let told = engine.statistics();
+        assert_eq!(told.log.mapped_blocks, 0);
+        assert_eq!(told.cache.bytes, told.cache.blocks * image, "{:?}", told.cache);
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}
+
 #[test]
 fn what_is_freed_after_it_has_left_memory_never_goes_home() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));

@@ -48,7 +48,7 @@ pub enum Phase {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct ProbeProgress {
     pub phase: Phase,
     /// Trials of this phase.
     pub done: u64,
@@ -64,7 +64,7 @@ pub async fn fingerprint(
     disk: &Rc<dyn Disk>,
     options: &Options,
     state: &mut Fingerprint,
-    watch: &mut dyn FnMut(&Fingerprint, Progress) -> ControlFlow<()>,
+    watch: &mut dyn FnMut(&Fingerprint, ProbeProgress) -> ControlFlow<()>,
 ) -> Result<(), FingerprintError> {
     let sector = disk.geometry().logical_sector;
     let workloads = options.grid.workloads();
@@ -83,7 +83,7 @@ pub async fn fingerprint(
     prober.choose(state, watch).await
 }
 
-type Watch<'a> = dyn FnMut(&Fingerprint, Progress) -> ControlFlow<()> + 'a;
+type Watch<'a> = dyn FnMut(&Fingerprint, ProbeProgress) -> ControlFlow<()> + 'a;
 
 pub(super) struct Prober<'a> {
     pub(super) world: &'a Rc<dyn World>,
@@ -112,7 +112,7 @@ impl Reporter {
         self.done += 1;
         let left = self.of.saturating_sub(self.done);
         let remaining = world.now().since(self.begun).div_f64(self.done as f64).mul_f64(left as f64);
-        let progress = Progress { phase: self.phase, done: self.done, of: self.of, remaining };
+        let progress = ProbeProgress { phase: self.phase, done: self.done, of: self.of, remaining };
         match watch(state, progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(FingerprintError::Stopped),

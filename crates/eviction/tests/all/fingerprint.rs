@@ -48,7 +48,7 @@ fn take_with(
     let result = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(drive) as Rc<dyn Disk>);
         let mut left = trials;
-        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| {
+        let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| {
             left = left.saturating_sub(1);
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
@@ -130,7 +130,7 @@ fn only_the_range_is_written() {
         let world = Rc::new(of_run) as Rc<dyn World>;
         let disk = Rc::new(Watched { disk: Rc::new(drive), watch: Fence(range.clone()) }) as Rc<dyn Disk>;
         let options = fingerprint::Options { range: range.clone(), ..options(0) };
-        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| ControlFlow::Continue(());
+        let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| ControlFlow::Continue(());
         fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch).await.unwrap();
         eviction::flush_test(&world, &disk, range, &mut |_| ()).await.unwrap();
     });

@@ -39,7 +39,7 @@ pub enum Purpose {
 
 /// A wish for `count` blocks for `inode`.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
+pub struct AllocationRequest<'a> {
     pub inode: &'a Inode,
     /// Where it would be best: after the block before `at` in the file. `None`: the allocator chooses.
     pub goal: Option<HomeBlock>,
@@ -60,7 +60,7 @@ pub struct Run {
 }
 
 /// Free blocks of one group, to be taken before the next await.
-struct Found {
+struct FreeFound {
     group: GroupNumber,
     bits: Bits,
     run: Range<u32>,
@@ -70,7 +70,7 @@ impl Volume {
     /// Takes 1 to `request.count` contiguous blocks. The caller accounts for `sectors` of the inode.
     /// `ENOSPC`: the caller undoes or keeps what it has, stops its handle, and asks [`Volume::retry_allocation`].
     /// Credits: [`Volume::credits_allocate`]`(1)`.
-    pub async fn allocate_blocks(&self, handle: &mut Handle, request: Request<'_>) -> Result<Run> {
+    pub async fn allocate_blocks(&self, handle: &mut Handle, request: AllocationRequest<'_>) -> Result<Run> {
         assert!(request.count > 0);
         self.release_committed();
         let available = self.available_blocks(request.use_reserve);
@@ -152,7 +152,7 @@ impl Volume {
     async fn allocate_from_window(
         &self,
         handle: &mut Handle,
-        request: &Request<'_>,
+        request: &AllocationRequest<'_>,
         count: u32,
     ) -> Result<Option<Run>> {
         let Some(window) = self.withheld.borrow().window(request.inode.number) else { return Ok(None) };
@@ -173,7 +173,7 @@ impl Volume {
             return Ok(None);
         }
         self.check_free_blocks(group, run.start, run.count)?;
-        let found = Found { group, bits, run: first..first + run.count };
+        let found = FreeFound { group, bits, run: first..first + run.count };
         if !found.bits.all_clear(found.run.clone()) {
             self.groups.mark_damaged(group);
             return Ok(None);
@@ -190,7 +190,7 @@ impl Volume {
 
     /// A run near `goal`: in its group, else in the groups behind it, around the volume. Scraps are taken only
     /// when no run of good length is near.
-    async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<Found>> {
+    async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<FreeFound>> {
         let good = wanted.min(self.window_max());
         match self.find_near(goal, wanted, good).await? {
             None if good > 1 => self.find_near(goal, wanted, 1).await,
@@ -199,7 +199,7 @@ impl Volume {
     }
 
     /// [`Volume::find`] for runs of `least` blocks; only the goal itself is taken however short.
-    async fn find_near(&self, goal: HomeBlock, wanted: u32, least: u32) -> Result<Option<Found>> {
+    async fn find_near(&self, goal: HomeBlock, wanted: u32, least: u32) -> Result<Option<FreeFound>> {
         let groups = self.groups.count();
         let (first, within) = {
             let superblock = self.superblock.borrow();
@@ -239,7 +239,7 @@ impl Volume {
     }
 
     /// The first free blocks of all.
-    async fn find_any(&self) -> Result<Option<Found>> {
+    async fn find_any(&self) -> Result<Option<FreeFound>> {
         for group in (0..self.groups.count()).map(GroupNumber) {
             let state = self.groups.state(group);
             if !state.damaged
@@ -253,7 +253,7 @@ impl Volume {
     }
 
     /// Nothing is awaited after the bitmap, so what is found can be taken. A damaged group has nothing.
-    async fn find_in(&self, group: GroupNumber, goal: u32, wanted: u32) -> Result<Option<Found>> {
+    async fn find_in(&self, group: GroupNumber, goal: u32, wanted: u32) -> Result<Option<FreeFound>> {
         let bits = match self.block_bitmap(group).await {
             Ok(bits) => bits,
             Err(Error::Corrupt { .. }) => return Ok(None),
@@ -269,11 +269,11 @@ impl Volume {
         };
         let run = bits.look(|bits| search::Free { bits, count, withheld }.find_run(goal, wanted));
         drop(held);
-        Ok(run.map(|run| Found { group, bits, run }))
+        Ok(run.map(|run| FreeFound { group, bits, run }))
     }
 
     /// Marks the run used. Credits: bitmap + descriptor block.
-    fn take(&self, handle: &mut Handle, found: Found, run: Run) {
+    fn take(&self, handle: &mut Handle, found: FreeFound, run: Run) {
         let first = found.run.start;
         let range = first..first + run.count;
         let block = self.take_block_bitmap(handle, found.group, found.bits);

@@ -3,7 +3,7 @@
 //! Growth goes step by step, and each step leaves a directory that is whole: one block is allocated, then
 //! filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
 
-use super::path::{Level, Path};
+use super::path::{IndexLevel, IndexPath};
 use super::{Directory, Kind};
 use crate::error::errno;
 use crate::{Caller, Error, Result};
@@ -135,9 +135,9 @@ impl Directory<'_> {
     }
 
     /// All places of the root go to a new node below it.
-    async fn grow_root(&self, handle: &mut Handle, caller: &Caller, mut path: Path) -> Result<()> {
+    async fn grow_root(&self, handle: &mut Handle, caller: &Caller, mut path: IndexPath) -> Result<()> {
         let (node_at, node) = self.append(handle, caller).await?;
-        let Level { block: root, table, .. } = &mut path.levels[0];
+        let IndexLevel { block: root, table, .. } = &mut path.levels[0];
         let old = root.bytes();
         self.change(handle, &node, Kind::Node, self.whole(), |bytes| {
             table.copy_to_node(&old, 0, &self.format, bytes);
@@ -146,9 +146,9 @@ impl Directory<'_> {
     }
 
     /// The upper half of a node's places goes to a new node beside it.
-    async fn split_node(&self, handle: &mut Handle, caller: &Caller, mut path: Path) -> Result<()> {
+    async fn split_node(&self, handle: &mut Handle, caller: &Caller, mut path: IndexPath) -> Result<()> {
         let (new_at, new) = self.append(handle, caller).await?;
-        let Level { block: node, mut table, .. } = path.levels.pop().expect("a node");
+        let IndexLevel { block: node, mut table, .. } = path.levels.pop().expect("a node");
         let old = node.bytes();
         let half = table.count() / 2;
         let lowest = table.hash(&old, half);
@@ -160,7 +160,13 @@ impl Directory<'_> {
     }
 
     /// The names with the higher hashes go to a new leaf.
-    async fn split_leaf(&self, handle: &mut Handle, caller: &Caller, path: Path, leaf: &Block) -> Result<()> {
+    async fn split_leaf(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        path: IndexPath,
+        leaf: &Block,
+    ) -> Result<()> {
         let old = leaf.bytes();
         let mut entries: Vec<(u32, Entry<'_>)> = self
             .names_of(leaf, &old)?
@@ -186,8 +192,8 @@ impl Directory<'_> {
     }
 
     /// Enters a new child in the lowest table of the path, behind the place that the path goes through.
-    fn tie_in(&self, handle: &mut Handle, mut path: Path, lowest: u32, child: FileBlock) -> Result<()> {
-        let Level { block, kind, mut table, index } = path.levels.pop().expect("a path has a root");
+    fn tie_in(&self, handle: &mut Handle, mut path: IndexPath, lowest: u32, child: FileBlock) -> Result<()> {
+        let IndexLevel { block, kind, mut table, index } = path.levels.pop().expect("a path has a root");
         self.change(handle, &block, kind, table.range(), |bytes| table.insert(bytes, index, lowest, child))
     }
 

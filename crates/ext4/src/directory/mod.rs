@@ -17,7 +17,7 @@ use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type};
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
-use format::ext4::htree::{BLOCKS_MAX, LEVELS_MAX, LEVELS_MAX_LARGE, Table};
+use format::ext4::htree::{BLOCKS_MAX, IndexTable, LEVELS_MAX, LEVELS_MAX_LARGE};
 use format::ext4::inode::flags;
 use format::ext4::{Features, feature};
 use std::rc::Rc;
@@ -304,11 +304,11 @@ impl<'a> Directory<'a> {
         Ok(block)
     }
 
-    fn table(&self, block: &Block, kind: Kind) -> Result<Table> {
+    fn table(&self, block: &Block, kind: Kind) -> Result<IndexTable> {
         let bytes = block.bytes();
         let table = match kind {
-            Kind::Root => Table::of_root(&self.format, &bytes).map(|(table, _)| table),
-            _ => Table::of_node(&self.format, &bytes),
+            Kind::Root => IndexTable::of_root(&self.format, &bytes).map(|(table, _)| table),
+            _ => IndexTable::of_node(&self.format, &bytes),
         };
         table.map_err(|error| self.damaged(block, error))
     }

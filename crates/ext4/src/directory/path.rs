@@ -4,42 +4,42 @@ use super::{Directory, Kind};
 use crate::Result;
 use engine::Block;
 use format::ext4::hash::NameHasher;
-use format::ext4::htree::Table;
+use format::ext4::htree::IndexTable;
 use units::FileBlock;
 
 /// An index block, and the place in its table that the way goes through.
-pub(super) struct Level {
+pub(super) struct IndexLevel {
     pub block: Block,
     pub kind: Kind,
-    pub table: Table,
+    pub table: IndexTable,
     pub index: usize,
 }
 
-impl Level {
+impl IndexLevel {
     fn child(&self) -> FileBlock {
         self.table.block(&self.block.bytes(), self.index)
     }
 }
 
 /// The way to a leaf; never empty.
-pub(super) struct Path {
+pub(super) struct IndexPath {
     pub hasher: NameHasher,
     /// The major hash that was looked for.
     pub hash: u32,
     /// Root first.
-    pub levels: Vec<Level>,
+    pub levels: Vec<IndexLevel>,
 }
 
 impl Directory<'_> {
     /// The way to the first leaf that may hold the name.
-    pub(super) async fn probe(&self, name: &[u8]) -> Result<Path> {
+    pub(super) async fn probe(&self, name: &[u8]) -> Result<IndexPath> {
         self.probe_by(|hasher| hasher.hash(name).major).await
     }
 
     /// The way to the first leaf that may hold names of a hash.
-    pub(super) async fn probe_by(&self, hash: impl FnOnce(&NameHasher) -> u32) -> Result<Path> {
+    pub(super) async fn probe_by(&self, hash: impl FnOnce(&NameHasher) -> u32) -> Result<IndexPath> {
         let root = self.block(FileBlock(0), Kind::Root).await?;
-        let parsed = Table::of_root(&self.format, &root.bytes());
+        let parsed = IndexTable::of_root(&self.format, &root.bytes());
         let (table, information) = parsed.map_err(|error| self.damaged(&root, error))?;
         if information.levels > self.levels_max() {
             return Err(self.corrupt("its index has too many levels"));
@@ -47,24 +47,28 @@ impl Directory<'_> {
         let hasher = self.hasher(information.hash_version);
         let hash = hash(&hasher);
         let index = table.find(&root.bytes(), hash);
-        let root = Level { block: root, kind: Kind::Root, table, index };
+        let root = IndexLevel { block: root, kind: Kind::Root, table, index };
         let mut levels = Vec::with_capacity(1 + usize::from(information.levels));
         levels.push(root);
         for level in 0..usize::from(information.levels) {
             let next = self.node(levels[level].child(), |table, bytes| table.find(bytes, hash)).await?;
             levels.push(next);
         }
-        Ok(Path { hasher, hash, levels })
+        Ok(IndexPath { hasher, hash, levels })
     }
 
-    async fn node(&self, at: FileBlock, index: impl FnOnce(&Table, &[u8]) -> usize) -> Result<Level> {
+    async fn node(
+        &self,
+        at: FileBlock,
+        index: impl FnOnce(&IndexTable, &[u8]) -> usize,
+    ) -> Result<IndexLevel> {
         let block = self.block(at, Kind::Node).await?;
         let table = self.table(&block, Kind::Node)?;
         let index = index(&table, &block.bytes());
-        Ok(Level { block, kind: Kind::Node, table, index })
+        Ok(IndexLevel { block, kind: Kind::Node, table, index })
     }
 
-    pub(super) async fn leaf(&self, path: &Path) -> Result<(FileBlock, Block)> {
+    pub(super) async fn leaf(&self, path: &IndexPath) -> Result<(FileBlock, Block)> {
         let at = path.levels.last().expect("a path has a root").child();
         if at == FileBlock(0) {
             return Err(self.corrupt("its index leads from the root to the root"));
@@ -74,8 +78,8 @@ impl Directory<'_> {
 
     /// Goes on to the next leaf; the answer is its lowest hash (bit 0: names of that hash are also in the leaf
     /// before), `None` behind the last one. Each place of each table is passed once.
-    pub(super) async fn advance(&self, path: &mut Path) -> Result<Option<u32>> {
-        let more = |level: &Level| level.index + 1 < level.table.count();
+    pub(super) async fn advance(&self, path: &mut IndexPath) -> Result<Option<u32>> {
+        let more = |level: &IndexLevel| level.index + 1 < level.table.count();
         let Some(turn) = path.levels.iter().rposition(more) else { return Ok(None) };
         path.levels[turn].index += 1;
         let lowest = path.levels[turn].table.hash(&path.levels[turn].block.bytes(), path.levels[turn].index);

@@ -22,13 +22,13 @@ enum KeptBy {
 type LocalRead<'a> = Pin<Box<dyn Future<Output = Result<(usize, Vec<Rc<Buffer>>)>> + 'a>>;
 
 /// Blocks one after the other, and how many of their bytes are wanted.
-struct Run {
+struct ReadRun {
     state: MappingState,
     blocks: u32,
     length: u64,
 }
 
-impl Run {
+impl ReadRun {
     /// Where its blocks are, if they are to be read.
     fn written(&self) -> Option<(HomeBlock, u32)> {
         match self.state {
@@ -106,7 +106,7 @@ impl Volume {
             let mapped =
                 (u64::from(mapping.count) << self.block_size().shift()) - u64::from(self.place_of(at));
             let length = mapped.min(end - at);
-            runs.push(Run { state: mapping.state, blocks: mapping.count, length });
+            runs.push(ReadRun { state: mapping.state, blocks: mapping.count, length });
             at += length;
         }
         let mut buffers = self.read_runs(&runs, kept_by).await?.into_iter();
@@ -127,7 +127,7 @@ impl Volume {
     }
 
     /// What home and the cache hold of the runs that are written, in order. Of several the disk is asked at once.
-    async fn read_runs(&self, runs: &[Run], kept_by: KeptBy) -> Result<Vec<Vec<Rc<Buffer>>>> {
+    async fn read_runs(&self, runs: &[ReadRun], kept_by: KeptBy) -> Result<Vec<Vec<Rc<Buffer>>>> {
         let written: Vec<_> = runs.iter().filter_map(|run| run.written()).collect();
         if let [(home, blocks)] = written[..] {
             return Ok(vec![self.read_run(home, blocks, kept_by).await?]);

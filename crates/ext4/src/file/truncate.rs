@@ -5,7 +5,7 @@
 
 use super::{check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::mapping::has_extents;
-use crate::{Error, Inode, Progress, Result, Volume, errno};
+use crate::{Error, Inode, RemovalProgress, Result, Volume, errno};
 use engine::Handle;
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
@@ -42,8 +42,8 @@ impl Volume {
         let progress = resized?;
         stored?;
         match progress {
-            Progress::Done => Ok(transaction),
-            Progress::More => self.free_behind_end(inode).await,
+            RemovalProgress::Done => Ok(transaction),
+            RemovalProgress::More => self.free_behind_end(inode).await,
         }
     }
 
@@ -80,7 +80,7 @@ impl Volume {
         inode: &Inode,
         size: u64,
         kill_privileges: bool,
-    ) -> Result<Progress> {
+    ) -> Result<RemovalProgress> {
         if kill_privileges {
             clear_set_id_bits(inode);
         }
@@ -104,10 +104,10 @@ impl Volume {
         inode.last_data_change.set(handle.transaction());
         self.note_modification(inode);
         if size > old {
-            return Ok(Progress::Done);
+            return Ok(RemovalProgress::Done);
         }
         let progress = self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
-        if !matches!(progress, Ok(Progress::Done)) {
+        if !matches!(progress, Ok(RemovalProgress::Done)) {
             // Also after an error: the next mount, or e2fsck, ends what could not be done now.
             self.orphan_add(handle, inode).await?;
         }
@@ -138,8 +138,8 @@ impl Volume {
             self.store(&mut handle, inode).await?;
             handle.stop();
             match progress {
-                Ok(Progress::Done) => return Ok(()),
-                Ok(Progress::More) => {}
+                Ok(RemovalProgress::Done) => return Ok(()),
+                Ok(RemovalProgress::More) => {}
                 // A hole in an extent may take a block of the tree.
                 Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => attempt += 1,
                 Err(error) => return Err(error),

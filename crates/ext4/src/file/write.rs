@@ -18,7 +18,7 @@ use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
 /// One write(2), as it is passed down.
-struct Request<'a> {
+struct WriteRequest<'a> {
     inode: &'a Inode,
     caller: &'a Caller,
     /// Bytes of the whole request.
@@ -115,7 +115,7 @@ impl Volume {
             self.leave_inline(inode, caller).await?;
         }
         let write_back = flags.origin == WriteOrigin::WriteBack;
-        let request = Request {
+        let request = WriteRequest {
             inode,
             caller,
             length: bytes.len() as u64,
@@ -177,7 +177,7 @@ impl Volume {
     }
 
     /// As much of the write as fits into one handle, or comes before an error. The error if nothing.
-    async fn write_handle(&self, request: &Request<'_>, at: u64, bytes: &[u8]) -> Result<Part> {
+    async fn write_handle(&self, request: &WriteRequest<'_>, at: u64, bytes: &[u8]) -> Result<Part> {
         let inode = request.inode;
         let (first, block_size) = (at >> self.block_size().shift(), self.block_size().bytes() as u64);
         let wanted = (at + bytes.len() as u64 - 1) / block_size - first + 1;
@@ -226,7 +226,7 @@ impl Volume {
     async fn write_blocks(
         &self,
         handle: &mut Handle,
-        request: &Request<'_>,
+        request: &WriteRequest<'_>,
         plan: &WritePlan,
         at: u64,
         bytes: &[u8],
@@ -270,7 +270,7 @@ impl Volume {
     /// The part of `bytes` that falls into the block of byte `at`.
     fn part_of_block<'a>(
         &self,
-        request: &Request<'_>,
+        request: &WriteRequest<'_>,
         sequential: bool,
         (home, base): (HomeBlock, Base),
         at: u64,
@@ -305,7 +305,7 @@ impl Volume {
     async fn make_writable(
         &self,
         handle: &mut Handle,
-        request: &Request<'_>,
+        request: &WriteRequest<'_>,
         planned: Mapping,
     ) -> Result<(HomeBlock, u32, Base)> {
         let (inode, Mapping { at, count, .. }) = (request.inode, planned);

@@ -122,6 +122,7 @@ impl Volume {
         if inode.opens.get() == 0 {
             inode.pages.all_closed();
             inode.kept_home.set(false);
+            inode.durable_by_request.set(false);
             self.drop_preallocation(&inode);
         }
         self.free_if_unused(&inode).await

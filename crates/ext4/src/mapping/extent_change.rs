@@ -4,14 +4,14 @@
 
 use super::extent_pieces::{goal, join, split};
 use super::extent_tree::{Path, end_of, with_node};
-use crate::{Error, Inode, Request, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Error, Inode, Result, Run, Volume, errno};
 use engine::{Block, Handle};
-use format::ext4::extent::{self, Entry, Extent, Index};
+use format::ext4::extent::{self, Extent, ExtentEntry, Index};
 use std::ops::Range;
 use units::{BlockRange, FileBlock, HomeBlock};
 
 /// One change of a tree, all in one stretch without await.
-struct Change<'a> {
+struct ExtentChange<'a> {
     inode: &'a Inode,
     handle: &'a mut Handle,
     seed: Option<u32>,
@@ -26,7 +26,7 @@ impl Volume {
     pub(super) async fn insert_extent(
         &self,
         handle: &mut Handle,
-        mut request: Request<'_>,
+        mut request: AllocationRequest<'_>,
         unwritten: bool,
     ) -> Result<Run> {
         let (inode, at) = (request.inode, request.at);
@@ -127,12 +127,12 @@ impl Volume {
         let spare = self.allocate_tree_blocks(handle, inode, spare_count).await?;
         inode.mapping_cache.clear();
         let seed = self.inode_checksum_seed(inode.number, inode.fields.borrow().generation);
-        let mut change = Change { inode, handle, seed, spare, emptied: Vec::new() };
+        let mut change = ExtentChange { inode, handle, seed, spare, emptied: Vec::new() };
         change.replace(
             path,
             path.levels.len() - 1,
             range,
-            pieces.into_iter().map(Entry::Extent).collect(),
+            pieces.into_iter().map(ExtentEntry::Extent).collect(),
         )?;
         let emptied = change.emptied;
         self.count_blocks(inode, spare_count as i64 - emptied.len() as i64);
@@ -140,9 +140,15 @@ impl Volume {
     }
 }
 
-impl Change<'_> {
+impl ExtentChange<'_> {
     /// Replaces entries `range` of the path's node at `level` (0 is the root) by `new`.
-    fn replace(&mut self, path: &Path, level: usize, range: Range<usize>, new: Vec<Entry>) -> Result<()> {
+    fn replace(
+        &mut self,
+        path: &Path,
+        level: usize,
+        range: Range<usize>,
+        new: Vec<ExtentEntry>,
+    ) -> Result<()> {
         let block = path.levels[level].block.as_ref();
         let (depth, capacity, mut entries) =
             with_node(self.inode, block, |node| (node.depth(), node.capacity(), node.entries()))?;
@@ -168,7 +174,7 @@ impl Change<'_> {
         self.replace_in_parent(path, level - 1, parent)
     }
 
-    fn replace_in_parent(&mut self, path: &Path, level: usize, new: Vec<Entry>) -> Result<()> {
+    fn replace_in_parent(&mut self, path: &Path, level: usize, new: Vec<ExtentEntry>) -> Result<()> {
         let parent = &path.levels[level];
         let index = parent.index.expect("an inner level leads on");
         let same = with_node(self.inode, parent.block.as_ref(), |node| {
@@ -178,7 +184,7 @@ impl Change<'_> {
     }
 
     /// The root becomes `entries`, or if they are too many the only index of a new node that has them.
-    fn replace_root(&mut self, depth: u16, capacity: usize, entries: &[Entry]) -> Result<()> {
+    fn replace_root(&mut self, depth: u16, capacity: usize, entries: &[ExtentEntry]) -> Result<()> {
         let moved = match entries.len() > capacity {
             true => Some(index_of(entries, self.write_new(depth, entries)?)),
             false => None,
@@ -198,7 +204,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn write_new(&mut self, depth: u16, entries: &[Entry]) -> Result<HomeBlock> {
+    fn write_new(&mut self, depth: u16, entries: &[ExtentEntry]) -> Result<HomeBlock> {
         let Some(at) = self.spare.pop() else { return Err(self.changed_behind()) };
         let block = self.handle.create(at);
         let whole = self.handle.engine().block_size().whole();
@@ -213,7 +219,7 @@ impl Change<'_> {
     }
 
     /// Makes `entries` the node's, which has those before `first` already.
-    fn write(&mut self, block: &Block, first: usize, entries: &[Entry]) {
+    fn write(&mut self, block: &Block, first: usize, entries: &[ExtentEntry]) {
         let range = |bytes: Range<usize>| BlockRange::new(bytes.start as u32, bytes.end as u32);
         let checksum = range(extent::checksum_bytes(&block.bytes()));
         // The count in the header, the entries, the checksum: three ranges, one change.
@@ -255,6 +261,6 @@ fn splits(inode: &Inode, path: &Path, removed: usize, added: usize) -> Result<us
     Ok(needed)
 }
 
-fn index_of(entries: &[Entry], child: HomeBlock) -> Entry {
-    Entry::Index(Index { at: entries[0].at(), child })
+fn index_of(entries: &[ExtentEntry], child: HomeBlock) -> ExtentEntry {
+    ExtentEntry::Index(Index { at: entries[0].at(), child })
 }

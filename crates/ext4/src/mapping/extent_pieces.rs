@@ -2,7 +2,7 @@
 
 use super::extent_tree::end_of;
 use crate::{Error, Inode, Result};
-use format::ext4::extent::{self, Entry, Extent};
+use format::ext4::extent::{self, Extent, ExtentEntry};
 use std::ops::Range;
 use units::{FileBlock, HomeBlock};
 
@@ -10,13 +10,13 @@ use units::{FileBlock, HomeBlock};
 /// replace by what: a neighbour that stays as it was is left out.
 pub(super) fn join(
     inode: &Inode,
-    entries: &[Entry],
+    entries: &[ExtentEntry],
     range: Range<usize>,
     pieces: Vec<Extent>,
 ) -> Result<(Range<usize>, Vec<Extent>)> {
-    let extent = |entry: &Entry| match entry {
-        Entry::Extent(extent) => Ok(*extent),
-        Entry::Index(_) => Err(Error::corrupt_inode(inode.number, "a leaf of extents has indices")),
+    let extent = |entry: &ExtentEntry| match entry {
+        ExtentEntry::Extent(extent) => Ok(*extent),
+        ExtentEntry::Index(_) => Err(Error::corrupt_inode(inode.number, "a leaf of extents has indices")),
     };
     if range.end > entries.len() {
         return Err(Error::corrupt_inode(inode.number, "an extent node belongs to another tree as well"));

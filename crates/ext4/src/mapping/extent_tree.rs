@@ -4,7 +4,7 @@
 use super::{Mapping, MappingState};
 use crate::{Error, Inode, Result, Volume};
 use engine::Block;
-use format::ext4::extent::{Entry, Extent, ExtentError, ExtentNode};
+use format::ext4::extent::{Extent, ExtentEntry, ExtentError, ExtentNode};
 use units::{FileBlock, HomeBlock};
 
 /// One node on the way down.
@@ -110,7 +110,7 @@ impl Path {
         with_node(inode, leaf.block.as_ref(), |node| {
             let next = leaf.index.map_or(0, |index| index + 1);
             let extent = |index: usize| match (index < node.len()).then(|| node.entry(index)) {
-                Some(Entry::Extent(extent)) => Some(extent),
+                Some(ExtentEntry::Extent(extent)) => Some(extent),
                 _ => None,
             };
             (leaf.index.and_then(extent), extent(next))
@@ -146,8 +146,8 @@ fn step_down(
 ) -> std::result::Result<Step, String> {
     if !node.is_empty() {
         let last_end = match node.entry(node.len() - 1) {
-            Entry::Extent(extent) => end_of(&extent),
-            Entry::Index(index) => u64::from(index.at.get()) + 1,
+            ExtentEntry::Extent(extent) => end_of(&extent),
+            ExtentEntry::Index(index) => u64::from(index.at.get()) + 1,
         };
         if u64::from(node.entry(0).at().get()) < begin || last_end > end {
             return Err(format!("an extent node reaches outside {begin} .. {end}"));
@@ -159,7 +159,7 @@ fn step_down(
     }
     let index = node.find(at).unwrap_or(0);
     let end = if index + 1 < node.len() { node.entry(index + 1).at().get().into() } else { end };
-    let Entry::Index(found) = node.entry(index) else {
+    let ExtentEntry::Index(found) = node.entry(index) else {
         return Err("an inner extent node has extents".into());
     };
     Ok(Step { depth, index: Some(index), child: Some((found.at, found.child)), end })

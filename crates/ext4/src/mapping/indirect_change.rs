@@ -1,13 +1,13 @@
 //! Changing block pointers: a run within one pointer block at a time.
 
 use super::indirect::{PointerWalk, run_of};
-use crate::{Error, Inode, Request, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Error, Inode, Result, Run, Volume, errno};
 use engine::{Block, Handle};
 use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
 use units::{BlockRange, FileBlock, HomeBlock};
 
 /// What a step of removal takes out: a run of data and the pointer blocks that become empty by it.
-struct Removal {
+struct RemovalStep {
     run: Option<Run>,
     emptied: Vec<HomeBlock>,
     /// The next file block to look at.
@@ -16,7 +16,11 @@ struct Removal {
 
 impl Volume {
     /// Allocates a run for the hole at `request.at`, with the pointer blocks that lead there, and enters it.
-    pub(super) async fn insert_pointers(&self, handle: &mut Handle, mut request: Request<'_>) -> Result<Run> {
+    pub(super) async fn insert_pointers(
+        &self,
+        handle: &mut Handle,
+        mut request: AllocationRequest<'_>,
+    ) -> Result<Run> {
         let inode = request.inode;
         let Some(walk) = self.walk_pointers(inode, request.at).await? else {
             return Err(Error::Refused(errno::EFBIG));
@@ -79,19 +83,21 @@ impl Volume {
         inode: &Inode,
         from: FileBlock,
         to: u64,
-    ) -> Result<Removal> {
+    ) -> Result<RemovalStep> {
         let mapping = self.map_pointer(inode, from).await?;
         let begin = u64::from(from.get());
         let count = u64::from(mapping.count).min(to - begin) as u32;
         let next = begin + u64::from(count);
-        let Some(start) = mapping.home() else { return Ok(Removal { run: None, emptied: Vec::new(), next }) };
+        let Some(start) = mapping.home() else {
+            return Ok(RemovalStep { run: None, emptied: Vec::new(), next });
+        };
         let Some(walk) = self.walk_pointers(inode, from).await? else {
-            return Ok(Removal { run: None, emptied: Vec::new(), next: to });
+            return Ok(RemovalStep { run: None, emptied: Vec::new(), next: to });
         };
         let _bits = self.hold_bitmaps(start, count.into()).await?;
         inode.mapping_cache.clear();
         let emptied = clear(handle, inode, &walk, count);
-        Ok(Removal { run: Some(Run { start, count }), emptied, next })
+        Ok(RemovalStep { run: Some(Run { start, count }), emptied, next })
     }
 }
 

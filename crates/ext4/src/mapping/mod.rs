@@ -13,7 +13,7 @@ mod indirect_change;
 
 pub use cache::MappingCache;
 
-use crate::{Caller, Error, Inode, Purpose, Request, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Caller, Error, Inode, Purpose, Result, Run, Volume, errno};
 use engine::{Contents, Credits, Handle};
 use format::ext4::{extent, feature, indirect as pointers, inode::flags};
 use units::{FileBlock, HomeBlock};
@@ -78,7 +78,7 @@ pub struct Allocated {
 
 /// How far a step of [`Volume::remove_blocks`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
+pub enum RemovalProgress {
     Done,
     /// The transaction is full: store the inode, stop the handle, start another and call again.
     More,
@@ -131,7 +131,7 @@ impl Volume {
         let purpose = if how == Allocate::Directory { Purpose::Directory } else { Purpose::Data };
         let use_reserve = self.may_use_reserve(caller);
         let count = u64::from(mapping.count).min(room) as u32;
-        let request = Request { inode, goal: None, count, at, purpose, use_reserve };
+        let request = AllocationRequest { inode, goal: None, count, at, purpose, use_reserve };
         let extents = has_extents(inode)?;
         let before = self.before(handle, inode);
         let run = match extents {
@@ -185,14 +185,14 @@ impl Volume {
         inode: &Inode,
         from: FileBlock,
         to: Option<FileBlock>,
-    ) -> Result<Progress> {
+    ) -> Result<RemovalProgress> {
         self.drop_preallocation(inode);
         let to = to.map_or(1 << 32, |to| u64::from(to.get()));
         let extents = has_extents(inode)?;
         let (mut from, mut first) = (u64::from(from.get()), true);
         while from < to {
             if !first && !handle.extend(self.credits_remove(inode)) {
-                return Ok(Progress::More);
+                return Ok(RemovalProgress::More);
             }
             let before = self.before(handle, inode);
             let next = match extents {
@@ -203,7 +203,7 @@ impl Volume {
             inode.last_data_change.set(handle.transaction());
             (from, first) = (next, false);
         }
-        Ok(Progress::Done)
+        Ok(RemovalProgress::Done)
     }
 
     /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's own included.
@@ -247,7 +247,8 @@ impl Volume {
         while blocks.len() < count {
             let wanted = (count - blocks.len()) as u32;
             let (at, purpose) = (FileBlock(0), Purpose::Metadata);
-            let request = Request { inode, goal: None, count: wanted, at, purpose, use_reserve: true };
+            let request =
+                AllocationRequest { inode, goal: None, count: wanted, at, purpose, use_reserve: true };
             match self.allocate_blocks(handle, request).await {
                 Ok(run) => blocks.extend((0..u64::from(run.count)).map(|index| run.start.plus(index))),
                 Err(error) => {

@@ -19,13 +19,13 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 const FILE_BLOCKS_MAX: u64 = 1 << 31;
 
 /// Everything an engine is made of.
-pub(super) struct Found {
+pub(super) struct FoundJournal {
     pub parts: EngineParts,
     /// Runs of the hidden journal inode.
     pub runs: Vec<(HomeBlock, u64)>,
 }
 
-impl Found {
+impl FoundJournal {
     pub async fn open(self) -> Result<Rc<Engine>> {
         Engine::open(self.parts).await.map_err(|error| match error {
             EngineError::NeedsRecovery => Error::Journal(
@@ -71,7 +71,7 @@ async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool)
 pub(super) async fn replay(
     parts: &OpenParts,
     superblock: &Superblock,
-    found: &Found,
+    found: &FoundJournal,
     dry_run: bool,
 ) -> Result<RecoveryReport> {
     if !superblock.features.has(feature::RECOVER) && !parts.options.engine.find_log {
@@ -92,7 +92,7 @@ fn home_of(parts: &OpenParts, superblock: &Superblock) -> Rc<dyn Home> {
 }
 
 /// Finds the journal: blocks of the hidden inode, or a disk of its own.
-pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<Found> {
+pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<FoundJournal> {
     let read_only = parts.options.access == Access::ReadOnly;
     let mut engine_parts = EngineParts {
         world: parts.world.clone(),
@@ -122,7 +122,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<F
             )));
         }
     };
-    Ok(Found { parts: engine_parts, runs })
+    Ok(FoundJournal { parts: engine_parts, runs })
 }
 
 /// Whether the journal remembers that it was aborted: then the volume needs e2fsck (kernel:

@@ -42,7 +42,7 @@ pub struct SetXattr<'a> {
 }
 
 /// A change of an inode's attributes.
-struct Change {
+struct AttributeChange {
     before: Stored,
     after: Stored,
     mode: Option<u16>,
@@ -110,7 +110,7 @@ impl Volume {
                 fitted => fitted?,
             },
         }
-        let changed = self.change_xattrs(inode, Change { before, after, mode, holder }).await;
+        let changed = self.change_xattrs(inode, AttributeChange { before, after, mode, holder }).await;
         self.free_values().await?;
         changed
     }
@@ -135,7 +135,7 @@ impl Volume {
         inode.durable_by_attribute.set(None);
         let mut after = before.clone();
         after.remove(name);
-        let change = Change { before, after, mode: None, holder: None };
+        let change = AttributeChange { before, after, mode: None, holder: None };
         let transaction = self.change_xattrs(inode, change).await?;
         self.free_values().await?;
         Ok(transaction)
@@ -157,7 +157,11 @@ impl Volume {
 
     /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when a commit
     /// set blocks free.
-    async fn change_xattrs(self: &Rc<Self>, inode: &Rc<Inode>, change: Change) -> Result<TransactionId> {
+    async fn change_xattrs(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        change: AttributeChange,
+    ) -> Result<TransactionId> {
         let changed = self.try_to_change_xattrs(inode, &change).await;
         if let (Some(holder), Err(_)) = (&change.holder, &changed) {
             self.free_if_unused(holder).await?;
@@ -165,7 +169,7 @@ impl Volume {
         changed
     }
 
-    async fn try_to_change_xattrs(&self, inode: &Inode, change: &Change) -> Result<TransactionId> {
+    async fn try_to_change_xattrs(&self, inode: &Inode, change: &AttributeChange) -> Result<TransactionId> {
         let _tables = self.hold(&[inode]).await?;
         let needed = self.xattr_change(inode).await?;
         let holder = change.holder.as_ref();

@@ -2,7 +2,7 @@
 
 use crate::error::errno;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
-use crate::{Error, Inode, Purpose, Request, Result, Volume};
+use crate::{AllocationRequest, Error, Inode, Purpose, Result, Volume};
 use engine::{Block, Contents, Credits, Handle};
 use format::ext4::feature;
 use format::ext4::xattr::{self, Attribute, Outside, XattrBlock};
@@ -214,7 +214,7 @@ impl Volume {
         if !self.has(feature::EXT_ATTR) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
-        let request = Request {
+        let request = AllocationRequest {
             inode,
             goal: None,
             count: 1,

@@ -49,11 +49,15 @@ async fn make(volume: &Rc<Volume>, parent: &Rc<Inode>, name: &str, mode: u16) ->
 
 /// Whether a large write to `inode` is logged: as blocks of data that did not go home.
 async fn is_logged(volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
+    is_logged_at(0, volume, inode).await
+}
+
+async fn is_logged_at(offset: u64, volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
     let data = |volume: &Volume| volume.engine().statistics().home_written["data"].blocks;
     let before = data(volume);
-    volume.write(inode, &Caller::ROOT, 0, &[7; 64 << 10], WriteFlags::default()).await.unwrap();
+    volume.write(inode, &Caller::ROOT, offset, &[7; 64 << 10], WriteFlags::default()).await.unwrap();
     volume.sync().await.unwrap();
-    assert_eq!(volume.read(inode, 0, 5).await.unwrap().to_vec(), [7; 5]);
+    assert_eq!(volume.read(inode, offset, 5).await.unwrap().to_vec(), [7; 5]);
     data(volume) == before
 }
 
@@ -124,5 +128,29 @@ fn what_is_deleted_or_cut_off_is_not_written_home() {
         volume.sync().await.unwrap();
         volume.engine().checkpoint().await.unwrap();
         assert_eq!(data(&volume), before);
+    });
+}
+
+/// As a program asks for it with an ioctl.
+#[test]
+fn a_request_counts_until_the_last_descriptor_is_closed() {
+    with_volume("nothing", |volume| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let file = make(&volume, &root, "file", FILE).await;
+        volume.opened(&file);
+        volume.opened(&file);
+        volume.request_durability(&file, true).await.unwrap();
+        // What is logged of a block decides for its next updates, too: so each write has its own.
+        let part = |number: u64| number * (64 << 10);
+        assert!(is_logged_at(part(0), &volume, &file).await);
+        volume.request_durability(&file, false).await.unwrap();
+        assert!(!is_logged_at(part(1), &volume, &file).await);
+        volume.request_durability(&file, true).await.unwrap();
+        volume.closed(file.number).await.unwrap();
+        assert!(is_logged_at(part(2), &volume, &file).await);
+        volume.closed(file.number).await.unwrap();
+        assert!(!is_logged_at(part(3), &volume, &file).await);
+        let refused = volume.request_durability(&root, true).await;
+        assert!(matches!(refused, Err(ext4::Error::Refused(22))), "{refused:?}");
     });
 }

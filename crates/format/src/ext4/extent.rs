@@ -41,7 +41,7 @@ pub struct Index {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum ExtentEntry {
     Extent(Extent),
     Index(Index),
 }
@@ -117,22 +117,25 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Entry `index`, which is below `len`.
-    pub fn entry(&self, index: usize) -> Entry {
+    pub fn entry(&self, index: usize) -> ExtentEntry {
         assert!(index < self.len());
         let bytes = &self.bytes[HEADER + index * ENTRY..][..ENTRY];
         let at = FileBlock(read_u32(bytes, 0));
         if self.depth() > 0 {
             let high = u64::from(read_u16(bytes, 8));
-            return Entry::Index(Index { at, child: HomeBlock(high << 32 | u64::from(read_u32(bytes, 4))) });
+            return ExtentEntry::Index(Index {
+                at,
+                child: HomeBlock(high << 32 | u64::from(read_u32(bytes, 4))),
+            });
         }
         let length = u32::from(read_u16(bytes, 4));
         let unwritten = length > WRITTEN_MAX;
         let count = if unwritten { length - WRITTEN_MAX } else { length };
         let home = HomeBlock(u64::from(read_u16(bytes, 6)) << 32 | u64::from(read_u32(bytes, 8)));
-        Entry::Extent(Extent { at, count, home, unwritten })
+        ExtentEntry::Extent(Extent { at, count, home, unwritten })
     }
 
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<ExtentEntry> {
         (0..self.len()).map(|index| self.entry(index)).collect()
     }
 
@@ -162,25 +165,25 @@ impl<'a> ExtentNode<'a> {
     }
 }
 
-impl Entry {
+impl ExtentEntry {
     pub fn at(&self) -> FileBlock {
         match self {
-            Entry::Extent(extent) => extent.at,
-            Entry::Index(index) => index.at,
+            ExtentEntry::Extent(extent) => extent.at,
+            ExtentEntry::Index(index) => index.at,
         }
     }
     /// The first file block behind it, as far as the entry itself tells.
     fn end(&self) -> u64 {
         match self {
-            Entry::Extent(extent) => u64::from(extent.at.get()) + u64::from(extent.count),
-            Entry::Index(index) => u64::from(index.at.get()) + 1,
+            ExtentEntry::Extent(extent) => u64::from(extent.at.get()) + u64::from(extent.count),
+            ExtentEntry::Index(index) => u64::from(index.at.get()) + 1,
         }
     }
     fn to_bytes(self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..4].copy_from_slice(&self.at().get().to_le_bytes());
         match self {
-            Entry::Extent(extent) => {
+            ExtentEntry::Extent(extent) => {
                 let limit = if extent.unwritten { UNWRITTEN_MAX } else { WRITTEN_MAX };
                 assert!((1..=limit).contains(&extent.count), "an extent of {} blocks", extent.count);
                 let length = if extent.unwritten { extent.count + WRITTEN_MAX } else { extent.count };
@@ -188,7 +191,7 @@ impl Entry {
                 bytes[6..8].copy_from_slice(&((extent.home.get() >> 32) as u16).to_le_bytes());
                 bytes[8..].copy_from_slice(&(extent.home.get() as u32).to_le_bytes());
             }
-            Entry::Index(index) => {
+            ExtentEntry::Index(index) => {
                 bytes[4..8].copy_from_slice(&(index.child.get() as u32).to_le_bytes());
                 bytes[8..10].copy_from_slice(&((index.child.get() >> 32) as u16).to_le_bytes());
             }
@@ -213,7 +216,7 @@ pub fn initialize(bytes: &mut [u8], depth: u16) {
 
 /// Overwrites the entries from `first` on with `entries`, which become the last, and the header's count.
 /// The entries must fit.
-pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[Entry]) {
+pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[ExtentEntry]) {
     for (index, entry) in entries.iter().enumerate() {
         bytes[HEADER + (first + index) * ENTRY..][..ENTRY].copy_from_slice(&entry.to_bytes());
     }
@@ -256,7 +259,7 @@ mod tests {
         let mut bytes = vec![0; 1024];
         initialize(&mut bytes, 0);
         let entry = |&(at, count, home, unwritten)| {
-            Entry::Extent(Extent { at: FileBlock(at), count, home: HomeBlock(home), unwritten })
+            ExtentEntry::Extent(Extent { at: FileBlock(at), count, home: HomeBlock(home), unwritten })
         };
         replace_tail(&mut bytes, 0, &extents.iter().map(entry).collect::<Vec<_>>());
         bytes
@@ -269,8 +272,8 @@ mod tests {
         let node = ExtentNode::parse(&bytes).unwrap();
         assert_eq!((node.len(), node.capacity(), node.depth()), (3, 84, 0));
         let expect = Extent { at: FileBlock(40000), count: 32767, home: HomeBlock(77), unwritten: true };
-        assert_eq!(node.entry(1), Entry::Extent(expect));
-        let Entry::Extent(first) = node.entry(0) else { panic!() };
+        assert_eq!(node.entry(1), ExtentEntry::Extent(expect));
+        let ExtentEntry::Extent(first) = node.entry(0) else { panic!() };
         assert_eq!((first.count, first.home.get(), first.unwritten), (32768, 0xffff_1234_5678, false));
     }
 

@@ -37,19 +37,19 @@ pub const BLOCKS_MAX: u64 = 1 << 28;
 
 /// The table of an index block, whose bounds have been checked against the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Table {
+pub struct IndexTable {
     start: usize,
     limit: usize,
     count: usize,
     seed: Option<u32>,
 }
 
-impl Table {
+impl IndexTable {
     /// The root's table. What the root says about the tree must be something we know.
     pub fn of_root(
         format: &DirectoryFormat,
         block: &[u8],
-    ) -> Result<(Table, RootInformation), DirectoryError> {
+    ) -> Result<(IndexTable, RootInformation), DirectoryError> {
         let wrong = |at, why| DirectoryError { at, why };
         let [dot, dotdot] = format.dots(block)?;
         if (dot.record_length, dotdot.end()) != (12, block.len()) {
@@ -63,21 +63,21 @@ impl Table {
         if levels > LEVELS_MAX_LARGE {
             return Err(wrong(INFO + 6, "the tree has too many levels"));
         }
-        Ok((Table::parse(format, block, ROOT_TABLE)?, RootInformation { hash_version, levels }))
+        Ok((IndexTable::parse(format, block, ROOT_TABLE)?, RootInformation { hash_version, levels }))
     }
 
-    pub fn of_node(format: &DirectoryFormat, block: &[u8]) -> Result<Table, DirectoryError> {
+    pub fn of_node(format: &DirectoryFormat, block: &[u8]) -> Result<IndexTable, DirectoryError> {
         let hidden = u16::from_le_bytes([block[4], block[5]]);
         if block[..4] != [0; 4] || usize::from(hidden) != block.len() {
             return Err(DirectoryError { at: 0, why: "no entry hides the index" });
         }
-        Table::parse(format, block, NODE_TABLE)
+        IndexTable::parse(format, block, NODE_TABLE)
     }
 
-    fn parse(format: &DirectoryFormat, block: &[u8], start: usize) -> Result<Table, DirectoryError> {
+    fn parse(format: &DirectoryFormat, block: &[u8], start: usize) -> Result<IndexTable, DirectoryError> {
         let number = |at| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
         let (limit, count) = (number(start), number(start + 2));
-        if limit != Table::limit_for(format, block.len(), start) {
+        if limit != IndexTable::limit_for(format, block.len(), start) {
             return Err(DirectoryError {
                 at: start,
                 why: "the index has another limit than its block allows",
@@ -86,7 +86,7 @@ impl Table {
         if count == 0 || count > limit {
             return Err(DirectoryError { at: start + 2, why: "the index has no entries, or more than fit" });
         }
-        Ok(Table { start, limit, count, seed: format.seed })
+        Ok(IndexTable { start, limit, count, seed: format.seed })
     }
 
     fn limit_for(format: &DirectoryFormat, length: usize, start: usize) -> usize {
@@ -159,23 +159,23 @@ impl Table {
         from: usize,
         format: &DirectoryFormat,
         node: &mut [u8],
-    ) -> Table {
+    ) -> IndexTable {
         assert!(from < self.count);
         node.fill(0);
         let length = node.len() as u16;
         node[4..6].copy_from_slice(&length.to_le_bytes());
-        let limit = Table::limit_for(format, node.len(), NODE_TABLE);
+        let limit = IndexTable::limit_for(format, node.len(), NODE_TABLE);
         let count = self.count - from;
         assert!(count <= limit);
         let bytes = &source[self.start + from * PLACE_LENGTH..self.start + self.count * PLACE_LENGTH];
         node[NODE_TABLE..][..bytes.len()].copy_from_slice(bytes);
         node[NODE_TABLE..NODE_TABLE + 2].copy_from_slice(&(limit as u16).to_le_bytes());
-        let mut table = Table { start: NODE_TABLE, limit, count, seed: format.seed };
+        let mut table = IndexTable { start: NODE_TABLE, limit, count, seed: format.seed };
         table.set_count(node, count);
         table
     }
 
-    /// After [`Table::copy_to_node`] of all places: the root keeps one, which leads to that node.
+    /// After [`IndexTable::copy_to_node`] of all places: the root keeps one, which leads to that node.
     pub fn grow_root(&mut self, root: &mut [u8], node: FileBlock) {
         root[INFO + 6] += 1;
         self.set_count(root, 1);
@@ -211,17 +211,17 @@ pub fn make_root(
     parent_type: u8,
     version: HashVersion,
     leaf: FileBlock,
-) -> Table {
+) -> IndexTable {
     let length = block.len();
     block[12..].fill(0);
     block[4..6].copy_from_slice(&12_u16.to_le_bytes());
     format.write(block, 12, length - 12, parent, parent_type, b"..");
     block[INFO + 4] = version as u8;
     block[INFO + 5] = 8;
-    let limit = Table::limit_for(format, length, ROOT_TABLE);
+    let limit = IndexTable::limit_for(format, length, ROOT_TABLE);
     block[ROOT_TABLE..ROOT_TABLE + 2].copy_from_slice(&(limit as u16).to_le_bytes());
     block[ROOT_TABLE + 4..ROOT_TABLE + 8].copy_from_slice(&leaf.get().to_le_bytes());
-    let mut table = Table { start: ROOT_TABLE, limit, count: 1, seed: format.seed };
+    let mut table = IndexTable { start: ROOT_TABLE, limit, count: 1, seed: format.seed };
     table.set_count(block, 1);
     table
 }
@@ -232,7 +232,7 @@ mod tests {
 
     const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 
-    fn root() -> (Vec<u8>, Table) {
+    fn root() -> (Vec<u8>, IndexTable) {
         let mut block = vec![0; 1024];
         FORMAT.fill(&mut block, [(InodeNumber(12), 2, &b"."[..]), (InodeNumber(2), 2, b"..")].into_iter());
         let table = make_root(&FORMAT, &mut block, InodeNumber(2), 2, HashVersion::HalfMd4, FileBlock(1));
@@ -249,7 +249,7 @@ mod tests {
         }
         table.set_checksum(&mut block);
         assert!(table.checksum_is_right(&block));
-        let (parsed, information) = Table::of_root(&FORMAT, &block).unwrap();
+        let (parsed, information) = IndexTable::of_root(&FORMAT, &block).unwrap();
         assert_eq!((parsed, information.levels, information.hash_version), (table, 0, HashVersion::HalfMd4));
         assert_eq!(table.count(), (1024 - 32 - 8) / 8);
         for hash in 0..2000 {
@@ -261,8 +261,8 @@ mod tests {
         let mut node = vec![0xff; 1024];
         let copy = table.copy_to_node(&block, 0, &FORMAT, &mut node);
         table.grow_root(&mut block, FileBlock(9));
-        assert_eq!(Table::of_node(&FORMAT, &node), Ok(copy));
-        let (grown, information) = Table::of_root(&FORMAT, &block).unwrap();
+        assert_eq!(IndexTable::of_node(&FORMAT, &node), Ok(copy));
+        let (grown, information) = IndexTable::of_root(&FORMAT, &block).unwrap();
         assert_eq!((grown.count(), information.levels, grown.block(&block, 0)), (1, 1, FileBlock(9)));
         assert_eq!(copy.block(&node, copy.find(&node, 57)), FileBlock(50));
     }
@@ -276,13 +276,13 @@ mod tests {
             for value in [1, 2, 0x7f, 0xff] {
                 let mut damaged = block.clone();
                 damaged[at] = value;
-                if let Ok((table, _)) = Table::of_root(&FORMAT, &damaged) {
+                if let Ok((table, _)) = IndexTable::of_root(&FORMAT, &damaged) {
                     let _ = (table.find(&damaged, 45), table.checksum_is_right(&damaged));
                     // Bytes between the last used place and the tail are not covered.
                     let covered = !(32 + 16..1024 - 8).contains(&at);
                     assert_eq!(table.checksum_is_right(&damaged), damaged == block || !covered, "byte {at}");
                 }
-                let _ = Table::of_node(&FORMAT, &damaged);
+                let _ = IndexTable::of_node(&FORMAT, &damaged);
             }
         }
     }

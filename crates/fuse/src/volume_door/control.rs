@@ -1,5 +1,6 @@
 //! ioctl(2) and FIBMAP.
 
+use super::files::is_writable;
 use super::{Result, VolumeDoor, whole_volume};
 use crate::Answer;
 use crate::abi::{self, *};
@@ -20,6 +21,8 @@ const GETVERSION_32: u32 = 0x8004_7601;
 /// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
+/// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names say (0).
+const SET_DURABILITY: u32 = 0x4004_4fd0;
 /// The flags that both ways can tell, and their bits in either (`FS_XFLAG_...`).
 const BOTH_WAYS: [(u32, u32); 6] = [
     (flags::SYNC, 0x20),
@@ -67,6 +70,15 @@ impl VolumeDoor {
                 // Callers give an int although the number says long.
                 answer.append_bytes(&version[..version.len().min(arguments.out_size as usize)]);
             }
+            SET_DURABILITY => {
+                let is_enough = match first_word(input)? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Error::Refused(libc::EINVAL)),
+                };
+                self.check_may_write(header, &arguments, &inode)?;
+                self.volume.request_durability(&inode, is_enough).await?;
+            }
             whole_volume::GET_LABEL => return self.label(&arguments),
             whole_volume::SET_LABEL => return self.set_label(header, input).await,
             whole_volume::TRIM => return self.trim(header, &arguments, input).await,
@@ -98,6 +110,15 @@ impl VolumeDoor {
             return Err(Error::Refused(libc::EPERM));
         }
         Ok(())
+    }
+
+    /// Who has it open for writing, owns it, or may do what its owner may.
+    fn check_may_write(&self, header: &InHeader, arguments: &IoctlIn, inode: &Inode) -> Result<()> {
+        let owns = || header.uid == self.volume.getattr(inode).uid;
+        if is_writable(arguments.fh) || owns() || privilege::holds(header.pid, Capability::FileOwner) {
+            return Ok(());
+        }
+        Err(Error::Refused(libc::EPERM))
     }
 
     /// Where a block of the file lies on the device; 0 for a hole. Blocks are the caller's size.

@@ -242,13 +242,19 @@ fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
     let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
     let open_flags = if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { kept };
-    // A copy to the descriptor tells its handle and not its flags.
-    OpenOut { fh: u64::from(flags & libc::O_SYNC as u32), open_flags, ..Default::default() }
+    // A copy to the descriptor, and an ioctl of it, tell its handle and not its flags.
+    let told = (libc::O_SYNC | libc::O_ACCMODE) as u32;
+    OpenOut { fh: u64::from(flags & told), open_flags, ..Default::default() }
 }
 
 /// Whether a descriptor can be mapped shared and for writing.
 fn is_mappable(flags: u32) -> bool {
     flags as i32 & libc::O_ACCMODE == libc::O_RDWR
+}
+
+/// Whether the descriptor of this handle was opened for writing.
+pub(super) fn is_writable(handle: u64) -> bool {
+    matches!(handle as i32 & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
 }
 
 fn origin_of(write_flags: u32) -> WriteOrigin {

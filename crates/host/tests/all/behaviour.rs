@@ -2,10 +2,10 @@
 
 use crate::common::*;
 use disks::CrashPolicy;
-use host::{CONFLICT_DIRECTORY, Destage, Durable, HostOptions, Outcome, RecordFormat};
+use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, AttributeChange, Event, Token};
+use store::{Access, AttributeChange, StoreEvent, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -30,7 +30,7 @@ fn synced_write_survives_a_crash_of_the_host_in_both_record_formats() {
         let begun = stage.begin(&disk, under_pressure());
         let report = stage.world.run(async move { begun.await.unwrap().1 });
         assert_eq!(report.files.len(), 1);
-        assert_eq!(report.files[0].outcome, Outcome::Replayed);
+        assert_eq!(report.files[0].outcome, FileFate::Replayed);
         let content = stage.content(file);
         assert_eq!((content.len(), &content[5000..]), (5006, &b"synced"[..]));
     }
@@ -146,7 +146,7 @@ fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
         // Waits for the lease of the dead.
         peer_writes(&*peer, file, 0, b"theirs!").await;
         let (host, report) = begun.await.unwrap();
-        let Outcome::SetAside { name, .. } = &report.files[0].outcome else { panic!("{report:?}") };
+        let FileFate::SetAside { name, .. } = &report.files[0].outcome else { panic!("{report:?}") };
         let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
         let aside = host.lookup(directory, name.as_bytes()).await.unwrap().file;
         (report.clone(), host.read(aside, 0, 100).await.unwrap())
@@ -265,12 +265,12 @@ fn recovery_asks_for_the_token_before_it_compares() {
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs").await.unwrap();
         world.spawn(Box::pin(async move {
-            let Event::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
+            let StoreEvent::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
             peer.return_token(file).await.unwrap();
         }));
         begun.await.unwrap().1
     });
-    assert!(matches!(report.files[0].outcome, Outcome::SetAside { .. }), "{report:?}");
+    assert!(matches!(report.files[0].outcome, FileFate::SetAside { .. }), "{report:?}");
     assert_eq!(stage.content(file), b"theirs");
 }
 

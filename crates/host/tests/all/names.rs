@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use disks::{CrashPolicy, Latency};
-use host::{Destage, Durable, HostOptions, Outcome};
+use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
 use std::time::Duration;
 use store::{FileId, RenameMode};
@@ -88,7 +88,7 @@ fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_as
             report
                 .files
                 .iter()
-                .any(|one| one.file == file.0 && matches!(one.outcome, Outcome::SetAside { .. }))
+                .any(|one| one.file == file.0 && matches!(one.outcome, FileFate::SetAside { .. }))
         };
         assert!(!aside(kept) && !aside(moved), "seed {seed}: {report:?}");
         let (kept, moved) = (stage.content(kept), stage.content(moved));

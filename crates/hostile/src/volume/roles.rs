@@ -6,7 +6,7 @@ use crate::seal;
 use crate::volume::bitmaps::vouch_for_bitmaps;
 use disks::Image;
 use format::ext4::checksum::inode_seed;
-use format::ext4::extent::{Entry, ExtentNode};
+use format::ext4::extent::{ExtentEntry, ExtentNode};
 use format::ext4::inode::flags;
 use format::ext4::{GroupDescriptor, Inode, SUPERBLOCK_OFFSET, Superblock, bitmap, feature, indirect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,10 +258,10 @@ impl Tree {
     fn extents(&mut self, image: &Image, superblock: &Superblock, node: &[u8]) {
         for entry in ExtentNode::parse(node).expect("a healthy node").entries() {
             match entry {
-                Entry::Extent(extent) => {
+                ExtentEntry::Extent(extent) => {
                     self.data.extend((0..u64::from(extent.count)).map(|more| extent.home.get() + more));
                 }
-                Entry::Index(index) => {
+                ExtentEntry::Index(index) => {
                     self.nodes.push(index.child.get());
                     let child = read_block(image, superblock, index.child.get());
                     self.extents(image, superblock, &child);

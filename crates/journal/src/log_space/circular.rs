@@ -9,20 +9,20 @@ const SHORT_BYTES: u32 = 512 << 10;
 
 /// Log blocks `first..end`; behind the last comes the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ring {
+pub struct LogRing {
     first: LogBlock,
     end: LogBlock,
 }
 
-impl Ring {
-    pub fn new(first: LogBlock, end: LogBlock) -> Ring {
+impl LogRing {
+    pub fn new(first: LogBlock, end: LogBlock) -> LogRing {
         assert!(first < end && end.get() - first.get() >= 2, "a log of {first}..{end}");
-        Ring { first, end }
+        LogRing { first, end }
     }
     /// The blocks that a journal superblock names.
-    pub fn of(superblock: &JournalSuperblock) -> Ring {
+    pub fn of(superblock: &JournalSuperblock) -> LogRing {
         let Range { start, end } = superblock.log_blocks();
-        Ring::new(start, end)
+        LogRing::new(start, end)
     }
 
     fn holds(self, at: LogBlock) -> bool {
@@ -48,7 +48,7 @@ impl Ring {
     }
 }
 
-impl LogWalk for Ring {
+impl LogWalk for LogRing {
     fn next(&self, at: LogBlock) -> Option<LogBlock> {
         Some(self.advance(at, 1))
     }
@@ -67,17 +67,17 @@ impl LogWalk for Ring {
 /// log seems to end, looks no further than the next transaction can begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
-    ring: Ring,
+    ring: LogRing,
     head: LogBlock,
     used: u32,
     /// Log blocks of the longest transaction yet, and of what counts as short.
     longest: u32,
     short: u32,
-    held: HeldInOrder<Held>,
+    held: HeldInOrder<HeldRoom>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldRoom {
     start: LogBlock,
     count: u32,
 }
@@ -85,23 +85,23 @@ struct Held {
 impl CircularLog {
     /// An empty log in blocks `first..end`, beginning at `first`.
     pub fn new(first: LogBlock, end: LogBlock) -> CircularLog {
-        CircularLog::beginning_at(Ring::new(first, end), first)
+        CircularLog::beginning_at(LogRing::new(first, end), first)
     }
 
     /// The empty log of a journal.
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
-        let ring = Ring::of(superblock);
+        let ring = LogRing::of(superblock);
         let unit = superblock.block_size.bytes() as u32 / superblock.log_blocks_per_block();
         CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) }
     }
 
     /// An empty log whose next transaction starts at `head`.
-    pub fn beginning_at(ring: Ring, head: LogBlock) -> CircularLog {
+    pub fn beginning_at(ring: LogRing, head: LogBlock) -> CircularLog {
         assert!(ring.holds(head), "{head} is outside the log");
         CircularLog { ring, head, used: 0, longest: 0, short: 1, held: HeldInOrder::new() }
     }
 
-    pub fn ring(&self) -> Ring {
+    pub fn ring(&self) -> LogRing {
         self.ring
     }
 }
@@ -118,7 +118,7 @@ impl LogSpace for CircularLog {
         if count > self.free() {
             return Err(LogFull { needed: count, free: self.free() });
         }
-        self.held.push(transaction, Held { start: self.head, count });
+        self.held.push(transaction, HeldRoom { start: self.head, count });
         self.head = self.ring.advance(self.head, count);
         self.used += count;
         self.longest = self.longest.max(count);

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use units::TransactionId;
 
 #[derive(Clone, Debug)]
-pub struct HeldInOrder<T>(VecDeque<Held<T>>);
+pub struct HeldInOrder<T>(VecDeque<Kept<T>>);
 
 #[derive(Clone, Debug)]
-struct Held<T> {
+struct Kept<T> {
     transaction: TransactionId,
     room: T,
     released: bool,
@@ -25,7 +25,7 @@ impl<T> HeldInOrder<T> {
             "{transaction} after {:?}",
             self.0.back().map(|last| last.transaction)
         );
-        self.0.push_back(Held { transaction, room, released: false });
+        self.0.push_back(Kept { transaction, room, released: false });
     }
     /// Also of any, while there is none.
     pub fn is_next(&self, transaction: TransactionId) -> bool {

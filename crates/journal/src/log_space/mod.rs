@@ -14,11 +14,16 @@
 
 mod circular;
 mod held;
+mod places;
+mod rooms;
 mod scattered;
+mod swap;
 
-pub use circular::{CircularLog, Ring};
+pub use circular::{CircularLog, LogRing};
+pub use places::{LogPlaces, Logs};
 pub(crate) use scattered::LENGTH_UNSAID;
-pub use scattered::{LogPlaces, Logs, ScatteredLog};
+pub use scattered::ScatteredLog;
+pub use swap::{LogSwap, SwappedRun};
 
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
@@ -167,4 +172,23 @@ pub trait LogSpace {
             self.release(oldest);
         }
     }
+    /// Begins to move the runs of a log that is filled above `percent` away from `head`, if there is one and a place for them.
+    /// No transaction may be on its way to the disk. Until the end there is less room.
+    fn begin_swap(&mut self, _percent: u32, _head: HomeBlock) -> Option<LogSwap> {
+        None
+    }
+    /// Whether `bytes`, which were read where `run` was, begin with its header.
+    fn is_run_of_swap(&self, _run: &SwappedRun, _bytes: &[u8]) -> bool {
+        false
+    }
+    /// What is to stand in front of each copy, once the copies are durable. `durable`: that transaction and all before it are.
+    fn headers_of_swap(&self, _swap: &LogSwap, _durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+        Vec::new()
+    }
+    /// Copies and headers are durable. Which runs lie elsewhere now: those whose transactions were not released meanwhile.
+    fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
+        Vec::new()
+    }
+    /// No header was written. `again`: it may be tried again before the log gets another transaction.
+    fn give_up_swap(&mut self, _swap: &LogSwap, _again: bool) {}
 }

@@ -2,15 +2,16 @@
 //! where the disk's arm is.
 //!
 //! 1. A run lies in one log, and begins with a header in a block of its own, which recovery follows.
-//! 2. A log is filled from its start. Its room comes back when all of its transactions are released, and all at once.
-//! 3. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
+//! 2. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
 //!    ([`LogSpace::announce`]).
-//! 4. How long the longest run is, is said there likewise, before it is written: as far recovery looks for a run behind one
+//! 3. How long the longest run is, is said there likewise, before it is written: as far recovery looks for a run behind one
 //!    whose header has rotted.
-//! 5. What fits when it is admitted fits when it is bound: transactions that are reserved and not bound yet may take the
-//!    longest rooms of all ([`LogSpace::room`]).
+//! 4. What fits when it is admitted fits when it is bound (`rooms`).
 
 use super::held::HeldInOrder;
+use super::places::Logs;
+use super::rooms::Rooms;
+use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
@@ -18,157 +19,52 @@ use format::scattered::{ActiveLogs, RunHeader};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// So many neighbours are announced together, though no more than an eighth of all: an arm that goes on finds the next
-/// ones announced.
-const ANNOUNCED_BITS: u32 = 16;
-
 /// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be announced.
 pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
-/// Where the logs lie.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogPlaces {
-    /// The first block of the first log; the others follow it in the numbering of log blocks.
-    pub first: LogBlock,
-    /// Of each.
-    pub blocks: u32,
-    /// Where each begins on the home disk.
-    pub homes: Vec<HomeBlock>,
-}
-
-impl LogPlaces {
-    /// In log blocks of which a block of home has `each`.
-    #[must_use]
-    pub fn in_units(&self, each: u32) -> Option<Logs> {
-        let count = u32::try_from(self.homes.len()).ok().filter(|count| *count > 0)?;
-        let (first, blocks) = (self.first.get().checked_mul(each)?, self.blocks.checked_mul(each)?);
-        blocks.checked_mul(count)?.checked_add(first)?;
-        Some(Logs { first: LogBlock(first), blocks, each, homes: self.homes.clone() })
-    }
-}
-
-/// The same in log blocks.
-#[derive(Clone, Debug)]
-pub struct Logs {
-    first: LogBlock,
-    blocks: u32,
-    each: u32,
-    homes: Vec<HomeBlock>,
-}
-
-impl Logs {
-    pub fn count(&self) -> u32 {
-        self.homes.len() as u32
-    }
-    pub fn start(&self, log: u32) -> LogBlock {
-        self.first.plus(log * self.blocks)
-    }
-    pub fn end(&self, log: u32) -> LogBlock {
-        self.start(log).plus(self.blocks)
-    }
-    /// Where the block `index` of a log lies on the home disk.
-    pub fn home(&self, log: u32, index: u32) -> HomeBlock {
-        self.homes[log as usize].plus(u64::from(index / self.each))
-    }
-    /// Those that may hold runs.
-    pub fn active(&self, active: &ActiveLogs) -> impl Iterator<Item = u32> {
-        let (shared, active) = (ActiveLogs::logs_a_bit(self.count()), active.clone());
-        (0..self.count()).filter(move |log| active.contains(log / shared))
-    }
-    /// The bits that are announced with a log's own.
-    fn announced_with(&self, log: u32) -> impl Iterator<Item = u32> + use<> {
-        let shared = ActiveLogs::logs_a_bit(self.count());
-        let bits = self.count().div_ceil(shared);
-        let together = (bits / 8).clamp(1, ANNOUNCED_BITS);
-        let first = log / shared / together * together;
-        first..(first + together).min(bits)
-    }
-}
-
-impl LogWalk for Logs {
-    fn next(&self, at: LogBlock) -> Option<LogBlock> {
-        (self.together(at) > 1).then(|| at.plus(1))
-    }
-    fn together(&self, at: LogBlock) -> u32 {
-        match at.get().checked_sub(self.first.get()) {
-            Some(offset) if offset / self.blocks < self.count() => self.blocks - offset % self.blocks,
-            _ => 1,
-        }
-    }
-    fn blocks(&self) -> u32 {
-        self.blocks * self.count()
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct ScatteredLog {
-    logs: Logs,
+    pub(super) logs: Logs,
     /// Bytes of a log block, and what run headers are checked by.
-    unit: usize,
-    seed: Seed,
+    pub(super) unit: usize,
+    pub(super) seed: Seed,
     /// What the journal superblock calls the start of the log.
     anchor: LogBlock,
-    used: Vec<Used>,
-    held: HeldInOrder<Held>,
-    /// Blocks that are free, and what reserved transactions will take of them.
-    free: u32,
-    unbound: u32,
-    /// The longest rooms of all logs, longest first.
-    rooms: [u32; 3],
+    pub(super) rooms: Rooms,
+    pub(super) held: HeldInOrder<Held>,
     /// Where the last run went.
     last: u32,
     chosen: Option<u32>,
     /// The longest run that was ever reserved, header included.
     longest: u32,
-}
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Used {
-    blocks: u32,
-    /// Transactions that are not released.
-    live: u32,
+    /// The log that is being filled with another one's runs.
+    pub(super) swapping: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+pub(super) struct Held {
     /// Of its run, header included.
-    blocks: u32,
+    pub(super) blocks: u32,
     /// Which log, and the run's first block in it.
-    bound: Option<(u32, u32)>,
+    pub(super) bound: Option<(u32, u32)>,
 }
 
 impl ScatteredLog {
     /// Empty logs. `superblock` says that the log lies there.
     pub fn new(superblock: &JournalSuperblock, logs: Logs) -> ScatteredLog {
         let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
-        let used = vec![Used::default(); logs.count() as usize];
-        let mut log = ScatteredLog {
+        ScatteredLog {
             unit,
             seed: superblock.scattered_seed(),
             anchor: superblock.log_blocks().start,
-            free: logs.blocks(),
-            unbound: 0,
-            used,
+            rooms: Rooms::new(logs.count(), logs.length()),
             held: HeldInOrder::new(),
-            rooms: [0; 3],
             last: 0,
             chosen: None,
             longest: 0,
+            swapping: None,
             logs,
-        };
-        log.note_rooms();
-        log
-    }
-
-    fn note_rooms(&mut self) {
-        let mut rooms = [0; 3];
-        for used in &self.used {
-            let mut room = self.logs.blocks - used.blocks;
-            for best in &mut rooms {
-                (*best, room) = ((*best).max(room), (*best).min(room));
-            }
         }
-        self.rooms = rooms;
     }
 
     /// Whether the longest run is longer than was said. Rounded up, so that few lengths are ever said; and never less than
@@ -184,33 +80,29 @@ impl ScatteredLog {
 
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
-        let fits = |log: &u32| self.logs.blocks - self.used[*log as usize].blocks >= blocks;
         let distance =
-            |log: &u32| self.logs.home(*log, self.used[*log as usize].blocks).get().abs_diff(head.get());
-        (0..self.logs.count()).filter(fits).min_by_key(distance)
+            |log: &u32| self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get());
+        (0..self.logs.count()).filter(|log| self.rooms.fits(*log, blocks)).min_by_key(distance)
     }
 }
 
 /// A run's header takes a block.
-const HEADER: u32 = 1;
+pub(super) const HEADER: u32 = 1;
 
 impl LogSpace for ScatteredLog {
     fn capacity(&self) -> u32 {
         self.logs.blocks()
     }
     fn free(&self) -> u32 {
-        self.free - self.unbound
+        self.rooms.free()
     }
     fn room(&self) -> u32 {
-        let [longest, ..] = self.rooms;
-        // So many logs may lose their room to those that are reserved; or one, to all.
         let unbound = self.held.iter().rev().take_while(|(_, held)| held.bound.is_none()).count();
-        let untouched = self.rooms.get(unbound).copied().unwrap_or(0);
-        untouched.max(longest.saturating_sub(self.unbound)).saturating_sub(HEADER)
+        self.rooms.fitting(unbound).saturating_sub(HEADER)
     }
     /// The next one, and a revoke for each live record, fit beside it.
     fn transaction_max(&self) -> u32 {
-        ((self.logs.blocks - HEADER) / 2).min(self.capacity() / 4)
+        ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4)
     }
     fn taken(&self, count: u32) -> u32 {
         count + HEADER
@@ -226,7 +118,7 @@ impl LogSpace for ScatteredLog {
         }
         let blocks = count + HEADER;
         self.held.push(transaction, Held { blocks, bound: None });
-        self.unbound += blocks;
+        self.rooms.promise(blocks);
         self.longest = self.longest.max(blocks);
         Ok(())
     }
@@ -242,14 +134,9 @@ impl LogSpace for ScatteredLog {
             self.nearest(blocks, head)
         });
         let log = log.expect("room was reserved");
-        let used = &mut self.used[log as usize];
-        let first = used.blocks;
-        *used = Used { blocks: first + blocks, live: used.live + 1 };
+        let first = self.rooms.take(log, blocks);
         self.held.get_mut(transaction).expect("as before").bound = Some((log, first));
-        self.unbound -= blocks;
-        self.free -= blocks;
         self.last = log;
-        self.note_rooms();
         LogRuns(vec![LogRun { start: self.logs.start(log).plus(first + HEADER), count: blocks - HEADER }])
     }
     fn header(&self, transaction: TransactionId, durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
@@ -266,7 +153,9 @@ impl LogSpace for ScatteredLog {
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let chosen = self.chosen.unwrap_or(self.last);
         let mut wanted = ActiveLogs::none();
-        self.logs.announced_with(chosen).for_each(|bit| wanted.set(bit));
+        for log in [Some(chosen), self.swapping].into_iter().flatten() {
+            self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+        }
         let said = match tail {
             Some(tail) => {
                 // What lies before the tail recovery need not see.
@@ -294,19 +183,31 @@ impl LogSpace for ScatteredLog {
     fn release(&mut self, transaction: TransactionId) {
         let held = self.held.get(transaction).expect("a transaction in the log is released once");
         let (log, _) = held.bound.expect("what was never written is not released");
-        let used = &mut self.used[log as usize];
-        used.live -= 1;
-        if used.live == 0 {
-            self.free += used.blocks;
-            used.blocks = 0;
-        }
+        self.rooms.release(log);
         self.held.release(transaction, drop);
-        self.note_rooms();
+    }
+    fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
+        let swap = self.find_swap(percent, head)?;
+        self.close_for(&swap);
+        Some(swap)
+    }
+    fn is_run_of_swap(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
+        self.begins(run, bytes)
+    }
+    fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+        self.headers(swap, durable)
+    }
+    fn end_swap(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
+        self.rebind(swap)
+    }
+    fn give_up_swap(&mut self, swap: &LogSwap, again: bool) {
+        self.open_again(swap, again);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::LogPlaces;
     use super::*;
     use std::collections::VecDeque;
     use units::{BlockSize, SplitMix};

@@ -6,7 +6,7 @@ use super::{Decision, Policy, Update, UpdateSequence};
 /// Longest request, in bytes, that is logged (Manylogs paper, section V-A: LoggedWriteSize).
 const LOGGED_WRITE_MAX: u64 = 32 << 10;
 
-pub struct Adaptive;
+pub(super) struct Adaptive;
 
 impl Policy for Adaptive {
     fn decide(&self, update: &Update) -> Decision {

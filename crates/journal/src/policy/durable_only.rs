@@ -5,12 +5,12 @@
 use super::{AutoThreshold, Decision, Policy, Update};
 
 /// A mode, and such files.
-pub struct DurableOnly(pub Box<dyn Policy>);
+pub(super) struct DurableOnly(pub Box<dyn Policy>);
 
 impl Policy for DurableOnly {
     fn decide(&self, update: &Update) -> Decision {
         match self.0.decide(update) {
-            decision if decision.is_logged() || !update.durable_only => decision,
+            decision if decision.is_logged() || !update.must_log => decision,
             // Whole: what went home past the log before is in it, too.
             _ => Decision::LogBlock,
         }

@@ -2,7 +2,7 @@
 
 use super::{Decision, Policy, Update};
 
-pub struct Journal;
+pub(super) struct Journal;
 
 impl Policy for Journal {
     fn decide(&self, _update: &Update) -> Decision {

@@ -12,10 +12,12 @@ mod selective;
 mod sequence;
 mod threshold;
 mod wasteless;
+mod write_costs;
 mod writeback;
 
 pub use sequence::UpdateSequence;
-pub use threshold::{AutoThreshold, CommitCost, Took};
+pub use threshold::AutoThreshold;
+pub use write_costs::{CommitCost, Took};
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,8 +57,9 @@ pub struct Update {
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
-    /// Durability is enough for the file, or was when a record of the block was logged that is there still.
-    pub durable_only: bool,
+    /// Whatever the mode would rather do: durability is enough for the file, or replay could undo what bypasses the log, because
+    /// it holds a record of the block.
+    pub must_log: bool,
 }
 
 impl Update {
@@ -99,7 +102,7 @@ pub trait Policy {
     fn keeps_sequences(&self) -> bool {
         false
     }
-    /// Whether `decide` looks at [`Update::durable_only`], which whoever asks must then find out.
+    /// Whether `decide` looks at [`Update::must_log`], which whoever asks must then find out.
     fn looks_into_log(&self) -> bool {
         false
     }
@@ -183,7 +186,7 @@ mod tests {
 
     fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
         let (block_size, sequential) = (BlockSize::new(4096).unwrap(), false);
-        Update { range, block_size, request, sequential, sequence, durable_only: false }
+        Update { range, block_size, request, sequential, sequence, must_log: false }
     }
 
     fn decisions(mode: DataMode, sequence: UpdateSequence) -> [Decision; 3] {
@@ -223,7 +226,7 @@ mod tests {
             for range in [BlockRange::new(100, 228), BlockRange::new(0, 4096)] {
                 let other = update(range, 1 << 20, sequence);
                 assert_eq!(policy.decide(&other), plain.decide(&other), "{mode}");
-                let decided = policy.decide(&Update { durable_only: true, ..other });
+                let decided = policy.decide(&Update { must_log: true, ..other });
                 match plain.decide(&other) {
                     logged if logged.is_logged() => assert_eq!(decided, logged, "{mode}"),
                     _ => assert_eq!(decided, Decision::LogBlock, "{mode}"),

@@ -2,7 +2,7 @@
 
 use super::{Decision, Policy, Update};
 
-pub struct Ordered;
+pub(super) struct Ordered;
 
 impl Policy for Ordered {
     fn decide(&self, _update: &Update) -> Decision {

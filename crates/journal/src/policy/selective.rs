@@ -4,7 +4,7 @@
 use super::threshold::AutoThreshold;
 use super::{Decision, Policy, Update, UpdateSequence, WriteThreshold, wasteless::Wasteless};
 
-pub struct Selective {
+pub(super) struct Selective {
     small: Small,
 }
 

@@ -10,6 +10,7 @@
 //!    one part in [`TRIAL_SHARE`] of the time.
 //! 4. It knows the time only from what it is told, and asks no dice: the same observations give the same thresholds.
 
+use super::write_costs::{CommitCost, Took, WriteCosts};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use units::Instant;
@@ -22,40 +23,9 @@ const LARGE: u64 = 1 << 20;
 const CLASSES: usize = (LARGE / SMALL).trailing_zeros() as usize;
 /// After so many requests, those before count half.
 const REQUESTS_REMEMBERED: f64 = 1024.0;
-/// Each observation leaves so much of those before.
-const KEPT: f64 = 3.0 / 4.0;
 /// The present threshold stays unless another one costs less than this part of what it costs.
 const GAIN: f64 = 0.9;
 const TRIAL_SHARE: u64 = 32;
-/// Writes that are so long say how long a byte takes.
-const STREAM: u64 = 256 << 10;
-/// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged once, which tells.
-const BYTE_AT_FIRST: f64 = 1.0;
-/// A byte may take longer than it did at best: so much with each long write.
-const BYTE_FORGETS: f64 = 1.0 + 1.0 / 256.0;
-const BYTE_MIN: f64 = 0.05;
-/// What the latest log write counts among those before; and how far they must differ, squared, to say what a byte takes.
-const SLOPE_FORGETS: f64 = 1.0 / 64.0;
-const SLOPE_MIN: f64 = 0.01;
-/// Home writes that nobody waits for are sorted and many. So much of one in a commit they take, as long as nobody knows.
-const LATER_AT_FIRST: f64 = 0.5;
-
-/// Writes of one kind, and the time from the first one's start to the last one's end, with the barrier behind them.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Took {
-    /// Each of neighbouring blocks.
-    pub writes: u64,
-    pub bytes: u64,
-    pub nanoseconds: u64,
-}
-
-/// What a commit took.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct CommitCost {
-    /// Data that bypassed the log, before the commit.
-    pub home: Took,
-    pub log: Took,
-}
 
 /// Requests of one class, of late.
 #[derive(Clone, Copy, Default, Debug)]
@@ -65,34 +35,6 @@ struct Class {
     /// Of their blocks, and of those the ones that no request had changed of late: each will be a write home.
     blocks: f64,
     fresh: f64,
-}
-
-/// How long a write takes beside its bytes.
-#[derive(Clone, Copy, Default, Debug)]
-struct Beside {
-    writes: f64,
-    nanoseconds: f64,
-}
-
-impl Beside {
-    fn add(&mut self, took: &Took, byte: f64) {
-        let beside = (took.nanoseconds as f64 - took.bytes as f64 * byte).max(0.0);
-        self.writes = self.writes * KEPT + took.writes as f64;
-        self.nanoseconds = self.nanoseconds * KEPT + beside;
-    }
-    fn each(&self) -> Option<f64> {
-        (self.writes > 0.0).then(|| self.nanoseconds / self.writes)
-    }
-}
-
-/// How the time of log writes grows with their bytes: means, and how both differ from them together.
-#[derive(Clone, Copy, Default, Debug)]
-struct Slope {
-    count: f64,
-    bytes: f64,
-    nanoseconds: f64,
-    square: f64,
-    product: f64,
 }
 
 /// What is tried until the next commit.
@@ -105,11 +47,7 @@ enum Trial {
 #[derive(Debug, Default)]
 struct Learnt {
     classes: [Class; CLASSES],
-    home: Beside,
-    later: Beside,
-    log: Slope,
-    /// At most so many nanoseconds for a byte.
-    byte_max: Option<f64>,
+    costs: WriteCosts,
     /// Commits since one tried this.
     unseen: [u64; 2],
     trial_at: Instant,
@@ -170,22 +108,13 @@ impl AutoThreshold {
 
     /// Blocks that were committed before went home.
     pub fn went_home(&self, took: &Took) {
-        let learnt = &mut *self.learnt.borrow_mut();
-        learnt.streamed(took);
-        let byte = learnt.byte();
-        learnt.later.add(took, byte);
+        self.learnt.borrow_mut().costs.went_home(took);
     }
 
     /// A commit is durable.
     pub fn committed(&self, now: Instant, cost: &CommitCost) {
         let learnt = &mut *self.learnt.borrow_mut();
-        learnt.streamed(&cost.home);
-        learnt.streamed(&cost.log);
-        learnt.log.add(cost.log.bytes as f64, cost.log.nanoseconds as f64);
-        if cost.home.writes > 0 {
-            let byte = learnt.byte();
-            learnt.home.add(&cost.home, byte);
-        }
+        learnt.costs.committed(cost);
         self.choose(learnt);
         if self.trial.take().is_some() {
             let took = cost.home.nanoseconds + cost.log.nanoseconds;
@@ -212,9 +141,8 @@ impl AutoThreshold {
     }
 
     fn choose(&self, learnt: &Learnt) {
-        let Some(home) = learnt.home.each() else { return };
-        let later = learnt.later.each().unwrap_or(home * LATER_AT_FIRST);
-        let byte = learnt.byte();
+        let (Some(home), Some(later)) = (learnt.costs.home(), learnt.costs.later()) else { return };
+        let byte = learnt.costs.byte();
         // What logging a class costs more than sending it home.
         let more = learnt.classes.map(|class| {
             if class.requests < 1.0 {
@@ -243,38 +171,6 @@ impl AutoThreshold {
 /// `None`: whether such requests are small is no question.
 fn class_of(request: u64) -> Option<usize> {
     (SMALL..LARGE).contains(&request).then(|| (request / SMALL).ilog2() as usize)
-}
-
-impl Learnt {
-    /// Nanoseconds for a byte.
-    fn byte(&self) -> f64 {
-        let slope = self.log.each().or(self.byte_max).unwrap_or(BYTE_AT_FIRST);
-        slope.clamp(BYTE_MIN, self.byte_max.unwrap_or(f64::MAX).max(BYTE_MIN))
-    }
-    /// A long write takes what its bytes take, and something beside: the shortest time is the best guess.
-    fn streamed(&mut self, took: &Took) {
-        if took.bytes >= STREAM {
-            let each = took.nanoseconds as f64 / took.bytes as f64;
-            self.byte_max = Some(self.byte_max.map_or(each, |byte| (byte * BYTE_FORGETS).min(each)));
-        }
-    }
-}
-
-impl Slope {
-    fn add(&mut self, bytes: f64, nanoseconds: f64) {
-        self.count += 1.0;
-        let part = (1.0 / self.count).max(SLOPE_FORGETS);
-        let (off, slower) = (bytes - self.bytes, nanoseconds - self.nanoseconds);
-        self.bytes += part * off;
-        self.nanoseconds += part * slower;
-        self.square = (1.0 - part) * (self.square + part * off * off);
-        self.product = (1.0 - part) * (self.product + part * off * slower);
-    }
-    /// How much longer a write takes for each byte; `None` where all are as long.
-    fn each(&self) -> Option<f64> {
-        let differ = self.square > self.bytes * self.bytes * SLOPE_MIN;
-        (differ && self.product.is_finite()).then(|| self.product / self.square)
-    }
 }
 
 #[cfg(test)]

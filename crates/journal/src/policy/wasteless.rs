@@ -2,7 +2,7 @@
 
 use super::{Decision, Policy, Update};
 
-pub struct Wasteless;
+pub(super) struct Wasteless;
 
 impl Policy for Wasteless {
     fn decide(&self, update: &Update) -> Decision {

@@ -2,7 +2,7 @@
 
 use super::{Decision, Policy, Update};
 
-pub struct Writeback;
+pub(super) struct Writeback;
 
 impl Policy for Writeback {
     fn decide(&self, _update: &Update) -> Decision {

@@ -5,8 +5,8 @@
 //! where the log lies, nor what is home. Invariants of every format:
 //! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in the log's own order.
 //!    Each transaction follows the one before it. The last block completes it.
-//! 2. [`Written::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
-//!    cannot promise it says [`Written::InTwo`], and gets a barrier before the block that commits.
+//! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
+//!    cannot promise it says [`LogContent::InTwo`], and gets a barrier before the block that commits.
 //! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the same order. Records of
 //!    one block in one transaction replay in the order in which they come.
 //! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it, so a commit never finds
@@ -15,7 +15,7 @@
 //!    the transaction's id, and checksums the journal's identity.
 //! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction not been durable. With
 //!    one commit at a time any later transaction proves that; a format for overlapping commits writes down up to which
-//!    transaction everything was durable when it was issued ([`Moment::durable`]), and proves just that.
+//!    transaction everything was durable when it was issued ([`CommitMoment::durable`]), and proves just that.
 //! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is long.
 
 pub mod blocks;
@@ -53,7 +53,7 @@ pub struct WholePlace {
 
 /// What a transaction's records say of the moment when they were made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
+pub struct CommitMoment {
     pub time: Timestamp,
     /// This transaction and all before it are durable in the log, or home.
     pub durable: TransactionId,
@@ -61,19 +61,19 @@ pub struct Moment {
 
 /// The log blocks of one transaction.
 #[derive(Debug)]
-pub enum Written {
+pub enum LogContent {
     /// One write: a torn one commits nothing.
     Sealed(LogBlocks),
     /// The body must be durable before `commit` is written.
     InTwo { body: LogBlocks, commit: LogBlocks },
 }
 
-impl Written {
+impl LogContent {
     /// How many log blocks of `unit` bytes.
     pub fn count(&self, unit: usize) -> u32 {
         match self {
-            Written::Sealed(blocks) => blocks_in(blocks, unit),
-            Written::InTwo { body, commit } => blocks_in(body, unit) + blocks_in(commit, unit),
+            LogContent::Sealed(blocks) => blocks_in(blocks, unit),
+            LogContent::InTwo { body, commit } => blocks_in(body, unit) + blocks_in(commit, unit),
         }
     }
 }
@@ -114,9 +114,9 @@ pub trait Records: fmt::Debug {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &Moment,
+        moment: &CommitMoment,
         wholes: &mut Wholes,
-    ) -> Written;
+    ) -> LogContent;
     /// How many log blocks hold `bytes` bytes of a block that begins at this byte of the first of them.
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
         (offset + bytes).div_ceil(self.block_bytes()) as u32
@@ -158,20 +158,20 @@ pub struct LogPiece<'a> {
 
 /// What the log is, as far as it has been read.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum ScanVerdict {
     /// The block is part of the open transaction, whose end is not known yet.
     GoOn,
     /// The block completes the open transaction; the next one is open.
-    Committed(Found),
+    Committed(FoundTransaction),
     /// The log ends before the open transaction, unless something ahead proves that this is damage.
-    End(Fault),
+    End(RecordFault),
     /// The open transaction was committed, and is no longer what it was.
-    Damaged(Fault),
+    Damaged(RecordFault),
 }
 
 /// The first thing that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
+pub struct RecordFault {
     pub at: LogBlock,
     pub what: String,
 }
@@ -185,7 +185,7 @@ pub struct LogSpan {
 
 /// A committed transaction: what must be read again for its revokes, and for its records.
 #[derive(Clone, Default, Debug)]
-pub struct Found {
+pub struct FoundTransaction {
     pub revokes: Vec<LogSpan>,
     pub records: Vec<LogSpan>,
     pub counts: PassCounts,
@@ -201,8 +201,8 @@ pub struct Ahead {
 
 /// Finds transactions, block by block in log order. Verifies every checksum there is.
 pub trait Scanner {
-    /// The next block. After [`Verdict::End`] and [`Verdict::Damaged`] only `ahead` is asked.
-    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError>;
+    /// The next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead` is asked.
+    fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError>;
     /// Looks at a block behind the seeming end of the log, and at the one that seemed to end it.
     fn ahead(&self, block: &[u8]) -> Option<Ahead>;
 }
@@ -227,7 +227,7 @@ pub enum Decoded<'a> {
 /// Takes what a decoder finds.
 pub type Sink<'a> = &'a mut dyn FnMut(Decoded) -> Result<(), RecoverError>;
 
-/// Reads the spans of a [`Found`] again, which may no longer be what they were.
+/// Reads the spans of a [`FoundTransaction`] again, which may no longer be what they were.
 pub trait Decoder {
     /// A span of `transaction` begins with the next block.
     fn begin(&mut self, transaction: TransactionId);

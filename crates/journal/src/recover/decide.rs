@@ -31,7 +31,7 @@ pub struct Facts {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub enum ScanDecision {
     /// The block is part of a transaction whose end is not known yet.
     GoOn,
     /// The transaction is committed.
@@ -42,19 +42,19 @@ pub enum Decision {
     Damaged,
 }
 
-pub fn decide(facts: Facts) -> Decision {
+pub fn decide(facts: Facts) -> ScanDecision {
     if !facts.known || !facts.sequence {
-        Decision::End
+        ScanDecision::End
     } else if !facts.commit {
-        Decision::GoOn
+        ScanDecision::GoOn
     } else if !facts.commit_intact || !facts.transaction_sum {
-        Decision::End
+        ScanDecision::End
     } else if facts.body_intact {
-        Decision::Committed
+        ScanDecision::Committed
     } else if facts.time_goes_back {
-        Decision::End
+        ScanDecision::End
     } else {
-        Decision::Damaged
+        ScanDecision::Damaged
     }
 }
 
@@ -77,10 +77,10 @@ mod tests {
                 time_goes_back: bit(6),
             };
             let expected = match bits {
-                _ if bits & 0b111 == 0b011 => Decision::GoOn,
-                0b011_1111 | 0b111_1111 => Decision::Committed,
-                0b001_1111 => Decision::Damaged,
-                _ => Decision::End,
+                _ if bits & 0b111 == 0b011 => ScanDecision::GoOn,
+                0b011_1111 | 0b111_1111 => ScanDecision::Committed,
+                0b001_1111 => ScanDecision::Damaged,
+                _ => ScanDecision::End,
             };
             assert_eq!(decide(facts), expected, "{facts:?}");
         }

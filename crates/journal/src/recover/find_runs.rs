@@ -143,7 +143,12 @@ impl FindRuns {
         let distance = header.transaction.0.wrapping_sub(self.tail.0);
         if distance < self.logs.blocks() {
             let run = LogRun { start: header.at.plus(1), count: header.blocks };
-            self.found.insert(distance, FoundRun { run, durable: header.durable });
+            let new = FoundRun { run, durable: header.durable };
+            let found = self.found.entry(distance).or_insert(new);
+            // A log that was swapped may still hold what was moved: the copy's floor is the later one.
+            if new.durable.is_after(found.durable) {
+                *found = new;
+            }
         }
     }
 
@@ -328,6 +333,22 @@ mod tests {
             let error = disk.search(false).unwrap_err();
             let is_damage = matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. });
             assert!(is_damage, "a run of {longest} blocks: {error}");
+        }
+    }
+
+    /// A log that was swapped holds its runs still, or what a torn run has left of them.
+    #[test]
+    fn of_two_copies_of_a_run_the_one_with_the_later_durable_floor_counts() {
+        for (old, new) in [(0, 3), (3, 0)] {
+            let mut disk = Disk::new(TransactionId(7));
+            disk.put(old, 0, 7, 2);
+            disk.put(old, 3, 8, 3);
+            let at = disk.logs.start(new);
+            let header =
+                RunHeader { at, transaction: TransactionId(7), blocks: 2, durable: TransactionId(8) };
+            header.serialize(disk.superblock.scattered_seed(), &mut disk.blocks[at.get() as usize]);
+            let found = disk.search(false).unwrap();
+            assert_eq!(starts(&found), [at.plus(1), disk.logs.start(old).plus(4)]);
         }
     }
 

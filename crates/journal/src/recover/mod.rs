@@ -20,7 +20,7 @@ mod replay;
 mod revoke_pass;
 mod scan;
 
-pub(crate) use decide::{Decision, Facts, decide};
+pub(crate) use decide::{Facts, ScanDecision, decide};
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
 pub use replay::{ReplayAction, ReplayPass};

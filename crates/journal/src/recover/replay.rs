@@ -14,12 +14,12 @@ pub enum ReplayAction {
 /// Third pass: the records of all committed transactions in order, without those that a revoke hides.
 pub struct ReplayPass {
     reading: SecondReading,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
     transactions: u64,
 }
 
 /// What becomes of records.
-struct Outcome {
+struct ReplayOutcome {
     revokes: RevokeTable,
     bounds: Box<dyn Bounds>,
     actions: Vec<ReplayAction>,
@@ -32,7 +32,7 @@ impl ReplayPass {
         let spans = spans.flat_map(|found| found.records.iter().map(|span| (found.id, *span))).collect();
         ReplayPass {
             reading: SecondReading::new(scanned, spans),
-            outcome: Outcome {
+            outcome: ReplayOutcome {
                 revokes,
                 bounds: Box::new(bounds),
                 actions: Vec::new(),
@@ -48,7 +48,7 @@ impl ReplayPass {
     }
 }
 
-impl Outcome {
+impl ReplayOutcome {
     fn record(
         &mut self,
         decoded: Decoded,

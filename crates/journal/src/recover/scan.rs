@@ -1,6 +1,6 @@
 use super::{FoundRuns, Pass, PassCounts, RecoverError};
-use crate::log_space::{LogWalk, Ring};
-use crate::records::{self, Fault, LogPiece, LogSpan, Records, Scanner, Verdict};
+use crate::log_space::{LogRing, LogWalk};
+use crate::records::{self, LogPiece, LogSpan, RecordFault, Records, ScanVerdict, Scanner};
 use format::jbd2::{FormatError, JournalSuperblock};
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
@@ -35,7 +35,7 @@ pub struct ScanPass {
     open: TransactionId,
     latest: TransactionId,
     /// Why the log seemed to end.
-    fault: Option<Fault>,
+    fault: Option<RecordFault>,
     scanned: Scanned,
     counts: PassCounts,
 }
@@ -86,7 +86,7 @@ impl ScanPass {
         if superblock.scattered.is_some() && !superblock.is_clean() {
             return Err(RecoverError::LogsMissing);
         }
-        let (records, log) = (records::of(superblock), Rc::new(Ring::of(superblock)));
+        let (records, log) = (records::of(superblock), Rc::new(LogRing::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
         let mut scan = ScanPass::over(records, log, LogStart { transaction, at });
         if let Some(bound) = superblock.transaction_bound {
@@ -164,14 +164,14 @@ impl ScanPass {
     fn give_log(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let (transaction, piece) = (self.open, LogPiece { at: self.at, bytes: block });
         match self.scanner.give(piece)? {
-            Verdict::GoOn => {
+            ScanVerdict::GoOn => {
                 let at = self.at;
                 self.advance();
                 if self.state != State::Log && self.is_proven() {
-                    return self.damaged(Fault { at, what: "it has no end".to_owned() });
+                    return self.damaged(RecordFault { at, what: "it has no end".to_owned() });
                 }
             }
-            Verdict::Committed(found) => {
+            ScanVerdict::Committed(found) => {
                 self.counts.transactions += 1;
                 self.counts.add(&found.counts);
                 let (revokes, records) = (found.revokes, found.records);
@@ -179,15 +179,15 @@ impl ScanPass {
                 self.open = transaction.next();
                 self.advance();
             }
-            Verdict::Damaged(fault) => {
+            ScanVerdict::Damaged(fault) => {
                 self.damaged(fault)?;
                 return self.look_ahead(block);
             }
-            Verdict::End(fault) if self.is_proven() => {
+            ScanVerdict::End(fault) if self.is_proven() => {
                 self.damaged(fault)?;
                 return self.look_ahead(block);
             }
-            Verdict::End(fault) => {
+            ScanVerdict::End(fault) => {
                 self.fault = Some(fault);
                 return self.look_ahead(block);
             }
@@ -201,8 +201,8 @@ impl ScanPass {
     }
 
     /// An error, unless the log is to end before the damage.
-    fn damaged(&mut self, fault: Fault) -> Result<(), RecoverError> {
-        let Fault { at, what } = fault.clone();
+    fn damaged(&mut self, fault: RecordFault) -> Result<(), RecoverError> {
+        let RecordFault { at, what } = fault.clone();
         if !self.until_damage {
             return Err(RecoverError::Damaged { at, transaction: self.open, what });
         }
@@ -248,7 +248,7 @@ impl ScanPass {
         let is_near = |ahead: TransactionId| ahead.0.wrapping_sub(self.open.0) <= self.log.blocks();
         if let Some(found) = self.scanner.ahead(block).filter(|found| is_near(found.transaction)) {
             if found.proves && !self.until_damage {
-                let Fault { at, what } = self.fault.take().expect("why the log seemed to end");
+                let RecordFault { at, what } = self.fault.take().expect("why the log seemed to end");
                 return Err(RecoverError::Damaged { at, transaction: self.open, what });
             }
             self.scanned.gave_up |= found.proves;

@@ -178,7 +178,7 @@ impl Writer<'_> {
         let next = superblock.next_transaction();
         superblock.set_log_format(checksums, true, extended);
         let head = LogBlock(superblock.log_end().get() - before_wrap);
-        let log = CircularLog::beginning_at(Ring::of(&superblock), head);
+        let log = CircularLog::beginning_at(LogRing::of(&superblock), head);
         superblock.set_tail(next, head);
         image.write(Address::Log(image.superblock_at()), &superblock.serialize());
         image.debugfs("feature needs_recovery");
@@ -198,7 +198,7 @@ impl Writer<'_> {
         let contents = &self.contents;
         let images = |home: HomeBlock| contents[&home].clone();
         let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-        let (locked, moment) = (running.lock(), Moment { time, durable: self.next.previous() });
+        let (locked, moment) = (running.lock(), CommitMoment { time, durable: self.next.previous() });
         let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
         plan.issue(&mut self.log);
         plan.plan

@@ -2,7 +2,7 @@
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
-use journal::records::{RecordsWanted, Written};
+use journal::records::{LogContent, RecordsWanted};
 use journal::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,8 +21,11 @@ fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
         RecordsWanted { bytes: true, checksums: true, transaction_checksum: false, wide: false, packed };
     records::begin(&mut superblock, wanted)
 }
-fn moment(durable: u32) -> Moment {
-    Moment { time: Timestamp { seconds: 1_700_000_000, nanoseconds: 3 }, durable: TransactionId(durable) }
+fn moment(durable: u32) -> CommitMoment {
+    CommitMoment {
+        time: Timestamp { seconds: 1_700_000_000, nanoseconds: 3 },
+        durable: TransactionId(durable),
+    }
 }
 fn running(id: u32) -> RunningTransaction {
     RunningTransaction::new(TransactionId(id), Instant(0), size())
@@ -34,7 +37,7 @@ fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, no
     let bound = records.log_blocks_bound(&running.holdings());
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
     let mut wholes = Vec::new();
-    let Written::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+    let LogContent::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes)
     else {
         panic!("a run has one checksum")
     };
@@ -78,7 +81,7 @@ fn recover_with(
     let unit = records.block_bytes();
     let mut log = log.to_vec();
     log.resize(log.len().max(LOG_BLOCKS as usize * unit), 0x5a);
-    let ring = Rc::new(Ring::new(LogBlock(0), LogBlock((log.len() / unit) as u32)));
+    let ring = Rc::new(LogRing::new(LogBlock(0), LogBlock((log.len() / unit) as u32)));
     let block = |at: LogBlock| &log[at.get() as usize * unit..][..unit];
     let start = LogStart { transaction: TransactionId(first), at: LogBlock(0) };
     let mut scan = ScanPass::over(records.clone(), ring, start).until_damage(until_damage);

@@ -67,7 +67,7 @@ fn formats() -> Vec<Format> {
 
 #[derive(Clone, Copy, Debug)]
 enum Where {
-    Ring,
+    LogRing,
     Capacitor,
     Scattered,
 }
@@ -75,7 +75,7 @@ enum Where {
 /// What recovery knows of a log before it reads it.
 #[derive(Clone)]
 enum Remembered {
-    Ring(Ring),
+    LogRing(LogRing),
     Map(Rc<RefCell<Map>>),
     /// But for what the anchor says.
     Logs(Box<JournalSuperblock>, Rc<Logs>),
@@ -116,11 +116,11 @@ impl Volume {
         let first = TransactionId(u32::MAX - 2);
         let (begin, end) = (LogBlock(1), LogBlock(LOG_BLOCKS));
         let (log, remembered): (Box<dyn LogSpace>, _) = match place {
-            Where::Ring => {
-                let ring = Ring::new(begin, end);
+            Where::LogRing => {
+                let ring = LogRing::new(begin, end);
                 // The second or third transaction passes the end.
                 let log = CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14));
-                (Box::new(log), Remembered::Ring(ring))
+                (Box::new(log), Remembered::LogRing(ring))
             }
             Where::Capacitor => {
                 let log = CapacitorLog::new(begin, end);
@@ -191,8 +191,8 @@ impl Volume {
         let sequence = self.sequences.get(&index).copied().unwrap_or_default();
         let sequence = sequence.current(clean, self.disk_tail);
         let block_size = block_size();
-        let (sequential, durable_only) = (false, false);
-        let update = Update { range, block_size, request, sequential, sequence, durable_only };
+        let (sequential, must_log) = (false, false);
+        let update = Update { range, block_size, request, sequential, sequence, must_log };
         let decision = self.policy.decide(&update);
         if self.policy.keeps_sequences() {
             self.sequences.insert(index, sequence.after(decision, self.next));
@@ -243,7 +243,7 @@ impl Volume {
         locked.log_hot_blocks_whole(&self.checkpoint, self.log.capacity());
         let (current, index_of) = (&self.current, self.whose.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
-        let moment = Moment { time: Timestamp::default(), durable: self.next.previous() };
+        let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
         let mut plan = plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
         assert!(plan.log_blocks <= self.log.taken(bound), "{} log blocks, bound {bound}", plan.log_blocks);
         self.log.choose(self.next, HomeBlock(u64::from(self.next.0) * 17 % 80));
@@ -310,7 +310,7 @@ impl Volume {
                 }
                 ScanPass::over_runs(self.records.clone(), &find.finish(false)?)
             }
-            Remembered::Ring(ring) => {
+            Remembered::LogRing(ring) => {
                 let start = LogStart { transaction, at: LogBlock(number(4)) };
                 ScanPass::over(self.records.clone(), Rc::new(*ring), start)
             }
@@ -395,7 +395,7 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             if policy().logs_bytes() && !format().holds_parts() {
                 continue;
             }
-            for place in [Where::Ring, Where::Capacitor, Where::Scattered] {
+            for place in [Where::LogRing, Where::Capacitor, Where::Scattered] {
                 for how in How::ALL {
                     for whose in [Whose::Volume, Whose::Files] {
                         play(policy(), format(), (place, how, whose), &format!("{what} x {records}"));
@@ -419,5 +419,5 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
 #[should_panic(expected = "neither all")]
 fn without_barriers_a_cache_that_is_lost_loses_what_was_acknowledged() {
     let policy = DataMode::Wasteless.policy(WriteThreshold::Fixed(600));
-    play(policy, formats()[4].1(), (Where::Ring, How::Missing, Whose::Volume), "without barriers");
+    play(policy, formats()[4].1(), (Where::LogRing, How::Missing, Whose::Volume), "without barriers");
 }

@@ -53,7 +53,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The paper's names of its settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Setting {
+enum PaperSetting {
     Ceph,
     Ceph1,
     CephSync,
@@ -61,14 +61,14 @@ enum Setting {
     OkeanosInfinite,
 }
 
-impl Setting {
+impl PaperSetting {
     fn name(self) -> &'static str {
         match self {
-            Setting::Ceph => "Ceph",
-            Setting::Ceph1 => "Ceph, 1 s",
-            Setting::CephSync => "Ceph, sync",
-            Setting::Okeanos60 => "Okeanos, 60 s",
-            Setting::OkeanosInfinite => "Okeanos, infinite",
+            PaperSetting::Ceph => "Ceph",
+            PaperSetting::Ceph1 => "Ceph, 1 s",
+            PaperSetting::CephSync => "Ceph, sync",
+            PaperSetting::Okeanos60 => "Okeanos, 60 s",
+            PaperSetting::OkeanosInfinite => "Okeanos, infinite",
         }
     }
     /// All times divided by `scale`.
@@ -76,17 +76,17 @@ impl Setting {
         let (s, journaled) =
             (SECOND / scale, |destage| SharedClient::Journaled { flush: SECOND / scale, destage });
         match self {
-            Setting::Ceph => SharedClient::Cached { writeback: 5 * s, expire: 30 * s },
-            Setting::Ceph1 => SharedClient::Cached { writeback: s, expire: s },
-            Setting::CephSync => SharedClient::Synchronous,
-            Setting::Okeanos60 => journaled(Some(60 * s)),
-            Setting::OkeanosInfinite => journaled(None),
+            PaperSetting::Ceph => SharedClient::Cached { writeback: 5 * s, expire: 30 * s },
+            PaperSetting::Ceph1 => SharedClient::Cached { writeback: s, expire: s },
+            PaperSetting::CephSync => SharedClient::Synchronous,
+            PaperSetting::Okeanos60 => journaled(Some(60 * s)),
+            PaperSetting::OkeanosInfinite => journaled(None),
         }
     }
 }
 
 /// The paper's cluster: links of 1 Gbit/s, drives of 15,000 turns, a file system that syncs every 5 s.
-fn rig(context: &Context, setting: Setting, scale: u32, processor: Duration) -> SharedOptions {
+fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration) -> SharedOptions {
     SharedOptions {
         client: setting.client(scale),
         servers: 3,
@@ -112,7 +112,7 @@ const SAMPLES: usize = 4;
 const FIRST: u32 = 40;
 
 fn figure_1(context: &Context) -> Result<Results, FigureError> {
-    let settings = [Setting::Ceph, Setting::Okeanos60];
+    let settings = [PaperSetting::Ceph, PaperSetting::Okeanos60];
     let seconds = if context.quick { 4 } else { 120 };
     let samples = context.play(&settings, |setting| {
         let stage = SharedStage::build(&rig(context, *setting, 1, Duration::ZERO))?;
@@ -172,7 +172,7 @@ struct Loaded {
 /// Seconds until what the preparation left dirty is at the servers, with the longest of the times.
 const SETTLED: u32 = 70;
 
-fn load(context: &Context, setting: Setting, personality: Personality) -> Result<Loaded, FigureError> {
+fn load(context: &Context, setting: PaperSetting, personality: Personality) -> Result<Loaded, FigureError> {
     let stage = Rc::new(SharedStage::build(&rig(context, setting, 1, Duration::ZERO))?);
     let own = FilebenchOptions::of(personality);
     let (files, seconds) = if context.quick { (100, 2) } else { (5000, 60 + SETTLED) };
@@ -209,8 +209,13 @@ fn load(context: &Context, setting: Setting, personality: Personality) -> Result
 }
 
 fn figure_4(context: &Context) -> Result<Results, FigureError> {
-    let settings =
-        [Setting::Ceph, Setting::Ceph1, Setting::CephSync, Setting::Okeanos60, Setting::OkeanosInfinite];
+    let settings = [
+        PaperSetting::Ceph,
+        PaperSetting::Ceph1,
+        PaperSetting::CephSync,
+        PaperSetting::Okeanos60,
+        PaperSetting::OkeanosInfinite,
+    ];
     let workloads = [(Personality::Varmail, "varmail"), (Personality::Createfiles, "createfiles")];
     let cells: Vec<_> =
         workloads.iter().flat_map(|(workload, _)| settings.map(|setting| (*workload, setting))).collect();
@@ -305,7 +310,7 @@ struct Written {
     home_use: f64,
 }
 
-fn write_by_zipf(context: &Context, setting: Setting) -> Result<Written, FigureError> {
+fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, FigureError> {
     let stage = Rc::new(SharedStage::build(&rig(context, setting, ZIPF_SCALE, ZIPF_PROCESSOR))?);
     let size = if context.quick { 4 << 20 } else { (2 << 30) / u64::from(ZIPF_SCALE) };
     let (seed, inner) = (context.seed, stage.clone());
@@ -343,7 +348,7 @@ fn write_by_zipf(context: &Context, setting: Setting) -> Result<Written, FigureE
 }
 
 fn figure_5(context: &Context) -> Result<Results, FigureError> {
-    let settings = [Setting::Ceph, Setting::Ceph1, Setting::Okeanos60];
+    let settings = [PaperSetting::Ceph, PaperSetting::Ceph1, PaperSetting::Okeanos60];
     let written = context.play(&settings, |setting| write_by_zipf(context, *setting))?;
     let names = || axis("setting", Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec()));
     let bars = |title: &str, unit: &str, value: &dyn Fn(&Written) -> f64, paper: Vec<(f64, f64)>| {

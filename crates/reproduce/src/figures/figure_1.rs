@@ -6,7 +6,7 @@ use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
 use crate::statement::{Expected, ORDERS};
 use engine::DataMode;
-use stages::Layout;
+use stages::VolumeLayout;
 
 pub fn figure() -> Figure {
     Figure {
@@ -33,19 +33,19 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let of = |data, layout| {
         sizes.iter().map(move |&size| Cell { layout, ..Cell::new(data, streams, size, seconds) })
     };
-    let mut cells: Vec<Cell> = SHOWN.iter().flat_map(|&data| of(data, Layout::Ext3Paper)).collect();
-    cells.extend(of(DataMode::Journal, Layout::Ext4));
+    let mut cells: Vec<Cell> = SHOWN.iter().flat_map(|&data| of(data, VolumeLayout::Ext3Paper)).collect();
+    cells.extend(of(DataMode::Journal, VolumeLayout::Ext4));
     let runs = play(context, cells)?;
 
     let size = |played: &Played| played.cell.size as f64;
-    let line = |data: DataMode, layout: Layout| {
+    let line = |data: DataMode, layout: VolumeLayout| {
         runs.points(|cell| cell.data == data && cell.layout == layout, size, Played::journal_mib)
     };
     let mut series: Vec<_> =
-        SHOWN.iter().map(|&data| ours(data.name(), line(data, Layout::Ext3Paper))).collect();
-    series.push(ours("journal, ext4 layout", line(DataMode::Journal, Layout::Ext4)));
+        SHOWN.iter().map(|&data| ours(data.name(), line(data, VolumeLayout::Ext3Paper))).collect();
+    series.push(ours("journal, ext4 layout", line(DataMode::Journal, VolumeLayout::Ext4)));
     series.push(of_paper(DataMode::Journal.name(), vec![(128.0, 138.0), (4096.0, 267.0)]));
-    let at = |data, index: usize| line(data, Layout::Ext3Paper)[index].1;
+    let at = |data, index: usize| line(data, VolumeLayout::Ext3Paper)[index].1;
     let last = sizes.len() - 1;
     let claims = vec![
         ratio(

@@ -7,7 +7,7 @@ use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
 use crate::number::short;
 use crate::statement::{Expected, FACTORS, NEAR, ORDER_OR_TWO, SAME};
 use engine::DataMode;
-use stages::Layout;
+use stages::VolumeLayout;
 
 pub fn figure_7a() -> Figure {
     Figure {
@@ -64,9 +64,10 @@ pub(super) fn slow_streams(context: &Context) -> Result<Runs, FigureError> {
     let of = |data, layout| {
         counts.iter().map(move |&count| Cell { layout, ..Cell::new(data, count, SLOW, seconds) })
     };
-    let mut cells: Vec<Cell> = FIVE_MODES.iter().flat_map(|&data| of(data, Layout::Ext3Paper)).collect();
+    let mut cells: Vec<Cell> =
+        FIVE_MODES.iter().flat_map(|&data| of(data, VolumeLayout::Ext3Paper)).collect();
     for data in [DataMode::Journal, DataMode::Wasteless].into_iter().filter(|_| context.varied.is_none()) {
-        cells.extend(of(data, Layout::Ext4));
+        cells.extend(of(data, VolumeLayout::Ext4));
     }
     // The longest first, so that none is left over when all others are done.
     cells.sort_by_key(|cell| std::cmp::Reverse(cell.streams));
@@ -98,7 +99,7 @@ fn sorted(mut runs: Runs) -> Runs {
 
 /// On the paper's layout.
 pub(super) fn paper_line(runs: &Runs, data: DataMode, value: fn(&Played) -> f64) -> Vec<(f64, f64)> {
-    let wanted = |cell: &Cell| cell.data == data && cell.layout == Layout::Ext3Paper && !cell.per_block;
+    let wanted = |cell: &Cell| cell.data == data && cell.layout == VolumeLayout::Ext3Paper && !cell.per_block;
     runs.points(wanted, |played| f64::from(played.cell.streams), value)
 }
 
@@ -131,7 +132,7 @@ fn lines(runs: &Runs, value: fn(&Played) -> f64) -> Vec<Series> {
     let mut series: Vec<Series> =
         FIVE_MODES.iter().map(|&data| ours(data.name(), paper_line(runs, data, value))).collect();
     for data in [DataMode::Journal, DataMode::Wasteless] {
-        let wanted = |cell: &Cell| cell.data == data && cell.layout == Layout::Ext4;
+        let wanted = |cell: &Cell| cell.data == data && cell.layout == VolumeLayout::Ext4;
         let points = runs.points(wanted, |played| f64::from(played.cell.streams), value);
         if !points.is_empty() {
             series.push(ours(&format!("{}, ext4 layout", data.name()), points));

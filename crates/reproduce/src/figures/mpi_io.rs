@@ -6,7 +6,7 @@ use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
 use stages::{DiskChoice, Mounted, Stage, StageOptions};
 use std::time::Duration;
-use workloads::{DATABASE, MpiIoOptions, Network, mpi_io};
+use workloads::{DATABASE, MpiIoOptions, ServerLink, mpi_io};
 
 pub const FIGURE_11: Figure = Figure {
     name: "11",
@@ -53,7 +53,7 @@ struct Cell {
     processes: u32,
 }
 
-struct Outcome {
+struct MpiOutcome {
     mib_per_second: f64,
     database_mib: f64,
     journal_mib: f64,
@@ -62,7 +62,7 @@ struct Outcome {
     commits: u64,
 }
 
-fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
+fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
     // "Dedicated the entire second disk to the user data (filesystem and journal)".
     let options = StageOptions { journal: None, ..rig(context, cell.mode) };
     let mut database = StageOptions { journal: None, ..rig(context, DataMode::Ordered) };
@@ -83,7 +83,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
         (false, SMALL) => 65_000,
         (false, _) => 6500,
     };
-    let network = Network { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
+    let network = ServerLink { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
     let workload =
         MpiIoOptions { processes: cell.processes, writes, size: cell.size, network: Some(network) };
     let on = Mounted::new(data.world().clone(), data.files(), DATABASE, database.files());
@@ -92,7 +92,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Outcome, FigureError> {
     data.remount()?;
     database.remount()?;
     let mib = |bytes: u64| bytes as f64 / MIB;
-    Ok(Outcome {
+    Ok(MpiOutcome {
         mib_per_second: report.mib_per_second,
         database_mib: mib(database.home_traffic().bytes_written),
         journal_mib: mib(statistics.log_bytes()),
@@ -173,7 +173,7 @@ fn figure_12(context: &Context) -> Result<Results, FigureError> {
     for (title, outcomes) in
         ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().zip(outcomes.chunks(FOUR_MODES.len()))
     {
-        let bars = |part: fn(&Outcome) -> f64| {
+        let bars = |part: fn(&MpiOutcome) -> f64| {
             outcomes.iter().enumerate().map(|(at, it)| (at as f64, part(it))).collect::<Vec<_>>()
         };
         let mut series = vec![

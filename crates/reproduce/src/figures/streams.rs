@@ -4,7 +4,7 @@
 use super::shared::rig;
 use crate::{Context, FigureError, Varied};
 use engine::DataMode;
-use stages::{Layout, Stage, StageOptions, Traffic};
+use stages::{Stage, StageOptions, Traffic, VolumeLayout};
 use std::sync::Mutex;
 use std::time::Duration;
 use workloads::{PeriodicOptions, SyncKind, periodic};
@@ -26,7 +26,7 @@ pub(super) enum Rig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cell {
     pub data: DataMode,
-    pub layout: Layout,
+    pub layout: VolumeLayout,
     pub rig: Rig,
     pub streams: u32,
     /// Bytes of an append.
@@ -42,7 +42,7 @@ pub(super) struct Cell {
 impl Cell {
     /// Synchronous, on the paper's volume.
     pub fn new(data: DataMode, streams: u32, size: usize, seconds: u64) -> Cell {
-        let (layout, rig, sync) = (Layout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
+        let (layout, rig, sync) = (VolumeLayout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
         let (writers_wait, per_block) = (false, false);
         Cell { data, layout, rig, streams, size, sync, seconds, writers_wait, per_block }
     }

@@ -6,6 +6,7 @@
 //! 2. A slot's number (`user_data`) is not given away before that completion was seen.
 //! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
 
+mod awake;
 mod files;
 mod operation;
 mod poll;
@@ -18,12 +19,13 @@ pub use poll::PollStream;
 pub use signals::{Signal, Signals, block_signals};
 pub(crate) use turn::Wait;
 
+use awake::Awake;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use operation::Operation;
 use slots::{Owned, Slot, Slots, Waiter};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -59,6 +61,8 @@ pub struct RingStatistics {
     /// Waits that polling ended, and those that went on asleep.
     pub polls: u64,
     pub polls_in_vain: u64,
+    /// Times the processors of others were kept awake from then on.
+    pub keeps_awake: u64,
 }
 
 /// The ring, to be cloned freely on its one thread.
@@ -71,6 +75,8 @@ struct State {
     /// Completions taken off the queue and not yet dispatched: (user_data, result, flags).
     arrived: RefCell<Vec<(u64, i32, u32)>>,
     statistics: Cell<RingStatistics>,
+    /// Nothing unless it was asked for, and may be had.
+    awake: OnceCell<Option<Awake>>,
 }
 
 impl Ring {
@@ -92,11 +98,28 @@ impl Ring {
             slots: RefCell::default(),
             arrived: RefCell::default(),
             statistics: Cell::default(),
+            awake: OnceCell::new(),
         })))
     }
 
     pub fn statistics(&self) -> RingStatistics {
         self.0.statistics.get()
+    }
+
+    /// From now on [`Ring::keep_others_awake`] does something, where that may be.
+    pub(crate) fn may_keep_others_awake(&self) {
+        self.0.awake.get_or_init(Awake::new);
+    }
+
+    /// Keeps the processors of others awake until the next sleep.
+    pub(crate) fn keep_others_awake(&self) {
+        if self.hold_awake(true) {
+            self.count(|statistics| statistics.keeps_awake += 1);
+        }
+    }
+
+    fn hold_awake(&self, hold: bool) -> bool {
+        self.0.awake.get().and_then(Option::as_ref).is_some_and(|awake| awake.hold(hold))
     }
 
     /// Starts an operation; the future gives its result (negative: an errno). The ring keeps `owned` until the
@@ -246,6 +269,25 @@ mod tests {
             unsafe { ring.submit(command(&file, 77, &[0; 80], 0, 2), Box::new(file.clone())) }.await
         });
         assert_eq!(result, -libc::EOPNOTSUPP);
+    }
+
+    #[test]
+    fn others_are_kept_awake_until_the_next_sleep() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("latency");
+        std::fs::write(&path, []).unwrap();
+        let world = RealWorld::new().unwrap();
+        let ring = world.ring();
+        ring.keep_others_awake();
+        assert_eq!(ring.statistics().keeps_awake, 0, "nobody asked for it");
+        assert!(ring.0.awake.set(Awake::at(&path, 0)).is_ok());
+        ring.keep_others_awake();
+        ring.keep_others_awake();
+        ring.turn(Wait::No).unwrap();
+        let written = || std::fs::metadata(&path).unwrap().len();
+        assert_eq!((written(), ring.statistics().keeps_awake), (4, 1));
+        ring.turn(Wait::Asleep(Some(Duration::from_millis(1)))).unwrap();
+        assert_eq!(written(), 8, "taken back");
     }
 
     #[test]

@@ -52,6 +52,9 @@ impl Ring {
         if want == 0 && submissions == 0 && !pending {
             return Ok(());
         }
+        if want > 0 {
+            self.hold_awake(false);
+        }
         self.count(|statistics| statistics.enters += 1);
         match limit {
             Some(limit) if want > 0 => {

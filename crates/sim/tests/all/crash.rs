@@ -5,7 +5,7 @@ use engine::{BarrierKind, DataMode};
 use sim::enumerate;
 use sim::script::{Action, Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
-use sim::{Case, Report, Scripts};
+use sim::{Case, CaseReport, Scripts};
 
 const MODES: [DataMode; 6] = DataMode::ALL;
 
@@ -13,14 +13,14 @@ fn volumes() -> Vec<(Setup, Disks)> {
     SETUPS.iter().map(|setup| (*setup, setup::make(*setup).unwrap())).collect()
 }
 
-fn run(case: &Case, fresh: &Disks) -> Report {
+fn run(case: &Case, fresh: &Disks) -> CaseReport {
     sim::run(case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Random scripts of three writers on every volume, and every script of two letters on some volume. Together
 /// they are to be at least 5,000 images in all modes.
 fn explore(mode: DataMode) {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     let volumes = volumes();
     for (setup, fresh) in &volumes {
         let report = run(&Case::random(*setup, mode, 1, 3, 14), fresh);

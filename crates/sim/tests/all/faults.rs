@@ -5,11 +5,11 @@ use device::Operation;
 use engine::DataMode;
 use sim::faults::{FaultPlan, How, KINDS};
 use sim::setup::{self, SETUPS};
-use sim::{Case, Report};
+use sim::{Case, CaseReport};
 
 /// Each kind of fault at many places of small scripts.
 fn suffer(mode: DataMode) {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for setup in [SETUPS[0], setup::find("external-1k").unwrap()] {
         let fresh = setup::make(setup).unwrap();
         for (operation, how) in KINDS {

@@ -2,12 +2,12 @@
 
 use engine::DataMode;
 use sim::setup;
-use sim::{Case, Report};
+use sim::{Case, CaseReport};
 
 /// Refused and told where memory knows better; never a panic, a hang, or a file with another's content.
 #[test]
 fn bitmaps_that_lie_under_a_live_cache_mix_no_files() {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for name in ["ext4-1k", "ext3-4k", "external-4k", "tight-1k"] {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();

@@ -5,11 +5,11 @@ use disks::Replacement;
 use engine::DataMode;
 use sim::liar::{self, Liar, TRIALS};
 use sim::setup;
-use sim::{Case, Failure, Report};
+use sim::{Case, CaseReport, Failure};
 
 const LRU: Replacement = Replacement::LeastRecentlyUsed;
 
-fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<Report, Box<Failure>> {
+fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<CaseReport, Box<Failure>> {
     sim::run(&Case { liar: Some(liar.clone()), ..case }, fresh, None)
 }
 
@@ -35,7 +35,7 @@ fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
 #[test]
 fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
     let liar = Liar::coerced(LRU, TRIALS);
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for (seed, name) in (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"]) {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
@@ -58,7 +58,7 @@ fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let fresh = setup::make(setup).unwrap();
     let liar = Liar::coerced(Replacement::Random, TRIALS);
     let profile = liar.profile.clone().unwrap();
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for mode in DataMode::ALL {
         total.add(run(Case::random(setup, mode, 2, 3, 14), &liar, &fresh).unwrap());
     }

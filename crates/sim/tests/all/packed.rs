@@ -5,7 +5,7 @@ use engine::DataMode;
 use sim::faults::{FaultPlan, KINDS};
 use sim::liar::{Liar, TRIALS};
 use sim::setup::{self, SETUPS};
-use sim::{Case, Report};
+use sim::{Case, CaseReport};
 
 /// Seeds of which the explorer makes cases with packed transactions: on disks without and with FUA, and in units of 512 and 1024 bytes.
 const SEEDS: std::ops::Range<u64> = 4..8;
@@ -48,14 +48,14 @@ fn packed_adaptive_keeps_its_promise_at_every_crash_point() {
 
 const MODES: [DataMode; 2] = [DataMode::Wasteless, DataMode::Selective];
 
-fn run(case: Case, fresh: &setup::Disks) -> Report {
+fn run(case: Case, fresh: &setup::Disks) -> CaseReport {
     sim::run(&case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Each kind of fault, on every kind of volume in turn.
 #[test]
 fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for (index, setup) in SETUPS.iter().enumerate() {
         let fresh = setup::make(*setup).unwrap();
         for (place, (operation, how)) in KINDS.into_iter().enumerate() {
@@ -72,7 +72,7 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
 #[test]
 fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_them() {
     let liar = Liar::coerced(Replacement::LeastRecentlyUsed, TRIALS);
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for (seed, name) in SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"]) {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
@@ -88,7 +88,7 @@ fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_t
 
 #[test]
 fn packed_mixes_no_files_under_bitmaps_that_lie() {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for name in ["ext4-1k", "external-4k", "tight-1k"] {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();

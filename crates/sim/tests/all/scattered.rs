@@ -4,7 +4,7 @@ use disks::{CrashPolicy, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
 use runtime::VirtualWorld;
-use sim::{Case, LEAST_CACHE, Report, setup};
+use sim::{Case, CaseReport, LEAST_CACHE, setup};
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -12,7 +12,7 @@ use units::InodeNumber;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
 
 fn explore(mode: DataMode) {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for name in ["scattered-4k", "scattered-1k"] {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
@@ -24,6 +24,7 @@ fn explore(mode: DataMode) {
     }
     println!("{}: {total:?}", mode.name());
     assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
+    assert!(total.swaps >= 3, "{}: hardly a log was swapped: {total:?}", mode.name());
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn adaptive_keeps_its_promise_in_scattered_logs() {
 /// With hardly any memory, so that what the log holds whole leaves it before it is home.
 #[test]
 fn what_has_left_memory_before_it_is_home_survives_every_cut() {
-    let mut total = Report::default();
+    let mut total = CaseReport::default();
     for name in ["scattered-4k", "scattered-1k"] {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();

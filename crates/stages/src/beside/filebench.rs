@@ -1,9 +1,8 @@
 //! Instances of Filebench, each with a directory of its own and held to a rate.
 
 use super::start_line::Started;
-use super::{StartLine, Waits, tenant};
+use super::{Waits, line_up};
 use crate::StageError;
-use crate::virtual_files::VirtualFiles;
 use device::LocalFuture;
 use ext4::Volume;
 use runtime::VirtualWorld;
@@ -45,22 +44,18 @@ impl FilebenchBeside {
         seconds: u64,
         seed: u64,
     ) -> Result<Started, StageError> {
-        let line = Rc::new(StartLine::default());
-        let mut workloads = Vec::new();
-        for number in 0..self.instances {
-            let directory = tenant(volume, number).await?.number;
-            let files = VirtualFiles::new(world.clone(), volume.clone(), directory, false).starting_at(&line);
-            let options = self.options(seconds, seed + u64::from(number) * 1000);
-            let is_mail = self.personality == Personality::Varmail;
-            workloads.push(Box::pin(async move {
+        let is_mail = self.personality == Personality::Varmail;
+        let workload = |files, seed| -> LocalFuture<_> {
+            let options = self.options(seconds, seed);
+            Box::pin(async move {
                 let report = filebench(&files, &options, |_| ()).await?;
                 let (count, mean_ms) = match is_mail {
                     true => (report.syncs, report.sync_mean_ms),
                     false => (report.writes, report.write_mean_ms),
                 };
                 Ok(Waits { count, mean_ms })
-            }) as LocalFuture<_>);
-        }
-        Ok(Started::new(world, line, workloads).await)
+            })
+        };
+        line_up(world, volume, (self.instances, seed), workload).await
     }
 }

@@ -1,9 +1,8 @@
 //! Databases' logs played again, each in a directory of its own.
 
 use super::start_line::Started;
-use super::{StartLine, Waits, tenant};
+use super::{Waits, line_up};
 use crate::StageError;
-use crate::virtual_files::VirtualFiles;
 use device::LocalFuture;
 use ext4::Volume;
 use runtime::VirtualWorld;
@@ -26,23 +25,15 @@ impl LogsBeside {
         seconds: u64,
         seed: u64,
     ) -> Result<Started, StageError> {
-        let line = Rc::new(StartLine::default());
-        let mut workloads = Vec::new();
-        for number in 0..self.instances {
-            let directory = tenant(volume, number).await?.number;
-            let files = VirtualFiles::new(world.clone(), volume.clone(), directory, false).starting_at(&line);
-            let options = ReplayOptions {
-                until: Some(Duration::from_secs(seconds)),
-                preallocated: true,
-                seed: seed + u64::from(number) * 1000,
-                ..ReplayOptions::default()
-            };
+        let workload = |files, seed| -> LocalFuture<_> {
+            let until = Some(Duration::from_secs(seconds));
+            let options = ReplayOptions { until, preallocated: true, seed, ..ReplayOptions::default() };
             let trace = self.trace.clone();
-            workloads.push(Box::pin(async move {
+            Box::pin(async move {
                 let report = replay_log(&files, &trace, &options, |_| ()).await?;
                 Ok(Waits { count: report.syncs, mean_ms: report.sync_mean_ms })
-            }) as LocalFuture<_>);
-        }
-        Ok(Started::new(world, line, workloads).await)
+            })
+        };
+        line_up(world, volume, (self.instances, seed), workload).await
     }
 }

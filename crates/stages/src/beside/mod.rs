@@ -12,10 +12,13 @@ pub use logs::LogsBeside;
 pub(crate) use start_line::StartLine;
 pub use updates::{HomeOrder, Updates};
 
+use crate::virtual_files::VirtualFiles;
 use crate::{Stage, StageError};
-use device::World;
+use device::{LocalFuture, World};
 use ext4::{Caller, Inode, Volume};
 use runtime::VirtualWorld;
+use start_line::Started;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
@@ -103,7 +106,24 @@ impl Beside {
 enum Ready {
     Nobody,
     Updates(Updates, Vec<Rc<Inode>>),
-    Started(start_line::Started),
+    Started(Started),
+}
+
+/// Tenants' workloads at their line, each in a directory of its own and with a seed of its own.
+async fn line_up(
+    world: &VirtualWorld,
+    volume: &Rc<Volume>,
+    (instances, seed): (u32, u64),
+    workload: impl Fn(VirtualFiles, u64) -> LocalFuture<io::Result<Waits>>,
+) -> Result<Started, StageError> {
+    let line = Rc::new(StartLine::default());
+    let mut workloads = Vec::new();
+    for number in 0..instances {
+        let directory = tenant(volume, number).await?.number;
+        let files = VirtualFiles::new(world.clone(), volume.clone(), directory, false).starting_at(&line);
+        workloads.push(workload(files, seed + u64::from(number) * 1000));
+    }
+    Ok(Started::new(world, line, workloads).await)
 }
 
 /// The directory of one tenant: the allocator spreads directories of the root over the disk.

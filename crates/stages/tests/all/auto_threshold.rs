@@ -1,7 +1,7 @@
 //! `threshold=auto` on emulated disks: it comes within a tenth of the better fixed threshold, whatever the load and the disk.
 
 use engine::{BarrierKind, DataMode, WriteThreshold};
-use stages::{Layout, Stage, StageOptions, VirtualFiles};
+use stages::{Stage, StageOptions, VirtualFiles, VolumeLayout};
 use std::io;
 use std::time::Duration;
 use units::{Instant, SplitMix};
@@ -69,7 +69,7 @@ fn play(model: &str, threshold: WriteThreshold, writers: u64, loads: &[Load]) ->
     options.home.model = model.into();
     options.home.options.size = Some(2 << 30);
     (options.journal, options.journal_size) = (None, 64 << 20);
-    (options.layout, options.tick) = (Layout::Ext4, Duration::ZERO);
+    (options.layout, options.tick) = (VolumeLayout::Ext4, Duration::ZERO);
     options.engine.barrier = BarrierKind::Flush;
     options.engine.cache_bytes = 128 << 20;
     (options.engine.records, options.engine.threshold) = (None, threshold);

@@ -3,7 +3,7 @@
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
 use eviction::{EvictionWorkload, Pattern, Profile};
-use stages::{Caching, Layout, Stage, StageOptions, Traffic};
+use stages::{Caching, Stage, StageOptions, Traffic, VolumeLayout};
 use std::time::Duration;
 use workloads::{Files, Limit, StreamOptions, SyncKind, streams};
 
@@ -47,7 +47,7 @@ fn the_same_seed_gives_the_same_traffic_and_the_same_bytes() {
 #[test]
 fn every_mode_and_layout_leaves_a_clean_volume() {
     for data in MODES {
-        for layout in [Layout::Ext3Paper, Layout::Ext4] {
+        for layout in [VolumeLayout::Ext3Paper, VolumeLayout::Ext4] {
             let mut stage = Stage::build(&StageOptions { layout, ..options(data) }).unwrap();
             write(&stage, Limit::Time(Duration::from_secs(3)), SyncKind::OSync);
             stage.remount().unwrap();

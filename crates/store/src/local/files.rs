@@ -266,13 +266,8 @@ impl Local {
     ) -> Result<Attributes, StoreError> {
         let now = self.world.wall_clock();
         let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted >= size)) {
-            let changed = self.change(file, |buffered| {
-                if let Some(size) = change.size {
-                    buffered.overlay.set_size(size);
-                }
-                apply(&mut buffered.attributes, &change, now);
-            });
+        if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
+            let changed = self.change(file, |buffered| apply(&mut buffered.attributes, &change, now));
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
@@ -280,7 +275,13 @@ impl Local {
             // Works also when the file has no name any more.
             Some(handle) => {
                 self.notes.remove(file);
-                apply_to_handle(&handle, &change, now).and_then(|()| handle.metadata())
+                let applied = apply_to_handle(&handle, &change, now);
+                if change.size.is_some() && applied.is_ok() {
+                    let handle =
+                        handle.try_clone().map_err(|error| self.failed("setting attributes", &error))?;
+                    self.away("making a size durable", move || handle.sync_all()).await?;
+                }
+                applied.and_then(|()| handle.metadata())
             }
             None => {
                 let path = self.places.path(file)?;

@@ -5,7 +5,7 @@ use super::tokens::{Tokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{AttributeChange, Attributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
-use crate::event::{Event, Identity, Token};
+use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
@@ -181,13 +181,13 @@ impl Local {
         flushed
     }
 
-    async fn next_event(&self) -> Event {
+    async fn next_event(&self) -> StoreEvent {
         loop {
             let now = self.world.wall_clock();
             let clock = UNIX_EPOCH + Duration::new(now.seconds.max(0) as u64, now.nanoseconds);
             let is_idle = self.tokens.is_empty();
             if !is_idle && let Some((file, token)) = self.tokens.next_recall(clock) {
-                return Event::Recall { file, token, deadline: self.world.now().plus(LEASE) };
+                return StoreEvent::Recall { file, token, deadline: self.world.now().plus(LEASE) };
             }
             let wait = if is_idle { IDLE } else { LOOK_EVERY };
             self.world.sleep_until(self.world.now().plus(wait)).await;
@@ -201,6 +201,12 @@ impl Store for LocalStore {
     }
     fn identity(&self) -> Identity {
         self.0.identity.clone()
+    }
+    fn held_below(&self, _size: u64) -> u64 {
+        u64::MAX
+    }
+    fn counts_every_change(&self) -> bool {
+        false
     }
     fn hold_ms(&self) -> u64 {
         u64::MAX
@@ -224,7 +230,7 @@ impl Store for LocalStore {
             Ok(())
         })
     }
-    fn next_event(&self) -> LocalFuture<Event> {
+    fn next_event(&self) -> LocalFuture<StoreEvent> {
         let local = self.0.clone();
         Box::pin(async move { local.next_event().await })
     }

@@ -2,10 +2,10 @@
 
 use super::names;
 use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
-use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange};
+use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
-use crate::event::{Event, Identity, Token};
-use crate::limits::TRANSFER_BYTES_MAX;
+use crate::event::{Identity, StoreEvent, Token};
+use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
@@ -40,6 +40,10 @@ struct Buffered {
     flushing: Option<Overlay>,
     /// Whether the servers have these attributes.
     clean: bool,
+    /// The size that the servers have.
+    reported: u64,
+    /// Not yet with the servers.
+    unsent_bytes: u64,
     turn: Rc<RwLock>,
 }
 
@@ -127,11 +131,14 @@ impl Client {
         let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
         let end = end.ok_or(Refusal::Invalid)?;
         let now = self.now();
+        let before = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let buffered = self.change(file, |buffered| {
             buffered.overlay.write(at, &bytes);
+            buffered.unsent_bytes += bytes.len() as u64;
             buffered.attributes.modified = now;
         });
-        if let Some(attributes) = buffered {
+        if let (Some(before), Some(attributes)) = (before, buffered) {
+            self.write_back(file, before).await?;
             return Ok(attributes);
         }
         self.state.journal_data(file, at, bytes.len() as u64).await;
@@ -151,8 +158,10 @@ impl Client {
     async fn read(&self, open: OpenFile, at: u64, length: usize) -> Result<Vec<u8>, StoreError> {
         let file = self.file_of(open)?;
         let length = length.min(TRANSFER_BYTES_MAX);
+        let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         let base = self.ask(file, length as u64, |inode| {
-            let size = inode.attributes.version.size;
+            // Content may be there before the servers know how long the file is.
+            let size = held.unwrap_or(inode.attributes.version.size);
             let end = size.min(at.saturating_add(length as u64));
             let mut bytes: Vec<u8> =
                 inode.data.iter().skip(at as usize).take(end.saturating_sub(at) as usize).copied().collect();
@@ -188,24 +197,17 @@ impl Client {
             let size = buffered.overlay.size();
             let flushing = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
             buffered.flushing = Some(flushing.clone());
-            buffered.clean = true;
+            (buffered.clean, buffered.reported, buffered.unsent_bytes) = (true, size, 0);
             (buffered.attributes, flushing)
         };
-        for (at, bytes) in flushing.pieces() {
-            self.state.journal_data(file, at, bytes.len() as u64).await;
-            let put_there = |inode: &mut Inode| {
-                put(&mut inode.data, at, bytes);
-                Ok(())
-            };
-            self.ask(file, bytes.len() as u64, put_there).await?;
-        }
-        let set = |inode: &mut Inode| {
-            let links = inode.attributes.links;
-            inode.attributes = Attributes { links, ..attributes };
-            inode.data.resize(attributes.version.size as usize, 0);
-            Ok(())
+        let sent = async {
+            self.send_content(file, &flushing, attributes.changed).await?;
+            self.send_attributes(file, attributes).await
         };
-        self.ask(file, 0, set).await?;
+        match sent.await {
+            Err(error) if error.is_lost() => self.files.borrow_mut().clear(),
+            result => result?,
+        }
         self.state.journal_names().await;
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.flushing = None;
@@ -213,17 +215,70 @@ impl Client {
         Ok(())
     }
 
+    async fn send_content(&self, file: FileId, from: &Overlay, written: Timestamp) -> Result<(), StoreError> {
+        for (at, bytes) in from.pieces() {
+            self.state.journal_data(file, at, bytes.len() as u64).await;
+            let put_there = |inode: &mut Inode| {
+                put(&mut inode.data, at, bytes);
+                inode.written = written;
+                Ok(())
+            };
+            self.ask(file, bytes.len() as u64, put_there).await?;
+        }
+        Ok(())
+    }
+    async fn send_attributes(&self, file: FileId, attributes: Attributes) -> Result<(), StoreError> {
+        let set = |inode: &mut Inode| {
+            let links = inode.attributes.links;
+            inode.attributes = Attributes { links, ..attributes };
+            inode.data.resize(attributes.version.size as usize, 0);
+            Ok(())
+        };
+        self.ask(file, 0, set).await
+    }
+
+    /// What a write sends by itself. The attributes are those of the write before, but for the size.
+    async fn write_back(&self, file: FileId, before: Attributes) -> Result<(), StoreError> {
+        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+            return Ok(());
+        };
+        let _turn = turn.write().await;
+        let (size, is_outgrown) = {
+            let mut files = self.files.borrow_mut();
+            let Some(buffered) = files.get_mut(&file) else { return Ok(()) };
+            let size = buffered.overlay.size();
+            let is_outgrown = size > before.version.size && size >= self.held_below(buffered.reported);
+            buffered.reported = if is_outgrown { size } else { buffered.reported };
+            (size, is_outgrown)
+        };
+        if is_outgrown {
+            let version = Version { size, ..before.version };
+            self.send_attributes(file, Attributes { version, ..before }).await?;
+        }
+        let spilled = {
+            let mut files = self.files.borrow_mut();
+            let full = |buffered: &&mut Buffered| buffered.unsent_bytes > self.state.network.buffer_bytes;
+            let Some(buffered) = files.get_mut(&file).filter(full) else { return Ok(()) };
+            buffered.unsent_bytes = 0;
+            let spilled = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
+            buffered.flushing = Some(spilled.clone());
+            (spilled, buffered.attributes.changed)
+        };
+        self.send_content(file, &spilled.0, spilled.1).await?;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.flushing = None;
+        }
+        Ok(())
+    }
+    fn held_below(&self, size: u64) -> u64 {
+        half_of_room(size, self.state.network.object_bytes)
+    }
+
     async fn set_attributes(&self, file: FileId, change: AttributeChange) -> Result<Attributes, StoreError> {
         let now = self.now();
-        let shrinks = |size: u64| change.size.is_some_and(|wanted| wanted < size);
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        if held.is_some_and(|size| !shrinks(size)) {
-            let changed = self.change(file, |buffered| {
-                if let Some(size) = change.size {
-                    buffered.overlay.set_size(size);
-                }
-                apply(&mut buffered.attributes, &change, now);
-            });
+        if held.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
+            let changed = self.change(file, |buffered| apply(&mut buffered.attributes, &change, now));
             return changed.ok_or(Refusal::Stale.into());
         }
         self.flush(file).await?;
@@ -241,6 +296,7 @@ impl Client {
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
+            buffered.reported = attributes.version.size;
         }
         Ok(attributes)
     }
@@ -292,8 +348,16 @@ impl Client {
         let mut files = self.files.borrow_mut();
         files.remove(&file);
         if token == Token::ExclusiveWrite {
-            let overlay = Overlay::over(attributes.version.size);
-            let buffered = Buffered { attributes, overlay, flushing: None, clean: true, turn: Rc::default() };
+            let size = attributes.version.size;
+            let buffered = Buffered {
+                attributes,
+                overlay: Overlay::over(size),
+                flushing: None,
+                clean: true,
+                reported: size,
+                unsent_bytes: 0,
+                turn: Rc::default(),
+            };
             files.insert(file, buffered);
         }
         Ok(attributes)
@@ -302,7 +366,7 @@ impl Client {
     fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
         let sessions = self.state.sessions.borrow();
         if let Some(holder) = sessions.iter().find(|holder| holder.number == number) {
-            holder.events.borrow_mut().push_back(Event::Recall { file, token, deadline });
+            holder.events.borrow_mut().push_back(StoreEvent::Recall { file, token, deadline });
             holder.changed.notify();
         }
     }
@@ -369,6 +433,12 @@ impl Store for SimulatedStore {
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }
+    fn held_below(&self, size: u64) -> u64 {
+        self.0.held_below(size)
+    }
+    fn counts_every_change(&self) -> bool {
+        true
+    }
     fn fence(&self, former: &Identity) -> Answer<()> {
         let former = former.clone();
         self.start(|client| async move { client.fence_former(former).await })
@@ -382,12 +452,12 @@ impl Store for SimulatedStore {
             client.exchange(0, || client.state.fence(&old)).await
         })
     }
-    fn next_event(&self) -> LocalFuture<Event> {
+    fn next_event(&self) -> LocalFuture<StoreEvent> {
         let client = self.0.clone();
         Box::pin(async move {
             let session = client.session();
             let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
-            if let Event::Recall { file, .. } = next {
+            if let StoreEvent::Recall { file, .. } = next {
                 client.recalled.borrow_mut().insert(file);
             }
             next
@@ -547,7 +617,9 @@ impl Store for SimulatedStore {
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {
             let file = client.file_of(open)?;
-            client.flush(file).await
+            client.flush(file).await?;
+            // Whoever was fenced has flushed nothing.
+            client.exchange(0, || ()).await
         })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {

@@ -5,7 +5,11 @@
 //! 2. What a server has answered is durable there. A server that crashes comes back; clients send again what was not
 //!    answered, and carrying out a message twice does no harm.
 //! 3. A client that is fenced, or whose connection was replaced, changes nothing any more.
-//! 4. Buffered writes are the client's alone until it makes them durable: data first, then the attributes with the version.
+//! 4. Buffered writes are made durable data first, then the attributes with the version. Data alone goes earlier when there is much of it
+//!    ([`Network::buffer_bytes`]); the attributes of the write before when a file outgrows its room ([`Network::object_bytes`]).
+//! 5. Size and time of change follow the data when a client ends that held the file alone.
+//! 6. A client that was fenced forgets what it buffered, as libcephfs does, and makes it durable with success. Who makes a file
+//!    durable asks the servers once more.
 
 mod client;
 mod data_servers;

@@ -84,7 +84,10 @@ pub(super) async fn make(
                 entries.insert(name.clone(), file);
                 let (data, target) = (Vec::new(), target.clone());
                 let (entries, xattrs) = (BTreeMap::new(), BTreeMap::new());
-                inodes.insert(file, Inode { attributes, data, entries, target, xattrs });
+                inodes.insert(
+                    file,
+                    Inode { attributes, data, written: Default::default(), entries, target, xattrs },
+                );
             }
         }
         Ok(Found { file, attributes })

@@ -4,7 +4,7 @@ use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
 use super::tokens::Tokens;
 use crate::attributes::{Attributes, FileId, FileKind, Version};
 use crate::error::StoreError;
-use crate::event::{Event, Identity};
+use crate::event::{Identity, StoreEvent};
 use device::{Disk, World};
 use runtime::join_window;
 use runtime::sync::Event as Signal;
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
+use units::Timestamp;
 
 pub(super) const NAME: &str = "simulated cluster";
 pub(super) const ROOT: FileId = FileId(1);
@@ -31,6 +32,10 @@ pub struct Network {
     pub bytes_per_second: u64,
     /// How long a client may keep a token that is recalled, and how long it may be silent.
     pub lease: Duration,
+    /// What a client buffers of one file beyond this goes to the servers by itself, without the attributes.
+    pub buffer_bytes: u64,
+    /// A new file may grow so far before the servers must be asked.
+    pub object_bytes: u64,
 }
 
 impl Default for Network {
@@ -39,6 +44,8 @@ impl Default for Network {
             latency: Duration::from_micros(100),
             bytes_per_second: 1_250_000_000,
             lease: Duration::from_secs(30),
+            buffer_bytes: 64 << 20,
+            object_bytes: 4 << 20,
         }
     }
 }
@@ -82,6 +89,8 @@ pub struct TrafficCount {
 pub(super) struct Inode {
     pub attributes: Attributes,
     pub data: Vec<u8>,
+    /// When the latest content was written, by the client's clock.
+    pub written: Timestamp,
     /// Of a directory; `None` for others.
     pub entries: BTreeMap<Vec<u8>, FileId>,
     pub target: Vec<u8>,
@@ -92,7 +101,7 @@ pub(super) struct Inode {
 pub(super) struct Session {
     pub identity: Identity,
     pub number: u64,
-    pub events: RefCell<VecDeque<Event>>,
+    pub events: RefCell<VecDeque<StoreEvent>>,
     pub changed: Signal,
     pub fenced: Cell<bool>,
     /// Nothing passes its link until then.
@@ -149,6 +158,7 @@ impl Cluster {
         let root = Inode {
             attributes: fresh(ROOT, FileKind::Directory, 0o755),
             data: Vec::new(),
+            written: Timestamp::default(),
             entries: BTreeMap::new(),
             target: Vec::new(),
             xattrs: BTreeMap::new(),
@@ -243,6 +253,21 @@ pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> Attributes {
         modified: Default::default(),
         changed: Default::default(),
     }
+}
+
+impl Inode {
+    /// Who could write has died: size and times follow the content.
+    fn recover(&mut self) {
+        let Attributes { version, modified, changed, .. } = &mut self.attributes;
+        version.size = version.size.max(self.data.len() as u64);
+        *modified = self.written.max(*modified);
+        *changed = self.written.max(*changed);
+        version.ctime_ns = version.ctime_ns.max(nanoseconds_of(self.written));
+    }
+}
+
+fn nanoseconds_of(time: Timestamp) -> u64 {
+    time.seconds as u64 * 1_000_000_000 + u64::from(time.nanoseconds)
 }
 
 impl State {
@@ -375,8 +400,13 @@ impl State {
     /// Nothing of this session is carried out any more, and its tokens are free.
     pub fn fence(&self, session: &Session) {
         if !session.fenced.replace(true) {
-            self.tokens.borrow_mut().drop_session(session.number);
-            session.events.borrow_mut().push_back(Event::Disconnected { fenced: true });
+            for file in self.tokens.borrow_mut().drop_session(session.number) {
+                // Its attributes may never come: what there is tells.
+                if let Some(inode) = self.inodes.borrow_mut().get_mut(&file) {
+                    inode.recover();
+                }
+            }
+            session.events.borrow_mut().push_back(StoreEvent::Disconnected { fenced: true });
             session.changed.notify();
         }
         self.freed.notify();
@@ -389,8 +419,7 @@ impl State {
 
     /// The next state of a file: a number further on, at this time.
     pub fn next_version(&self, before: Version, size: u64) -> Version {
-        let now = self.world.wall_clock();
-        let ctime_ns = now.seconds as u64 * 1_000_000_000 + u64::from(now.nanoseconds);
+        let ctime_ns = nanoseconds_of(self.world.wall_clock());
         Version { number: before.number + 1, ctime_ns, size }
     }
 }

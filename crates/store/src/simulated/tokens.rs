@@ -27,7 +27,13 @@ impl Tokens {
     pub fn take_back(&mut self, file: FileId, session: u64) {
         self.held.remove(&(file, session));
     }
-    pub fn drop_session(&mut self, session: u64) {
+    /// The files that it had alone.
+    pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
+        let alone = |(&(file, holder), held): (&(FileId, u64), &Token)| {
+            (holder == session && *held == Token::ExclusiveWrite).then_some(file)
+        };
+        let files = self.held.iter().filter_map(alone).collect();
         self.held.retain(|(_, holder), _| *holder != session);
+        files
     }
 }

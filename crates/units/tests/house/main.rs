@@ -2,6 +2,7 @@
 
 mod choices;
 mod floors;
+mod names;
 mod recipes;
 mod sentences;
 mod sources;

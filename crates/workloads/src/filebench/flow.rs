@@ -13,7 +13,7 @@ use units::Instant;
 
 /// One step of a loop. `Open` to `Sync` use the file that the thread has open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum FlowStep {
     /// Make a file of the set that does not exist, and open it.
     Create,
     Open,
@@ -35,12 +35,12 @@ pub enum Step {
 pub struct Flow {
     pub personality: Personality,
     /// One loop.
-    pub steps: &'static [Step],
+    pub steps: &'static [FlowStep],
 }
 
 /// What one loop of each personality does.
 pub const FLOWS: &[Flow] = {
-    use Step::*;
+    use FlowStep::*;
     &[
         Flow {
             personality: Personality::Fileserver,
@@ -70,7 +70,7 @@ const LOG: &str = "weblog";
 /// What the threads share.
 struct Run {
     options: FilebenchOptions,
-    steps: &'static [Step],
+    steps: &'static [FlowStep],
     set: FileSet,
     processor: Semaphore,
     /// When the next operation may be done, if there is a rate.
@@ -122,7 +122,7 @@ pub async fn run<F: Files>(
     for directory in run.set.directories(options.files) {
         files.make_directory(&directory).await?;
     }
-    if run.steps.contains(&Step::AppendLog) {
+    if run.steps.contains(&FlowStep::AppendLog) {
         let log = files.create(LOG, options.sync).await?;
         files.close(log).await;
     }
@@ -160,13 +160,13 @@ impl<F: Files> Actor<F> for Thread {
             buffer: (0..options.request.max(options.append_size)).map(|at| (at * 7 + number) as u8).collect(),
             work: Work::default(),
         };
-        if steps.contains(&Step::AppendLog) {
+        if steps.contains(&FlowStep::AppendLog) {
             hands.log = Some(files.open(LOG, options.sync).await?);
         }
         let existing = options.files * options.existing / 100;
         let threads = u64::from(options.threads);
         for _ in 0..existing / threads + u64::from(number < existing % threads) {
-            for step in [Step::Create, Step::WriteWhole, Step::Close] {
+            for step in [FlowStep::Create, FlowStep::WriteWhole, FlowStep::Close] {
                 self.step(files, &mut hands, step).await?;
             }
         }
@@ -199,11 +199,11 @@ impl<F: Files> Actor<F> for Thread {
 
 impl Thread {
     /// False: all files are there, and the run is over.
-    async fn step<F: Files>(&self, files: &F, hands: &mut Hands<F>, step: Step) -> io::Result<bool> {
+    async fn step<F: Files>(&self, files: &F, hands: &mut Hands<F>, step: FlowStep) -> io::Result<bool> {
         let Run { options, set, over, .. } = &*self.run;
         let asked = files.now();
         match step {
-            Step::Create => {
+            FlowStep::Create => {
                 let Some(file) = set.take_missing(&hands.dice) else {
                     over.store(true, Ordering::Relaxed);
                     return Ok(false);
@@ -211,28 +211,28 @@ impl Thread {
                 hands.open = Some((file, files.create(&set.path(file), options.sync).await?));
             }
             // Where others use or have deleted all that there is, the step and those on its file do nothing.
-            Step::Open => {
+            FlowStep::Open => {
                 if let Some(file) = set.take_existing(&hands.dice) {
                     hands.open = Some((file, files.open(&set.path(file), options.sync).await?));
                 }
             }
-            Step::Close => {
+            FlowStep::Close => {
                 if let Some((file, open)) = hands.open.take() {
                     files.close(open).await;
                     set.give_existing(file);
                 }
             }
-            Step::WriteWhole => {
+            FlowStep::WriteWhole => {
                 if let Some((file, _)) = &hands.open {
                     let size = Dice::new(!options.seed, *file).size_around(options.file_size);
                     append(files, hands, size, options.request).await?;
                 }
             }
-            Step::Append => {
+            FlowStep::Append => {
                 let size = options.append_bytes(&hands.dice);
                 append(files, hands, size, size).await?;
             }
-            Step::ReadWhole => {
+            FlowStep::ReadWhole => {
                 if let Some((_, open)) = &hands.open {
                     let mut at = 0;
                     let mut room = vec![0; options.request as usize];
@@ -246,24 +246,24 @@ impl Thread {
                     hands.work.bytes_read += at;
                 }
             }
-            Step::Sync => {
+            FlowStep::Sync => {
                 if let Some((_, open)) = &hands.open {
                     files.sync(open).await?;
                 }
             }
-            Step::Delete => {
+            FlowStep::Delete => {
                 if let Some(file) = set.take_existing(&hands.dice) {
                     files.unlink(&set.path(file)).await?;
                     set.give_missing(file);
                 }
             }
-            Step::Stat => {
+            FlowStep::Stat => {
                 if let Some(file) = set.take_existing(&hands.dice) {
                     files.length(&set.path(file)).await?;
                     set.give_existing(file);
                 }
             }
-            Step::AppendLog => {
+            FlowStep::AppendLog => {
                 let size = options.append_bytes(&hands.dice);
                 if let Some(log) = &mut hands.log {
                     files.append(log, &hands.buffer[..size as usize]).await?;
@@ -271,13 +271,20 @@ impl Thread {
                 }
             }
         }
-        if matches!(step, Step::WriteWhole | Step::ReadWhole | Step::Append | Step::AppendLog | Step::Sync) {
+        if matches!(
+            step,
+            FlowStep::WriteWhole
+                | FlowStep::ReadWhole
+                | FlowStep::Append
+                | FlowStep::AppendLog
+                | FlowStep::Sync
+        ) {
             hands.work.latencies.add(files.now().since(asked));
         }
-        if step == Step::Sync {
+        if step == FlowStep::Sync {
             hands.work.syncs.add(files.now().since(asked));
         }
-        if matches!(step, Step::WriteWhole | Step::Append | Step::AppendLog) {
+        if matches!(step, FlowStep::WriteWhole | FlowStep::Append | FlowStep::AppendLog) {
             hands.work.writes.add(files.now().since(asked));
         }
         Ok(true)

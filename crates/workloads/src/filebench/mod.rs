@@ -10,13 +10,13 @@ mod oltp;
 
 use crate::dice::Dice;
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencySummary};
 use crate::streams::Limit;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-pub use flow::{FLOWS, Flow, Step};
+pub use flow::{FLOWS, Flow, FlowStep};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -121,7 +121,7 @@ pub struct FilebenchReport {
     pub operations_per_second: f64,
     /// Of reads, writes and syncs, as Filebench averages.
     pub latency_mean_ms: f64,
-    pub latency: Latency,
+    pub latency: LatencySummary,
     /// Of syncs alone, and of writes alone.
     pub syncs: u64,
     pub sync_mean_ms: f64,

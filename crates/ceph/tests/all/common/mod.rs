@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::{Caller, Event, FileId, Identity, NewNode, Store as _, StoreError};
+use store::{Caller, FileId, Identity, NewNode, Store as _, StoreError, StoreEvent};
 
 use device::World;
 
@@ -161,10 +161,10 @@ pub async fn make(store: &Store, name: &str) -> FileId {
 }
 
 /// The next event that is not about caches.
-pub async fn next_event(store: &Store) -> Event {
+pub async fn next_event(store: &Store) -> StoreEvent {
     loop {
         match store.next_event().await {
-            Event::Changed { .. } => {}
+            StoreEvent::Changed { .. } => {}
             event => return event,
         }
     }
@@ -174,7 +174,7 @@ pub async fn next_event(store: &Store) -> Event {
 pub async fn give_way(store: std::rc::Rc<Store>) {
     loop {
         match next_event(&store).await {
-            Event::Recall { file, .. } => store.return_token(file).await.unwrap(),
+            StoreEvent::Recall { file, .. } => store.return_token(file).await.unwrap(),
             _ => return,
         }
     }

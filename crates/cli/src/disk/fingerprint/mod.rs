@@ -194,7 +194,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     let progress = Progress::new();
     let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
     let mut trouble = None;
-    let mut watch = |state: &Fingerprint, at: prints::Progress| {
+    let mut watch = |state: &Fingerprint, at: prints::ProbeProgress| {
         if last_shown.elapsed() > Duration::from_millis(200) {
             last_shown = Instant::now();
             let phase = match at.phase {

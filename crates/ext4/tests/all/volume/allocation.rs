@@ -2,7 +2,7 @@
 
 use crate::volume::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
 use engine::Contents;
-use ext4::{Caller, Error, Inode, NewInode, Purpose, Request, Run, Volume, WriteFlags, errno};
+use ext4::{AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags, errno};
 use runtime::SplitMix;
 use runtime::sync::Event;
 use std::cell::Cell;
@@ -34,8 +34,14 @@ async fn allocate(
 ) -> ext4::Result<Run> {
     let mut handle = volume.engine().start(volume.credits_allocate(1)).await?;
     let goal = last.map(|run| run.start.plus(run.count.into()));
-    let request =
-        Request { inode, goal, count, at: FileBlock(at), purpose: Purpose::Data, use_reserve: true };
+    let request = AllocationRequest {
+        inode,
+        goal,
+        count,
+        at: FileBlock(at),
+        purpose: Purpose::Data,
+        use_reserve: true,
+    };
     let run = volume.allocate_blocks(&mut handle, request).await;
     handle.stop();
     run
@@ -227,7 +233,7 @@ fn reserved_blocks_are_kept_for_root() {
         loop {
             let mut handle = volume.engine().start(volume.credits_allocate(1)).await.unwrap();
             let goal = runs.last().map(|run| run.start.plus(run.count.into()));
-            let request = Request {
+            let request = AllocationRequest {
                 inode: &inode,
                 goal,
                 count: 9999,

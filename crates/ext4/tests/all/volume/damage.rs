@@ -4,7 +4,7 @@ use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
 use disks::{Image, MemoryDisk};
-use ext4::{Access, Error, Purpose, Request, Result};
+use ext4::{Access, AllocationRequest, Error, Purpose, Result};
 use format::ext4::{GroupDescriptor, Superblock};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ fn use_image(image: Image, seed: u64) -> Result<()> {
         for _ in 0..10 {
             let inode = create(&volume, &root, 0o100_644).await?;
             let mut handle = volume.engine().start(volume.credits_allocate(1)).await?;
-            let request = Request {
+            let request = AllocationRequest {
                 inode: &inode,
                 goal: None,
                 count: 100,

@@ -7,7 +7,7 @@ use crate::volume::image::{
 use device::{Disk, World};
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{Contents, EngineOptions};
-use ext4::{Access, Caller, OpenParts, Purpose, Request, Volume, VolumeOptions, WriteFlags};
+use ext4::{Access, AllocationRequest, Caller, OpenParts, Purpose, Volume, VolumeOptions, WriteFlags};
 use format::scattered::{LOGS_MAGIC, LogsSuperblock};
 use journal::LogKind;
 use runtime::{SplitMix, VirtualWorld};
@@ -26,7 +26,7 @@ async fn work_until_dark(volume: Rc<Volume>, seed: u64) -> ext4::Result<()> {
         let inode = create(&volume, &root, 0o100_644).await?;
         let mut handle =
             volume.engine().start(volume.credits_allocate(1) + volume.credits_free(1, 64)).await?;
-        let request = Request {
+        let request = AllocationRequest {
             inode: &inode,
             goal: None,
             count: 1 + dice.next() as u32 % 64,

@@ -2,7 +2,7 @@
 
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, MemoryDisk};
-use host::{Host, HostError, HostOptions, Journal, RecoveryReport, recover};
+use host::{Host, HostError, HostJournal, HostOptions, RecoveryReport, recover};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,8 +22,11 @@ pub fn identity() -> Identity {
 
 impl Stage {
     pub fn new(seed: u64) -> Stage {
+        Stage::with(seed, Network::default())
+    }
+    pub fn with(seed: u64, network: Network) -> Stage {
         let world = VirtualWorld::new(seed);
-        let cluster = Cluster::new(Rc::new(world.clone()), Network::default(), Vec::new(), 1);
+        let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
         Stage { world, cluster }
     }
     pub fn world(&self) -> Rc<dyn World> {
@@ -37,7 +40,7 @@ impl Stage {
         let disk = self.disk(Image::new(JOURNAL_BYTES));
         let (world, inner) = (self.world(), disk.clone());
         let made = self.world.run(async move {
-            Journal::format(&*world, Rc::new(inner), identity(), "simulated cluster").await.map(drop)
+            HostJournal::format(&*world, Rc::new(inner), identity(), "simulated cluster").await.map(drop)
         });
         made.unwrap();
         disk.crash(CrashPolicy::LoseAll)
@@ -57,7 +60,7 @@ impl Stage {
     ) -> impl Future<Output = Result<(Rc<Host>, RecoveryReport), HostError>> + 'static {
         let (world, store, disk) = (self.world(), self.connect(), disk.clone());
         async move {
-            let journal = Journal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
+            let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
             let report = recover(&*world, &*store, &journal, false).await?;
             Ok((Host::open(world, store, &journal, options).await?, report))
         }

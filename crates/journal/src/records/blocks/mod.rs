@@ -9,7 +9,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Wholes, Written};
+use super::{CommitMoment, Decoder, Holdings, Images, LogContent, Records, Scanner, Wholes};
 use crate::ranges::RangeSet;
 use crate::recover::RecoverError;
 use crate::transaction::{Coverage, LockedTransaction};
@@ -54,9 +54,9 @@ impl Records for BlockRecords {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &Moment,
+        moment: &CommitMoment,
         wholes: &mut Wholes,
-    ) -> Written {
+    ) -> LogContent {
         write::write(self, transaction, images, moment, wholes)
     }
     /// Metadata is logged in regular blocks, however little changed.

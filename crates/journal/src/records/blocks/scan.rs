@@ -1,6 +1,6 @@
 use super::BlockRecords;
-use crate::records::{Ahead, Fault, Found, LogPiece, LogSpan, Scanner, Verdict};
-use crate::recover::{Decision, Facts, RecoverError, decide};
+use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
+use crate::recover::{Facts, RecoverError, ScanDecision, decide};
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, CommitBlock, DescriptorBlock, Packing, WholeTransaction,
     ancient_checksum,
@@ -19,11 +19,11 @@ pub(super) struct BlockScanner {
 /// The transaction whose commit block has not been found yet.
 struct OpenTransaction {
     id: TransactionId,
-    found: Found,
+    found: FoundTransaction,
     whole: WholeTransaction,
     ancient: u32,
     /// The first thing that is not as its checksum says.
-    fault: Option<Fault>,
+    fault: Option<RecordFault>,
     /// Of the logged blocks that follow: the first tag's checksum test.
     logged: VecDeque<BlockTag>,
 }
@@ -32,7 +32,7 @@ impl OpenTransaction {
     fn new(id: TransactionId, records: &BlockRecords) -> OpenTransaction {
         OpenTransaction {
             id,
-            found: Found::default(),
+            found: FoundTransaction::default(),
             whole: WholeTransaction::new(records.layout.seed, id),
             ancient: !0,
             fault: None,
@@ -40,9 +40,9 @@ impl OpenTransaction {
         }
     }
     fn fault(&mut self, at: LogBlock, what: &str) {
-        self.fault.get_or_insert_with(|| Fault { at, what: what.to_owned() });
+        self.fault.get_or_insert_with(|| RecordFault { at, what: what.to_owned() });
     }
-    fn take_fault(&mut self) -> Fault {
+    fn take_fault(&mut self) -> RecordFault {
         self.fault.take().expect("what is wrong was noted")
     }
 }
@@ -57,7 +57,7 @@ impl BlockScanner {
         self.last_commit_time.is_some_and(|last| commit.time.seconds < last.seconds)
     }
 
-    fn logged(&mut self, tag: BlockTag, piece: LogPiece) -> Verdict {
+    fn logged(&mut self, tag: BlockTag, piece: LogPiece) -> ScanVerdict {
         let layout = &self.records.layout;
         let sum = layout.seed.of_logged_block(self.open.id, piece.bytes);
         if !tag.matches(sum, layout) {
@@ -65,28 +65,28 @@ impl BlockScanner {
         }
         self.sum(piece.bytes);
         self.sum_ancient(piece.bytes);
-        Verdict::GoOn
+        ScanVerdict::GoOn
     }
 
-    fn header(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
+    fn header(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
         let header = BlockHeader::parse(piece.bytes);
         let kind = header.and_then(|header| header.kind);
         let commit = CommitBlock::parse(piece.bytes, &self.records.layout);
         let facts = self.facts(header, commit, piece.bytes);
         Ok(match decide(facts) {
-            Decision::End => {
+            ScanDecision::End => {
                 self.open.fault(piece.at, why_it_ends(facts));
-                Verdict::End(self.open.take_fault())
+                ScanVerdict::End(self.open.take_fault())
             }
-            Decision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(piece),
-            Decision::GoOn => self.revoke(piece),
-            Decision::Committed => {
+            ScanDecision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(piece),
+            ScanDecision::GoOn => self.revoke(piece),
+            ScanDecision::Committed => {
                 self.last_commit_time = commit.map(|commit| commit.time);
                 self.open.found.counts.commit_blocks += 1;
                 let next = OpenTransaction::new(self.open.id.next(), &self.records);
-                Verdict::Committed(std::mem::replace(&mut self.open, next).found)
+                ScanVerdict::Committed(std::mem::replace(&mut self.open, next).found)
             }
-            Decision::Damaged => Verdict::Damaged(self.open.take_fault()),
+            ScanDecision::Damaged => ScanVerdict::Damaged(self.open.take_fault()),
         })
     }
 
@@ -109,11 +109,11 @@ impl BlockScanner {
         }
     }
 
-    fn descriptor(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
+    fn descriptor(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
         let layout = self.records.layout;
         if !layout.is_intact(piece.bytes) {
             self.open.fault(piece.at, "the checksum of its descriptor block is wrong");
-            return Ok(Verdict::End(self.open.take_fault()));
+            return Ok(ScanVerdict::End(self.open.take_fault()));
         }
         let descriptor = match DescriptorBlock::parse(piece.bytes, &layout, piece.at) {
             Ok(descriptor) => descriptor,
@@ -121,7 +121,7 @@ impl BlockScanner {
             Err(error) if layout.has_checksums() => return Err(error.into()),
             Err(error) => {
                 self.open.fault(piece.at, &error.to_string());
-                return Ok(Verdict::End(self.open.take_fault()));
+                return Ok(ScanVerdict::End(self.open.take_fault()));
             }
         };
         let mut packing = Packing::new(layout.block_size);
@@ -146,18 +146,18 @@ impl BlockScanner {
         self.open.found.records.push(LogSpan { at: piece.at, blocks: 1 + packing.blocks() });
         self.sum(piece.bytes);
         self.sum_ancient(piece.bytes);
-        Ok(Verdict::GoOn)
+        Ok(ScanVerdict::GoOn)
     }
 
-    fn revoke(&mut self, piece: LogPiece) -> Verdict {
+    fn revoke(&mut self, piece: LogPiece) -> ScanVerdict {
         if !self.records.layout.is_intact(piece.bytes) {
             self.open.fault(piece.at, "the checksum of its revoke block is wrong");
-            return Verdict::End(self.open.take_fault());
+            return ScanVerdict::End(self.open.take_fault());
         }
         self.open.found.counts.revoke_blocks += 1;
         self.open.found.revokes.push(LogSpan { at: piece.at, blocks: 1 });
         self.sum(piece.bytes);
-        Verdict::GoOn
+        ScanVerdict::GoOn
     }
 
     fn sum(&mut self, block: &[u8]) {
@@ -174,7 +174,7 @@ impl BlockScanner {
 }
 
 impl Scanner for BlockScanner {
-    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
+    fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
         match self.open.logged.pop_front() {
             Some(tag) => Ok(self.logged(tag, piece)),
             None => self.header(piece),

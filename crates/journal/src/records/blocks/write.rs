@@ -3,7 +3,7 @@
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
-use crate::records::{Images, LogBlocks, Moment, Wholes, Written};
+use crate::records::{CommitMoment, Images, LogBlocks, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
@@ -17,16 +17,16 @@ pub(super) fn write(
     records: &BlockRecords,
     transaction: &LockedTransaction,
     images: Images,
-    moment: &Moment,
+    moment: &CommitMoment,
     wholes: &mut Wholes,
-) -> Written {
+) -> LogContent {
     let mut blocks = log_body(transaction, images, records.layout, wholes);
     let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, moment));
     if records.is_sealed() {
         blocks.push(commit);
-        Written::Sealed(blocks)
+        LogContent::Sealed(blocks)
     } else {
-        Written::InTwo { body: blocks, commit: vec![commit] }
+        LogContent::InTwo { body: blocks, commit: vec![commit] }
     }
 }
 
@@ -61,7 +61,7 @@ fn commit_block(
     transaction: TransactionId,
     body: &LogBlocks,
     records: &BlockRecords,
-    moment: &Moment,
+    moment: &CommitMoment,
 ) -> Rc<Buffer> {
     let layout = &records.layout;
     let whole = records.is_sealed().then(|| {

@@ -13,7 +13,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{Decoder, Holdings, Images, Moment, Records, Scanner, Wholes, Written};
+use super::{CommitMoment, Decoder, Holdings, Images, LogContent, Records, Scanner, Wholes};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, LockedTransaction};
 use device::Buffer;
@@ -59,9 +59,9 @@ impl Records for PackedRecords {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &Moment,
+        moment: &CommitMoment,
         wholes: &mut Wholes,
-    ) -> Written {
+    ) -> LogContent {
         write::write(self, transaction, images, moment, wholes)
     }
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {

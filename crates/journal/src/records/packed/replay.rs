@@ -9,10 +9,10 @@ use units::{LogBlock, TransactionId};
 pub(super) struct PackedDecoder {
     records: PackedRecords,
     transaction: TransactionId,
-    run: Option<Run>,
+    run: Option<ReadRun>,
 }
 
-struct Run {
+struct ReadRun {
     at: LogBlock,
     units_left: u32,
     body_sum: u32,
@@ -57,7 +57,7 @@ impl Decoder for PackedDecoder {
                 let header = PackedHeader::parse(piece.bytes, seed);
                 let header = header.filter(|header| header.transaction == self.transaction);
                 let Some(header) = header else { return Err(self.changed(piece.at)) };
-                Run {
+                ReadRun {
                     at: piece.at,
                     units_left: header.units(unit),
                     body_sum: header.body_sum,

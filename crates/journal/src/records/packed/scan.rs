@@ -1,5 +1,5 @@
 use super::PackedRecords;
-use crate::records::{Ahead, Fault, Found, LogPiece, LogSpan, Scanner, Verdict};
+use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
 use crate::recover::{PassCounts, RecoverError};
 use format::jbd2::{FormatError, Seed};
 use format::packed::{Item, Malformed, PackedHeader, RecordReader};
@@ -9,11 +9,11 @@ use units::{LogBlock, TransactionId};
 pub(super) struct PackedScanner {
     records: PackedRecords,
     open: TransactionId,
-    run: Option<Run>,
+    run: Option<OpenRun>,
 }
 
 /// The run of the open transaction, as far as it has been read.
-struct Run {
+struct OpenRun {
     at: LogBlock,
     header: PackedHeader,
     units_left: u32,
@@ -30,10 +30,10 @@ impl PackedScanner {
         PackedScanner { records, open: first, run: None }
     }
 
-    fn begin(&self, piece: LogPiece) -> Option<Run> {
+    fn begin(&self, piece: LogPiece) -> Option<OpenRun> {
         let PackedRecords { unit, block_size, seed } = self.records;
         let header = PackedHeader::parse(piece.bytes, seed)?;
-        (header.transaction == self.open).then(|| Run {
+        (header.transaction == self.open).then(|| OpenRun {
             at: piece.at,
             header,
             units_left: header.units(unit),
@@ -46,7 +46,7 @@ impl PackedScanner {
     }
 }
 
-impl Run {
+impl OpenRun {
     fn add(&mut self, is_first: bool, unit: &[u8]) {
         let body = if is_first { &unit[PackedHeader::SIZE..] } else { unit };
         self.sum = self.sum.with(body);
@@ -65,11 +65,11 @@ impl Run {
         self.malformed = given.err();
     }
 
-    fn verdict(self, open: TransactionId, blocks: u32) -> Result<Verdict, RecoverError> {
-        let Run { at, .. } = self;
+    fn verdict(self, open: TransactionId, blocks: u32) -> Result<ScanVerdict, RecoverError> {
+        let OpenRun { at, .. } = self;
         if self.sum.0 != self.header.body_sum {
             let what = "the checksum of the whole transaction is wrong".to_owned();
-            return Ok(Verdict::End(Fault { at, what }));
+            return Ok(ScanVerdict::End(RecordFault { at, what }));
         }
         let complete = if self.reader.is_complete() { None } else { Some(Malformed("a record without end")) };
         if let Some(Malformed(what)) = self.malformed.or(complete) {
@@ -78,19 +78,19 @@ impl Run {
         }
         let span = LogSpan { at, blocks };
         let revokes = if self.has_revokes { vec![span] } else { Vec::new() };
-        Ok(Verdict::Committed(Found { revokes, records: vec![span], counts: self.counts }))
+        Ok(ScanVerdict::Committed(FoundTransaction { revokes, records: vec![span], counts: self.counts }))
     }
 }
 
 impl Scanner for PackedScanner {
-    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
+    fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
         let (is_first, mut run) = match self.run.take() {
             Some(run) => (false, run),
             None => match self.begin(piece) {
                 Some(run) => (true, run),
                 None => {
                     let what = "no packed transaction with its number begins here".to_owned();
-                    return Ok(Verdict::End(Fault { at: piece.at, what }));
+                    return Ok(ScanVerdict::End(RecordFault { at: piece.at, what }));
                 }
             },
         };
@@ -98,11 +98,11 @@ impl Scanner for PackedScanner {
         run.units_left -= 1;
         if run.units_left > 0 {
             self.run = Some(run);
-            return Ok(Verdict::GoOn);
+            return Ok(ScanVerdict::GoOn);
         }
         let (open, blocks) = (self.open, run.header.units(self.records.unit));
         let verdict = run.verdict(open, blocks)?;
-        if matches!(verdict, Verdict::Committed(_)) {
+        if matches!(verdict, ScanVerdict::Committed(_)) {
             self.open = open.next();
         }
         Ok(verdict)

@@ -3,7 +3,7 @@
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
-use crate::records::{Images, Moment, Wholes, Written};
+use crate::records::{CommitMoment, Images, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::packed::RunWriter;
@@ -21,9 +21,9 @@ pub(super) fn write(
     records: &PackedRecords,
     transaction: &LockedTransaction,
     images: Images,
-    moment: &Moment,
+    moment: &CommitMoment,
     wholes: &mut Wholes,
-) -> Written {
+) -> LogContent {
     let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
     let metadata = transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
     let data = transaction.data().map(|(home, record)| (home, Said::Data(record)));
@@ -48,7 +48,7 @@ pub(super) fn write(
     let pieces = run.finish(transaction.id, moment.durable, moment.time, records.seed);
     // Each is freed before the next is copied.
     let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
-    Written::Sealed(pieces.into_iter().map(piece).collect())
+    LogContent::Sealed(pieces.into_iter().map(piece).collect())
 }
 
 /// Its image is known as a whole, so it may be logged whole, and without its zeros. Says where it is whole.

@@ -107,9 +107,9 @@ impl Volume {
         RunningTransaction::new(self.next, Instant(0), self.block_size)
     }
 
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> CommitMoment {
         let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
-        Moment { time, durable: self.next.previous() }
+        CommitMoment { time, durable: self.next.previous() }
     }
 
     pub fn image(&mut self, home: HomeBlock) -> &mut Buffer {

@@ -96,7 +96,10 @@ impl Drive {
     fn keep(&mut self, reason: Barrier, dice: &SplitMix, mut check: impl FnMut(Disk)) {
         let of_home = match reason {
             Barrier::DataBeforeCommit | Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply => true,
-            Barrier::LogBeforeCommit | Barrier::CommitBeforeReply | Barrier::TailBeforeReuse => false,
+            Barrier::LogBeforeCommit
+            | Barrier::CommitBeforeReply
+            | Barrier::TailBeforeReuse
+            | Barrier::CopyBeforeHeader => false,
         };
         match self.how {
             How::Nothing | How::Flush => self.flush(),

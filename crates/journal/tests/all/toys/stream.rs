@@ -67,9 +67,9 @@ impl Records for Stream {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &Moment,
+        moment: &CommitMoment,
         _wholes: &mut Wholes,
-    ) -> Written {
+    ) -> LogContent {
         let mut stream = vec![0; HEADER];
         for home in transaction.revoked() {
             put(&mut stream, home, BlockRange::new(0, 0), REVOKE, &[]);
@@ -99,7 +99,7 @@ impl Records for Stream {
         stream[20..28].copy_from_slice(&whole.to_le_bytes());
         stream.resize(stream.len().next_multiple_of(BLOCK), 0);
         let block = |bytes| (BlockKind::Multiwrite, Rc::new(Buffer::copy_of(bytes)));
-        Written::Sealed(stream.chunks(BLOCK).map(block).collect())
+        LogContent::Sealed(stream.chunks(BLOCK).map(block).collect())
     }
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
         match ranges.covers(self.home_block.whole()) {
@@ -139,8 +139,8 @@ struct StreamScanner {
 }
 
 impl Scanner for StreamScanner {
-    fn give(&mut self, piece: LogPiece) -> Result<Verdict, RecoverError> {
-        let fault = |what: &str| Verdict::End(Fault { at: piece.at, what: what.to_owned() });
+    fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
+        let fault = |what: &str| ScanVerdict::End(RecordFault { at: piece.at, what: what.to_owned() });
         let (at, header) = match self.start {
             Some(start) => start,
             None => match Header::parse(piece.bytes).filter(|header| header.transaction == self.open) {
@@ -151,7 +151,7 @@ impl Scanner for StreamScanner {
         self.start = Some((at, header));
         self.stream.extend(piece.bytes);
         if self.stream.len() < header.length {
-            return Ok(Verdict::GoOn);
+            return Ok(ScanVerdict::GoOn);
         }
         let mut stream = std::mem::take(&mut self.stream);
         stream.truncate(header.length);
@@ -163,7 +163,11 @@ impl Scanner for StreamScanner {
         }
         self.open = self.open.next();
         let span = vec![LogSpan { at, blocks: header.blocks() }];
-        Ok(Verdict::Committed(Found { revokes: span.clone(), records: span, ..Found::default() }))
+        Ok(ScanVerdict::Committed(FoundTransaction {
+            revokes: span.clone(),
+            records: span,
+            ..FoundTransaction::default()
+        }))
     }
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = Header::parse(block).filter(|header| header.transaction.is_after(self.open))?;

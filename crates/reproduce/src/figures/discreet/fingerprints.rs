@@ -121,11 +121,11 @@ fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError
     let result = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);
         let mut state = Fingerprint::default();
-        let mut watch = |_: &Fingerprint, _: fingerprint::Progress| match interrupted.load(Ordering::Relaxed)
-        {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
+        let mut watch =
+            |_: &Fingerprint, _: fingerprint::ProbeProgress| match interrupted.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
         fingerprint::fingerprint(&world, &disk, &options, &mut state, &mut watch).await.map(|()| state)
     });
     world.end();

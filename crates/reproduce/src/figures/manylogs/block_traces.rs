@@ -45,7 +45,7 @@ fn read(path: &Path) -> Result<Tenant, FigureError> {
 }
 
 /// A made trace: what kind of server it is modelled after. The numbers are chosen.
-struct Kind {
+struct ServerKind {
     name: &'static str,
     /// Requests a second on average; each minute has another rate.
     per_second: f64,
@@ -60,8 +60,8 @@ struct Kind {
     hot: f64,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind {
+const KINDS: [ServerKind; 5] = [
+    ServerKind {
         name: "maps",
         per_second: 20.0,
         reads: 0.85,
@@ -70,7 +70,7 @@ const KINDS: [Kind; 5] = [
         span: 150,
         hot: 0.1,
     },
-    Kind {
+    ServerKind {
         name: "mail",
         per_second: 15.0,
         reads: 0.45,
@@ -79,7 +79,7 @@ const KINDS: [Kind; 5] = [
         span: 100,
         hot: 0.4,
     },
-    Kind {
+    ServerKind {
         name: "build",
         per_second: 20.0,
         reads: 0.25,
@@ -88,8 +88,16 @@ const KINDS: [Kind; 5] = [
         span: 60,
         hot: 0.3,
     },
-    Kind { name: "directory", per_second: 8.0, reads: 0.3, sizes: &[4, 4, 8], row: 1.1, span: 20, hot: 0.7 },
-    Kind {
+    ServerKind {
+        name: "directory",
+        per_second: 8.0,
+        reads: 0.3,
+        sizes: &[4, 4, 8],
+        row: 1.1,
+        span: 20,
+        hot: 0.7,
+    },
+    ServerKind {
         name: "database",
         per_second: 12.0,
         reads: 0.5,
@@ -100,7 +108,7 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-impl Kind {
+impl ServerKind {
     fn make(&self, seed: u64, seconds: u32) -> Tenant {
         let number = KINDS.iter().position(|kind| kind.name == self.name).unwrap_or_default();
         let dice = Dice::new(seed, number as u64);

@@ -1,24 +1,10 @@
-//! A transaction and its four states, each its own type, so that a wrong state cannot be written down.
-//!
-//! Only addresses and ranges are kept here: the bytes stay in the cache (`Rc<Buffer>`, copied on write), and
-//! `plan_commit` asks for them once, at the moment of locking.
+//! The running transaction: what handles changed, and what committing it would take of the log.
 
-use crate::checkpoint::Checkpoint;
-use crate::commit::CommitPlan;
+use super::{LockedTransaction, Record};
 use crate::home_data::HomeData;
 use crate::ranges::RangeSet;
-use crate::records::{Holdings, Records};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::records::Holdings;
 use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, Instant, Owner, TransactionId};
-
-/// How a block is recorded in the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Record {
-    /// The whole block.
-    Whole,
-    /// These bytes. `base_zero`: all others are zeros, whatever home holds.
-    Bytes { ranges: RangeSet, base_zero: bool },
-}
 
 /// The one transaction that handles may join.
 #[derive(Debug)]
@@ -41,49 +27,6 @@ pub struct RunningTransaction {
     /// Data blocks that are `Record::Whole`.
     whole_data: u64,
     payload: u64,
-}
-
-/// No handle can join any more; nothing changes any more.
-#[derive(Debug)]
-pub struct LockedTransaction {
-    pub(crate) id: TransactionId,
-    pub(crate) started: Instant,
-    pub(crate) block_size: BlockSize,
-    pub(crate) handles: u64,
-    pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
-    pub(crate) data: BTreeMap<HomeBlock, Record>,
-    /// Sorted.
-    pub(crate) home_data: Vec<HomeBlock>,
-    /// Some were written early, so that the barrier before the commit is due though no block is left.
-    pub(crate) home_written_early: bool,
-    pub(crate) revoked: BTreeSet<HomeBlock>,
-    pub(crate) payload: u64,
-}
-
-/// Its commit plan is being carried out.
-#[derive(Debug)]
-pub struct CommittingTransaction {
-    id: TransactionId,
-    revoked: Vec<HomeBlock>,
-}
-
-/// Its commit block is durable.
-#[derive(Clone, Debug)]
-pub struct CommittedTransaction {
-    pub id: TransactionId,
-    /// How many log blocks it takes.
-    pub log_blocks: u32,
-    /// What it logged, sorted by block.
-    pub records: Vec<(HomeBlock, Coverage)>,
-    pub revoked: Vec<HomeBlock>,
-}
-
-/// Whether replaying a record needs any older one of the same block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Coverage {
-    /// A whole block, or bytes on a base of zeros: older records no longer matter.
-    Whole,
-    Fragment,
 }
 
 impl RunningTransaction {
@@ -130,6 +73,11 @@ impl RunningTransaction {
             && self.home_data.is_empty()
             && !self.home_written_early
             && self.revoked.is_empty()
+    }
+
+    /// Its commit writes nothing but its log, as far as it is known now.
+    pub fn is_all_logged(&self) -> bool {
+        self.home_data.is_empty() && !self.home_written_early
     }
 
     /// A handle joins and reserves `credits` metadata blocks.
@@ -302,83 +250,6 @@ impl RunningTransaction {
             }
         }
         true
-    }
-}
-
-impl LockedTransaction {
-    pub fn id(&self) -> TransactionId {
-        self.id
-    }
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-    pub fn handles(&self) -> u64 {
-        self.handles
-    }
-    /// Every block whose image the commit needs, sorted within each kind.
-    pub fn metadata(&self) -> impl Iterator<Item = HomeBlock> + '_ {
-        self.metadata.keys().copied()
-    }
-    /// The same, with what changed of each.
-    pub fn metadata_ranges(&self) -> impl Iterator<Item = (HomeBlock, &RangeSet)> + '_ {
-        self.metadata.iter().map(|(block, ranges)| (*block, ranges))
-    }
-    pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
-        self.data.iter().map(|(block, record)| (*block, record))
-    }
-    pub fn home_data(&self) -> impl Iterator<Item = HomeBlock> + '_ {
-        self.home_data.iter().copied()
-    }
-    pub fn revoked(&self) -> impl Iterator<Item = HomeBlock> + '_ {
-        self.revoked.iter().copied()
-    }
-    /// Bytes of file data that callers wrote in this transaction.
-    pub fn payload(&self) -> u64 {
-        self.payload
-    }
-    /// Nothing to write: it is committed as it stands.
-    pub fn is_empty(&self) -> bool {
-        self.metadata.is_empty()
-            && self.data.is_empty()
-            && self.home_data.is_empty()
-            && !self.home_written_early
-            && self.revoked.is_empty()
-    }
-    /// What replaying each record needs, sorted by block.
-    pub(crate) fn coverage(&self, format: &dyn Records) -> Vec<(HomeBlock, Coverage)> {
-        let coverage = |record: &Record| match record {
-            Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
-            Record::Bytes { .. } => Coverage::Fragment,
-        };
-        let metadata = self.metadata.iter().map(|(block, ranges)| (*block, format.metadata_coverage(ranges)));
-        let data = self.data.iter().map(|(block, record)| (*block, coverage(record)));
-        let mut records: Vec<_> = metadata.chain(data).collect();
-        records.sort_unstable_by_key(|(block, _)| *block);
-        records
-    }
-    /// Logs metadata blocks whole whose oldest needed record lies far back in a log of `capacity` blocks: blocks that change
-    /// all the time, of which each fragment needs all that were before, would else keep the log's tail where it is.
-    pub fn log_hot_blocks_whole(&mut self, checkpoint: &Checkpoint, capacity: u32) {
-        for (block, ranges) in &mut self.metadata {
-            if checkpoint.holds_up_tail(*block, capacity) {
-                *ranges = RangeSet::of(self.block_size.whole());
-            }
-        }
-    }
-    /// The plan has been made and is being carried out.
-    pub fn start_commit(self) -> CommittingTransaction {
-        CommittingTransaction { id: self.id, revoked: self.revoked.into_iter().collect() }
-    }
-}
-
-impl CommittingTransaction {
-    pub fn id(&self) -> TransactionId {
-        self.id
-    }
-    /// `plan` has been carried out to its last barrier.
-    pub fn committed(self, plan: &mut CommitPlan) -> CommittedTransaction {
-        let records = std::mem::take(&mut plan.records);
-        CommittedTransaction { id: self.id, log_blocks: plan.log_blocks, records, revoked: self.revoked }
     }
 }
 

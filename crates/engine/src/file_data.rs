@@ -1,0 +1,126 @@
+//! An update of one block of file data: what the policy decides of it, and what that does to the block.
+
+use crate::block::CachedBlock;
+use crate::cache::Temperature;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::update::{Base, Contents, FileUpdate};
+use device::Buffer;
+use journal::{Decision, Update, UpdateSequence};
+use std::rc::Rc;
+use units::{BlockRange, HomeBlock};
+
+impl Engine {
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
+    /// waits for open handles, and everyone else for the commit. The update is right without it, too.
+    pub async fn prepare_data(
+        &self,
+        home: HomeBlock,
+        range: BlockRange,
+        request: u64,
+    ) -> Result<(), EngineError> {
+        if range == self.block_size.whole() || !self.policy.needs_base() {
+            return Ok(());
+        }
+        self.check_range(home, 1)?;
+        let block = self.look_up(home, Temperature::Warm);
+        let sequence = self.sequence(&block);
+        let request = self.size_judged(range, request);
+        let update = Update {
+            range,
+            block_size: self.block_size,
+            request,
+            sequential: false,
+            sequence,
+            must_log: self.is_in_log(home),
+        };
+        if self.policy.decide(&update) != Decision::LogBytes {
+            self.load(&block, CachedBlock::is_whole).await?;
+        }
+        Ok(())
+    }
+
+    fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
+        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
+            return UpdateSequence::None;
+        };
+        self.sequences.of(block.number, !block.is_dirty(), log.borrow().tail.on_disk())
+    }
+
+    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
+    fn is_in_log(&self, block: HomeBlock) -> bool {
+        let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
+        log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
+    }
+
+    /// What a threshold is held against.
+    fn size_judged(&self, range: BlockRange, request: u64) -> u64 {
+        match self.options.threshold_per_block {
+            true => range.as_usize().len() as u64,
+            false => request,
+        }
+    }
+
+    pub(crate) fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
+        if self.log.is_none() {
+            return (Decision::HomeBeforeCommit, UpdateSequence::None);
+        }
+        let sequence = self.sequence(block);
+        let decision = self.policy.decide(&Update {
+            range: update.range,
+            block_size: self.block_size,
+            request: self.size_judged(update.range, update.request),
+            sequential: update.sequential,
+            sequence,
+            must_log: update.durable_only || self.is_in_log(update.home),
+        });
+        (decision, sequence)
+    }
+
+    /// What becomes of the block with an update.
+    pub(crate) fn note_data(&self, block: &Rc<CachedBlock>, update: &FileUpdate<'_>, decision: Decision) {
+        let (at, bytes) = (update.home, update.range.len() as u64);
+        self.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
+        self.queue.soil(block, || self.world.now(), &self.cache);
+        let mut transaction = self.pipeline.transaction();
+        block.set_stays(update.durable_only && decision.is_logged());
+        match decision {
+            Decision::LogBytes => {
+                transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
+                block.join(Contents::Data);
+            }
+            Decision::LogBlock => {
+                // From now on the log makes it durable.
+                if self.loose.remove(update.owner, at) {
+                    block.leave_loose();
+                }
+                transaction.add_data_block(at, bytes);
+                block.join(Contents::Data);
+            }
+            Decision::HomeBeforeCommit => {
+                transaction.add_home_data(update.owner, at, bytes);
+                block.order(update.owner);
+            }
+            Decision::HomeWhenever => {
+                block.loosen(update.owner);
+                self.loose.insert(update.owner, at);
+            }
+        }
+    }
+
+    pub(crate) fn write_data(&self, block: &CachedBlock, update: &FileUpdate<'_>, overwrites: bool) {
+        let size = self.block_size;
+        if overwrites {
+            let buffer = if update.range == size.whole() {
+                Buffer::copy_of(update.bytes)
+            } else {
+                let mut buffer = Buffer::zeroed(size.bytes());
+                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+                buffer
+            };
+            block.replace(buffer);
+        } else {
+            block.write(update.range, update.bytes, size);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Log swapping (`swap_above=`): in idle time the runs of a log that is nearly full move to an empty one far away.
+//!
+//! Invariants
+//! 1. It begins when nothing runs or commits, and gives up when something comes before the headers are written.
+//! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
+//! 3. What knows where a run lies (the log, the mapping table, blocks in memory) learns of its new place in one stretch, once
+//!    it is durable there.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use device::Buffer;
+use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers};
+use std::rc::Rc;
+use units::HomeBlock;
+
+/// Bytes that are copied together.
+const COPY_BYTES: usize = 1 << 20;
+
+/// How the copies came out.
+enum Copies {
+    Written,
+    /// Somebody asked for something.
+    Interrupted,
+    /// What was read is not what was written there.
+    Unreadable,
+}
+
+impl Engine {
+    /// Counts whatever keeps the disk from being idle.
+    pub(crate) fn activity(&self) -> u64 {
+        let counters = self.counters.borrow();
+        counters.commits + counters.home_reads + counters.cache_misses
+    }
+    /// Nothing runs, and nothing was done since there was so much of it.
+    fn is_idle_since(&self, activity: u64) -> bool {
+        let is_quiet = self.pipeline.is_unused() && self.pipeline.last_in_flight().is_none();
+        is_quiet && !self.pipeline.is_over() && self.activity() == activity
+    }
+
+    /// Swaps logs one after the other, if nothing was done since the last round. Whoever asks holds the turn.
+    pub(crate) async fn swap_in_idle_time(&self) -> Result<(), EngineError> {
+        let now = self.activity();
+        let was_idle = self.checkpoints.is_idle_round(now);
+        // The copies move the arm; who comes next, works where the last one did.
+        let head = self.home.head();
+        while was_idle && self.is_idle_since(now) {
+            let Some(swap) = self.begin_swap(head) else { break };
+            if !self.carry_out_swap(&swap, now).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_swap(&self, head: HomeBlock) -> Option<LogSwap> {
+        let log = &mut *self.log.as_ref()?.borrow_mut();
+        let largest = log.largest();
+        let swap = log.space.begin_swap(self.options.swap_above?, head)?;
+        if log.space.room() < largest {
+            log.space.give_up_swap(&swap, true);
+            return None;
+        }
+        Some(swap)
+    }
+
+    /// Whether the runs have moved.
+    async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
+        let Some(log) = &self.log else { return Ok(false) };
+        self.announce_places(|_| {}).await?;
+        let copies = self.copy_runs(swap, activity).await?;
+        if !matches!(copies, Copies::Written) {
+            log.borrow_mut().space.give_up_swap(swap, matches!(copies, Copies::Interrupted));
+            self.pipeline.wake_joiners();
+            return Ok(false);
+        }
+        let headers = log.borrow().space.headers_of_swap(swap, self.pipeline.committed());
+        self.runner.run(plan_run_headers(headers)).await?;
+        self.pipeline.check()?;
+        self.runs_moved(swap);
+        self.counters.borrow_mut().swaps += 1;
+        self.pipeline.wake_joiners();
+        Ok(true)
+    }
+
+    async fn copy_runs(&self, swap: &LogSwap, activity: u64) -> Result<Copies, EngineError> {
+        let at_once = (COPY_BYTES / self.runner.log_unit()) as u32;
+        for run in swap.runs() {
+            let mut done = 0;
+            // The header is read with what stands behind it, and written later.
+            while done <= run.blocks {
+                if !self.is_idle_since(activity) {
+                    return Ok(Copies::Interrupted);
+                }
+                let count = at_once.min(run.blocks + 1 - done);
+                let Ok(mut bytes) = self.runner.read_log(run.from.plus(done), count).await else {
+                    return Ok(Copies::Unreadable);
+                };
+                let mut to = run.to.plus(done);
+                if done == 0 {
+                    if !self.is_run(run, &bytes) {
+                        return Ok(Copies::Unreadable);
+                    }
+                    (bytes, to) = (Buffer::copy_of(&bytes[self.runner.log_unit()..]), to.plus(1));
+                }
+                done += count;
+                if !bytes.is_empty() {
+                    self.runner.run(plan_copies(to, Rc::new(bytes))).await?;
+                }
+            }
+        }
+        Ok(Copies::Written)
+    }
+
+    fn is_run(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
+        self.log.as_ref().is_some_and(|log| log.borrow().space.is_run_of_swap(run, bytes))
+    }
+
+    fn runs_moved(&self, swap: &LogSwap) {
+        let Some(log) = &self.log else { return };
+        let (log, cache) = (&mut *log.borrow_mut(), self.cache.borrow());
+        for run in log.space.end_swap(swap) {
+            for block in log.live.blocks_of(run.transaction) {
+                log.mapping.moved(*block, &run);
+                if let Some(cached) = cache.peek(*block) {
+                    cached.moved(&run);
+                }
+            }
+        }
+    }
+}

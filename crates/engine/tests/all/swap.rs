@@ -1,0 +1,227 @@
+//! Scattered logs: what a log near the head holds moves far away in idle time, and nothing of it is lost at any cut.
+
+use crate::common::{Layout, Rig, Setup};
+use device::Operation;
+use disks::Fault;
+use engine::{CheckpointTimes, Credits, Engine, LogExtent, LogKind, LogPlaces};
+use journal::DataMode;
+use journal::records::RecordFormat;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, LogBlock};
+
+const LOGS: u64 = 6;
+const LOG_BLOCKS: u32 = 64;
+/// Home blocks in front of the logs.
+const BLOCKS: u64 = 256;
+/// Blocks of a transaction.
+const TOGETHER: u64 = 9;
+/// To more than 80 %.
+const FILLS_A_LOG: u64 = 5 * TOGETHER;
+const FILLS_THREE_LOGS: u64 = 3 * FILLS_A_LOG;
+
+fn setup(records: RecordFormat, fua: bool) -> Setup {
+    let mut setup = Setup::new(DataMode::Journal, Layout::Internal, 4096);
+    setup.forced_unit_access = fua;
+    setup.home_blocks = BLOCKS + LOGS * u64::from(LOG_BLOCKS);
+    let options = &mut setup.options;
+    (options.log, options.records) = (LogKind::Scattered, Some(records));
+    options.checkpoint = CheckpointTimes::Manual;
+    options.log_unit = (records == RecordFormat::Packed).then_some(4096);
+    setup
+}
+
+fn all() -> [Setup; 4] {
+    let kinds = [RecordFormat::Blocks, RecordFormat::Packed];
+    let [blocks, packed] = kinds.map(|records| [true, false].map(|fua| setup(records, fua)));
+    [blocks, packed].concat().try_into().expect("four")
+}
+
+fn rig(setup: &Setup, images: Vec<disks::Image>) -> Rig {
+    let mut rig = Rig::new(setup, 1, images);
+    let area = rig.parts.log.as_mut().unwrap();
+    let first = LogBlock(setup.log_blocks);
+    let homes: Vec<_> = (0..LOGS).map(|log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS))).collect();
+    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
+        first: first.plus(log * LOG_BLOCKS),
+        count: LOG_BLOCKS,
+        disk_block: home.get(),
+    }));
+    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    rig
+}
+
+/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+fn content(block: u64, version: u8) -> Vec<u8> {
+    (0..4096u64).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+}
+
+/// Of each block the version that was acknowledged, and the one that was begun last.
+type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
+
+async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8, seen: &Versions) {
+    for first in blocks.step_by(TOGETHER as usize) {
+        let mut handle = engine.start(Credits(TOGETHER as u32)).await.unwrap();
+        for block in first..first + TOGETHER {
+            seen.borrow_mut().entry(block).or_default().1 = version;
+            let made = handle.create(HomeBlock(block));
+            let whole = BlockRange::new(0, 4096);
+            handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, version)));
+        }
+        let transaction = handle.stop();
+        if engine.commit(transaction).await.is_err() {
+            return;
+        }
+        (first..first + TOGETHER).for_each(|block| seen.borrow_mut().entry(block).or_default().0 = version);
+    }
+}
+
+async fn rest(engine: &Engine) {
+    let world = engine.world().clone();
+    world.sleep_until(world.now().plus(Duration::from_millis(60))).await;
+}
+
+async fn read(engine: &Engine, block: u64) -> Vec<u8> {
+    engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
+}
+
+#[test]
+fn logs_near_the_head_are_emptied_in_idle_time_and_what_they_held_is_read_where_it_is() {
+    for mut setup in all() {
+        // Little memory: most blocks are known to the table alone.
+        setup.options.cache_bytes = 1 << 20;
+        let rig = rig(&setup, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let seen = Versions::default();
+            log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
+            let before = engine.statistics();
+            assert_eq!(before.swaps, 0, "it was not idle");
+            rest(&engine).await;
+            let told = engine.statistics();
+            assert_eq!(told.swaps, 3, "{told:?}");
+            assert_eq!((told.log.free_blocks, told.home_bytes()), (before.log.free_blocks, 0));
+            assert!(told.log_written["swapped"].blocks >= FILLS_THREE_LOGS, "{told:?}");
+            // Their room is used again, and what is swapped once stays.
+            log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + FILLS_A_LOG, 2, &seen).await;
+            for block in 0..FILLS_THREE_LOGS {
+                assert_eq!(read(&engine, block).await, content(block, 1), "{block}");
+            }
+            assert_eq!(engine.statistics().home_bytes(), 0);
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        assert!((0..FILLS_THREE_LOGS).all(|block| rig.home_block(block)[..] == content(block, 1)));
+    }
+}
+
+#[test]
+fn nothing_is_swapped_below_the_share_or_if_nobody_wants_it() {
+    for swap_above in [None, Some(100), Some(95)] {
+        let mut setup = setup(RecordFormat::Blocks, true);
+        setup.options.swap_above = swap_above;
+        let rig = rig(&setup, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
+            rest(&engine).await;
+            assert_eq!(engine.statistics().swaps, 0, "{swap_above:?}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// Cuts during the swap, and while the emptied logs are filled again: what was acknowledged is there, and each block is whole.
+#[test]
+fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
+    for setup in all() {
+        // Before it, all is as in other tests.
+        for cut in 15.. {
+            let first = rig(&setup, setup.images());
+            let (parts, seen) = (first.parts.clone(), Versions::default());
+            first.cut_at(cut);
+            let ended = first.run({
+                let seen = seen.clone();
+                async move {
+                    let engine = Rig::open(parts).await;
+                    log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
+                    rest(&engine).await;
+                    log_all(&engine, 64..64 + FILLS_THREE_LOGS, 2, &seen).await;
+                    rest(&engine).await;
+                    assert!(engine.statistics().swaps > 3);
+                }
+            });
+            for tear in cut * 4..cut * 4 + 3 {
+                let again = rig(&setup, first.crash(tear));
+                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                again.run(async move {
+                    engine::recover(&parts, false).await.unwrap_or_else(|why| panic!("{what}: {why}"))
+                });
+                for (block, (acknowledged, begun)) in &*seen.borrow() {
+                    let found = again.home_block(*block);
+                    let fits = (*acknowledged..=*begun)
+                        .any(|version| version > 0 && found[..] == content(*block, version));
+                    assert!(
+                        fits || *acknowledged == 0,
+                        "{setup:?} cut {cut} tear {tear}: {block} of version {acknowledged}"
+                    );
+                }
+            }
+            if ended.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+/// Whoever comes while runs are copied does not wait for the rest, and the swap is given up.
+#[test]
+fn a_swap_is_given_up_when_somebody_comes() {
+    let setup = setup(RecordFormat::Blocks, true);
+    let rig = rig(&setup, setup.images());
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let seen = Versions::default();
+        log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
+        let free = engine.statistics().log.free_blocks;
+        let copied = |engine: &Engine| engine.statistics().log_written["swapped"].blocks;
+        while copied(&engine) == 0 {
+            let world = engine.world().clone();
+            world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+        }
+        log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER, 1, &seen).await;
+        assert_eq!(engine.statistics().swaps, 0);
+        assert!(engine.statistics().log.free_blocks + 16 > free, "there is as much room as before");
+        for block in 0..FILLS_THREE_LOGS {
+            assert_eq!(read(&engine, block).await, content(block, 1), "{block}");
+        }
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_read_stays_where_it_is() {
+    let setup = setup(RecordFormat::Blocks, true);
+    let rig = rig(&setup, setup.images());
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
+        // The last one: the journal behind it was read last.
+        let log = (BLOCKS + (LOGS - 1) * u64::from(LOG_BLOCKS)) * 4096
+            ..(BLOCKS + LOGS * u64::from(LOG_BLOCKS)) * 4096;
+        disk.inject(Fault { range: log, ..Fault::forever(Operation::Read) });
+        rest(&engine).await;
+        assert_eq!(engine.statistics().swaps, 2, "the others");
+        log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER, 1, &Versions::default()).await;
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}

@@ -1,0 +1,98 @@
+//! The room in logs of one length: what each has left, and what is promised to transactions that are not bound yet.
+//!
+//! 1. A log is filled from its start. Its room comes back when all of its runs are released, and all at once.
+//! 2. What fits when it is promised fits when it is taken: other promises may take the longest rooms of all.
+
+#[derive(Clone, Debug)]
+pub(super) struct Rooms {
+    /// Blocks of each log.
+    length: u32,
+    used: Vec<Used>,
+    /// Blocks that are free, and what was promised of them.
+    free: u32,
+    promised: u32,
+    /// The longest rooms of all logs, longest first.
+    longest: [u32; 3],
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Used {
+    pub blocks: u32,
+    /// Runs that are not released.
+    pub live: u32,
+    /// A run was put there, not moved there.
+    pub is_hot: bool,
+}
+
+impl Rooms {
+    pub fn new(logs: u32, length: u32) -> Rooms {
+        let used = vec![Used::default(); logs as usize];
+        let mut rooms = Rooms { length, used, free: logs * length, promised: 0, longest: [0; 3] };
+        rooms.note_longest();
+        rooms
+    }
+
+    fn note_longest(&mut self) {
+        let mut longest = [0; 3];
+        for used in &self.used {
+            let mut room = self.length - used.blocks;
+            for best in &mut longest {
+                (*best, room) = ((*best).max(room), (*best).min(room));
+            }
+        }
+        self.longest = longest;
+    }
+
+    /// Blocks that are neither taken nor promised.
+    pub fn free(&self) -> u32 {
+        self.free - self.promised
+    }
+    /// The longest run that fits beside `promises` others wherever they go.
+    pub fn fitting(&self, promises: usize) -> u32 {
+        let [longest, ..] = self.longest;
+        // So many logs may lose their room to those that are promised; or one, to all.
+        let untouched = self.longest.get(promises).copied().unwrap_or(0);
+        untouched.max(longest.saturating_sub(self.promised))
+    }
+    /// Blocks that are taken of `log`.
+    pub fn used(&self, log: u32) -> Used {
+        self.used[log as usize]
+    }
+    pub fn fits(&self, log: u32, blocks: u32) -> bool {
+        self.length - self.used(log).blocks >= blocks
+    }
+
+    pub fn promise(&mut self, blocks: u32) {
+        self.promised += blocks;
+    }
+    /// Keeps a promise in `log`, and says at which of its blocks.
+    pub fn take(&mut self, log: u32, blocks: u32) -> u32 {
+        let used = &mut self.used[log as usize];
+        let first = used.blocks;
+        *used = Used { blocks: first + blocks, live: used.live + 1, is_hot: true };
+        self.promised -= blocks;
+        self.free -= blocks;
+        self.note_longest();
+        first
+    }
+    /// A run in `log` is released.
+    pub fn release(&mut self, log: u32) {
+        let used = &mut self.used[log as usize];
+        used.live -= 1;
+        if used.live == 0 {
+            self.free += used.blocks;
+            *used = Used::default();
+        }
+        self.note_longest();
+    }
+    /// Nothing fits into `log` any more.
+    pub fn close(&mut self, log: u32) {
+        self.set(log, Used { blocks: self.length, ..self.used(log) });
+    }
+    /// What is used of `log` from now on.
+    pub fn set(&mut self, log: u32, used: Used) {
+        self.free = self.free + self.used(log).blocks - used.blocks;
+        self.used[log as usize] = used;
+        self.note_longest();
+    }
+}

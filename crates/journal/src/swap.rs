@@ -1,0 +1,27 @@
+//! The plans of log swapping.
+//!
+//! Copies; `CopyBeforeHeader`; headers; `TailBeforeReuse`. Before the headers recovery believes the runs where they were,
+//! and behind the last barrier the log that held them is written again.
+
+use crate::plan::{Address, Barrier, BlockKind, Plan};
+use device::Buffer;
+use std::rc::Rc;
+use units::LogBlock;
+
+/// Blocks of a run to where it is to lie.
+pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {
+    let mut plan = Plan::default();
+    plan.write(Address::Log(at), vec![(BlockKind::Swapped, blocks)]);
+    plan
+}
+
+/// All copies are written: headers say where they lie, and from then on they count.
+pub fn plan_run_headers(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
+    let mut plan = Plan::default();
+    plan.barrier(Barrier::CopyBeforeHeader);
+    for (at, header) in headers {
+        plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
+    }
+    plan.barrier(Barrier::TailBeforeReuse);
+    plan
+}

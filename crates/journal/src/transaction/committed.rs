@@ -1,0 +1,40 @@
+//! A transaction on its way to the log, and in the log: what checkpoint and revoke need of it.
+
+use super::Coverage;
+use crate::commit::CommitPlan;
+use units::{HomeBlock, TransactionId};
+
+/// Its commit plan is being carried out.
+#[derive(Debug)]
+pub struct CommittingTransaction {
+    id: TransactionId,
+    revoked: Vec<HomeBlock>,
+}
+
+/// Its commit block is durable.
+#[derive(Clone, Debug)]
+pub struct CommittedTransaction {
+    pub id: TransactionId,
+    /// How many log blocks it takes.
+    pub log_blocks: u32,
+    /// What it logged, sorted by block.
+    pub records: Vec<(HomeBlock, Coverage)>,
+    pub revoked: Vec<HomeBlock>,
+}
+
+impl CommittingTransaction {
+    pub(super) fn new(
+        id: TransactionId,
+        revoked: impl IntoIterator<Item = HomeBlock>,
+    ) -> CommittingTransaction {
+        CommittingTransaction { id, revoked: revoked.into_iter().collect() }
+    }
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+    /// `plan` has been carried out to its last barrier.
+    pub fn committed(self, plan: &mut CommitPlan) -> CommittedTransaction {
+        let records = std::mem::take(&mut plan.records);
+        CommittedTransaction { id: self.id, log_blocks: plan.log_blocks, records, revoked: self.revoked }
+    }
+}

@@ -1,0 +1,29 @@
+//! How the log records one block of a transaction.
+
+use crate::ranges::RangeSet;
+
+/// How a block is recorded in the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// The whole block.
+    Whole,
+    /// These bytes. `base_zero`: all others are zeros, whatever home holds.
+    Bytes { ranges: RangeSet, base_zero: bool },
+}
+
+/// Whether replaying a record needs any older one of the same block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coverage {
+    /// A whole block, or bytes on a base of zeros: older records no longer matter.
+    Whole,
+    Fragment,
+}
+
+impl Record {
+    pub(super) fn coverage(&self) -> Coverage {
+        match self {
+            Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
+            Record::Bytes { .. } => Coverage::Fragment,
+        }
+    }
+}
