@@ -297,7 +297,7 @@ pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
     }
     let at = mount.directory.display();
     let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
-    CliError::new(format!("{} is mounted on {at} already", source.display()))
+    CliError::new(format!("{} is in use: it is mounted on {at}", source.display()))
         .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 
