@@ -317,6 +317,7 @@ mod tests {
         assert!(!block.is_in_flight());
     }
 
+    #[test]
     fn what_is_logged_goes_home_only_as_of_its_commit() {
         let block = block();
         block.replace(Buffer::zeroed(1024));

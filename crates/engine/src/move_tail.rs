@@ -129,6 +129,8 @@ impl Engine {
             let mut log = log.borrow_mut();
             log.superblock = superblock;
             log.tail.move_ends();
+            // A commit, or a swap, may have one more to announce.
+            log.superblock_arrived.notify();
         }
         // Whoever would have moved the tail meanwhile has left it.
         self.queue.kick();

@@ -7,7 +7,9 @@ use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
-use journal::{DataMode, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only};
+use journal::{
+    DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only,
+};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -182,6 +184,8 @@ pub struct EngineOptions {
     /// The threshold is held against what a request changes of one block, as the prototype of selective journaling did, and not
     /// against the request.
     pub threshold_per_block: bool,
+    /// Adaptive mode: the longest request that is logged.
+    pub logged_write_size: u64,
     /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
     /// what a checkpoint sends home. Slower, and no safer: for experiments.
     pub separate_barriers: bool,
@@ -226,6 +230,7 @@ impl Default for EngineOptions {
             data: DataMode::default(),
             threshold: WriteThreshold::Fixed(4096),
             threshold_per_block: false,
+            logged_write_size: LOGGED_WRITE_SIZE,
             separate_barriers: false,
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
@@ -251,7 +256,8 @@ impl Default for EngineOptions {
 
 impl EngineOptions {
     pub(crate) fn policy(&self) -> Box<dyn Policy> {
-        let policy = self.data.policy(self.threshold);
+        let mut policy = self.data.policy(self.threshold);
+        policy.set_logged_write_size(self.logged_write_size);
         if self.durable_only { with_durable_only(policy) } else { policy }
     }
 

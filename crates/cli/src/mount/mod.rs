@@ -67,6 +67,8 @@ Mount options:
                          adaptive    the blocks of small or random requests; others as ordered
   threshold=SIZE|auto  selective: a request is small below SIZE, or below what the times of log and
                        home writes say (default: auto; with data=selective a block)
+  logged_write_size=SIZE
+                       adaptive: a random request is logged up to SIZE (default 32K)
   threshold_per=request|block
                        what is small: the request (default), or what it changes of each block
   barrier=flush|none|coerce

@@ -30,6 +30,8 @@ pub struct MountSettings {
     pub threshold: Option<WriteThreshold>,
     /// The threshold is held against what changes of each block.
     pub threshold_per_block: bool,
+    /// Adaptive mode: the longest request that is logged, in bytes.
+    pub logged_write_size: u64,
     pub barrier: Barrier,
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
@@ -99,6 +101,7 @@ impl Default for MountSettings {
             data: None,
             threshold: None,
             threshold_per_block: false,
+            logged_write_size: EngineOptions::default().logged_write_size,
             barrier: Barrier::Flush,
             commit: None,
             writeback: None,
@@ -251,6 +254,7 @@ impl MountSettings {
             data,
             threshold,
             threshold_per_block: self.threshold_per_block,
+            logged_write_size: self.logged_write_size,
             separate_barriers: false,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
@@ -337,6 +341,7 @@ impl MountSettings {
                     _ => return Err(known("none, flush or coerce")),
                 }
             }
+            "logged_write_size" => self.logged_write_size = parse_size(value)?,
             "commit" => self.commit = interval(value)?,
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
@@ -535,6 +540,7 @@ mod tests {
             ("bsdgroups", with(|it| it.group_of_directory = true)),
             ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
             ("durable_only", with(|it| it.durable_only = Some(DurableOnly::default()))),
+            ("logged_write_size=64K", with(|it| it.logged_write_size = 64 << 10)),
             ("swap_above=off", with(|it| it.swap_above = None)),
             ("swap_above=off,swap_above=65", with(|it| it.swap_above = Some(65))),
             (
