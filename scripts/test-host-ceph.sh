@@ -132,6 +132,11 @@ for ((round = 1; round <= ROUNDS; round++)); do
     write_until_error "one/round-$round" &
     writers=$!
     background+=("$writers")
+    # A kill before their files are made would be no more than an error.
+    for ((try = 0; try < 600; try++)); do
+        [[ $(ls "one/round-$round" | wc -l) != 8 ]] || break
+        sleep 0.05
+    done
     moment=$((200 + RANDOM % 1800))
     sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
     kill_host one

@@ -118,6 +118,9 @@ impl CachedBlock {
     pub fn is_home(&self) -> bool {
         self.state.get() == BlockState::Settled && !self.images.has_older()
     }
+    pub fn is_in_flight(&self) -> bool {
+        self.images.is_in_flight()
+    }
     /// Nobody is changing it, and no commit is writing it.
     pub fn rests(&self) -> bool {
         !self.is_running() && !self.images.is_in_flight() && self.is_whole()
@@ -277,6 +280,7 @@ mod tests {
     use super::*;
 
     const FIRST: TransactionId = TransactionId(1);
+    const SECOND: TransactionId = TransactionId(2);
     const FILE: Owner = Owner(7);
 
     fn size() -> BlockSize {
@@ -291,6 +295,26 @@ mod tests {
     fn sent(block: &CachedBlock) -> (Vec<u8>, AsOf) {
         let (bytes, as_of) = block.to_send().unwrap();
         (bytes[7..15].to_vec(), as_of)
+    }
+
+    #[test]
+    fn what_two_transactions_froze_goes_home_one_after_the_other() {
+        let block = block();
+        block.replace(Buffer::zeroed(1024));
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            write(&block, 8, value);
+            block.join(Contents::Metadata);
+            block.freeze(by);
+        }
+        write(&block, 8, 3);
+        assert_eq!([FIRST, SECOND].map(|by| block.frozen(by).unwrap()[8]), [1, 2]);
+        assert!(!block.may_go_home());
+        for (by, value) in [(FIRST, 1), (SECOND, 2)] {
+            block.commit(by, None);
+            let sent = block.to_send().map(|(bytes, as_of)| (bytes[8], as_of));
+            assert_eq!(sent, Some((value, AsOf::Committed(by))));
+        }
+        assert!(!block.is_in_flight());
     }
 
     #[test]

@@ -84,9 +84,14 @@ impl Cache {
     pub fn held(&self) -> usize {
         self.usage.frozen.get() + self.made + self.fetched + self.table.get().div_ceil(self.image_bytes)
     }
-    /// The commit under way has made `blocks` for the log besides the images that it writes there.
+    /// A commit has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
-        self.made = blocks;
+        self.made += blocks;
+        self.shrink();
+    }
+    /// It is over.
+    pub fn drop_made(&mut self, blocks: usize) {
+        self.made -= blocks;
         self.shrink();
     }
     /// So many blocks are on their way from the log to home.

@@ -26,6 +26,10 @@ impl CommitClock<'_> {
     pub fn home_is_done(&mut self) {
         self.cost.home.nanoseconds = self.lap();
     }
+    /// What passes before `at` is another commit's: two were under way, and each counts for the time in which it was the oldest.
+    pub fn begins_at(&mut self, at: Instant) {
+        self.since = self.since.max(at);
+    }
     pub fn log_is_done(mut self, bytes: u64) {
         self.cost.log = Took { writes: 1, bytes, nanoseconds: self.lap() };
         self.auto.committed(self.since, &self.cost);
@@ -49,5 +53,28 @@ impl HomeClock<'_> {
             let nanoseconds = self.world.now().since(self.since).as_nanos() as u64;
             self.auto.went_home(&Took { writes: self.writes as u64, bytes: bytes as u64, nanoseconds });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::VirtualWorld;
+    use std::time::Duration;
+
+    #[test]
+    fn a_commit_counts_for_the_time_in_which_it_was_the_oldest() {
+        let world = VirtualWorld::new(1);
+        let inner = world.clone();
+        world.run(async move {
+            let auto = AutoThreshold::default();
+            for (before, counted) in [(0, 900), (400, 500)] {
+                let mut clock = CommitClock::begin(&auto, &inner, &Plan::default());
+                let begun = inner.now();
+                inner.sleep_until(begun.plus(Duration::from_micros(900))).await;
+                clock.begins_at(begun.plus(Duration::from_micros(before)));
+                assert_eq!(clock.lap(), counted * 1000);
+            }
+        });
     }
 }

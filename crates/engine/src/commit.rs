@@ -1,4 +1,4 @@
-//! Group commit: one transaction runs, one commits. All who ask while a commit is under way share the next.
+//! Group commit: one transaction runs, one commits, or two ([`crate::overlap`]). All who ask while a commit is under way share the next.
 //!
 //! Order: wait until open handles have stopped; take the images; plan; carry out; then, and only then, the
 //! transaction counts as committed and its waiters are woken, in the order they came.
@@ -20,19 +20,21 @@ use units::HomeBlock;
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
 /// A transaction on its way to the disk, and the blocks that wait for the outcome.
-struct Commit {
+pub(crate) struct Commit {
     transaction: CommittingTransaction,
     freed: Vec<Freed>,
     /// Blocks whose image is in the log: from then on it may go home.
     logged: Vec<Rc<CachedBlock>>,
     /// Blocks that go home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
-    plan: CommitPlan,
+    pub plan: CommitPlan,
+    /// Blocks made for the log.
+    made: usize,
     /// Where the log will hold blocks whole, sorted.
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
-    few_wait: bool,
+    pub few_wait: bool,
 }
 
 impl Engine {
@@ -44,7 +46,9 @@ impl Engine {
                 return;
             }
             self.hold().await;
+            self.until_it_may_begin().await;
             self.pipeline.stop_handles().await;
+            self.until_it_may_be_locked().await;
             if self.pipeline.is_over() {
                 return;
             }
@@ -73,20 +77,52 @@ impl Engine {
         self.pipeline.end_hold();
     }
 
-    fn expect_soon(&self, few: bool, soon: bool) {
+    pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
         if few {
             self.world.expect_soon(soon);
         }
     }
 
-    /// From lock to answer. No handle is open.
-    async fn commit_running(&self) -> Result<(), EngineError> {
-        let commit = self.lock()?;
+    /// From lock to answer, or to the moment from which the next may overlap. No handle is open.
+    async fn commit_running(self: &Rc<Self>) -> Result<(), EngineError> {
+        let mut commit = self.lock()?;
         let few = commit.few_wait;
         self.expect_soon(few, true);
+        self.choose_place(&commit.plan).await?;
+        self.issue(&mut commit);
+        if self.may_be_passed(&commit.plan.plan) {
+            self.world.spawn(Box::pin(self.clone().carry_out_beside(commit)));
+            return Ok(());
+        }
         let result = self.carry_out(commit).await;
         self.expect_soon(few, false);
         result
+    }
+
+    /// While others may set out.
+    async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
+        let few = commit.few_wait;
+        if let Err(error) = self.write_log(commit).await {
+            self.abort(&error);
+        }
+        if self.pipeline.in_flight() == 0 {
+            self.expect_soon(few, false);
+        }
+    }
+
+    /// Of a plan that writes the log alone.
+    async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
+        self.note_tail();
+        let plan = std::mem::take(&mut commit.plan.plan);
+        let clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &plan));
+        self.runner.run(plan).await?;
+        self.pipeline.until_oldest(commit.plan.transaction).await?;
+        if let Some(mut clock) = clock {
+            clock.begins_at(self.pipeline.committed_at());
+            clock.log_is_done(commit.plan.log_bytes());
+        }
+        self.finish(commit);
+        Ok(())
     }
 
     /// Takes the running transaction. One stretch without waiting, so that the images are those of this moment.
@@ -101,7 +137,7 @@ impl Engine {
         let (plan, transaction) = self.plan(locked)?;
         self.pipeline.end_lock();
         let few_wait = self.pipeline.few_wait_for(&completion);
-        Ok(Commit { transaction, freed, logged, home, plan, places: Vec::new(), handles, few_wait })
+        Ok(Commit { transaction, freed, logged, home, plan, made, places: Vec::new(), handles, few_wait })
     }
 
     /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
@@ -162,8 +198,6 @@ impl Engine {
     }
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
-        self.choose_place(&commit.plan).await?;
-        self.issue(&mut commit);
         let mut last = commit.plan.plan.split_off_last_phase();
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
@@ -205,7 +239,7 @@ impl Engine {
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));
-        self.cache.borrow_mut().note_made(0);
+        self.cache.borrow_mut().drop_made(commit.made);
         if self.log_is_short() || self.pinned_images() > self.cache.borrow().limit() / 2 {
             self.queue.kick();
         }
@@ -216,8 +250,8 @@ impl Engine {
         let mut cache = self.cache.borrow_mut();
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
-                // Used again before this commit: only by another owner of the same block, on a damaged volume.
-                if cache.peek(number).is_some_and(|block| block.is_running()) {
+                // Used again before this commit, or in the next, which is on its way: only by another owner of the same block, on a damaged volume.
+                if cache.peek(number).is_some_and(|block| block.is_running() || block.is_in_flight()) {
                     continue;
                 }
                 let Some(block) = cache.remove(number) else { continue };

@@ -30,7 +30,7 @@ pub(crate) struct Images {
 
 struct Kept {
     current: Image,
-    /// Those of transactions in flight, as of their lock.
+    /// Those of transactions in flight, as of their lock, the latest first.
     frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
     /// Not yet home.
     committed: Option<Committed>,
@@ -189,10 +189,10 @@ impl Kept {
     /// `by` is locked: its image is the current one.
     fn freeze(&mut self, by: TransactionId) {
         let image = self.current.clone();
-        let is_for =
-            |slot: &&mut Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
-        let slot = self.frozen.iter_mut().find(is_for).expect("no more transactions in flight than may be");
-        *slot = Some((by, image));
+        let is_for = |slot: &Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
+        let at = self.frozen.iter().position(is_for).expect("no more transactions in flight than may be");
+        self.frozen[..=at].rotate_right(1);
+        self.frozen[0] = Some((by, image));
     }
     /// The image that `by` froze is no longer its own.
     fn thaw(&mut self, by: TransactionId) -> Option<Image> {

@@ -37,6 +37,7 @@ mod mapping;
 mod move_tail;
 mod open;
 mod options;
+mod overlap;
 mod pace;
 mod pipeline;
 #[cfg(debug_assertions)]

@@ -2,7 +2,7 @@
 
 /// Most transactions on their way to the disk at once. The pipeline keeps them in order, and each block has room for an
 /// image of each.
-pub(crate) const IN_FLIGHT_MAX: usize = 1;
+pub(crate) const IN_FLIGHT_MAX: usize = 2;
 const _: () =
     assert!(IN_FLIGHT_MAX <= journal::IN_FLIGHT_MAX as usize, "recovery looks ahead for as many as that");
 /// Most blocks taken home at once: bounds the memory for bases and images.

@@ -61,6 +61,15 @@ impl Engine {
         log.tail.commit_begins(tail, durability.home_written());
     }
 
+    /// Whether the tail would go along with a commit that begins now.
+    pub(crate) fn tail_goes_along(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| {
+            let mut log = log.borrow_mut();
+            log.tail.promote(|writes| self.runner.durability.is_durable(writes));
+            log.tail.ask_by_commit().is_some()
+        })
+    }
+
     /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the tail is to move and may.
     pub(crate) fn take_tail_along(&self, last: &mut Plan) -> Option<TailMove> {
         let mut log = self.log.as_ref()?.borrow_mut();
@@ -120,6 +129,8 @@ impl Engine {
             let mut log = log.borrow_mut();
             log.superblock = superblock;
             log.tail.move_ends();
+            // A commit, or a swap, may have one more to announce.
+            log.superblock_arrived.notify();
         }
         // Whoever would have moved the tail meanwhile has left it.
         self.queue.kick();

@@ -7,7 +7,9 @@ use crate::whose::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
-use journal::{DataMode, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only};
+use journal::{
+    DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only,
+};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -182,6 +184,8 @@ pub struct EngineOptions {
     /// The threshold is held against what a request changes of one block, as the prototype of selective journaling did, and not
     /// against the request.
     pub threshold_per_block: bool,
+    /// Adaptive mode: the longest request that is logged.
+    pub logged_write_size: u64,
     /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
     /// what a checkpoint sends home. Slower, and no safer: for experiments.
     pub separate_barriers: bool,
@@ -206,6 +210,8 @@ pub struct EngineOptions {
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
+    /// Most transactions on their way to the log at once: 1 or 2. Two only where [`EngineOptions::overlaps`] says so.
+    pub commits_in_flight: usize,
     /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
     pub read_only: bool,
@@ -224,6 +230,7 @@ impl Default for EngineOptions {
             data: DataMode::default(),
             threshold: WriteThreshold::Fixed(4096),
             threshold_per_block: false,
+            logged_write_size: LOGGED_WRITE_SIZE,
             separate_barriers: false,
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
@@ -237,6 +244,7 @@ impl Default for EngineOptions {
             durable_only: false,
             records: None,
             log: LogKind::default(),
+            commits_in_flight: 1,
             log_unit: None,
             read_only: false,
             keep_others_out: false,
@@ -248,7 +256,8 @@ impl Default for EngineOptions {
 
 impl EngineOptions {
     pub(crate) fn policy(&self) -> Box<dyn Policy> {
-        let policy = self.data.policy(self.threshold);
+        let mut policy = self.data.policy(self.threshold);
+        policy.set_logged_write_size(self.logged_write_size);
         if self.durable_only { with_durable_only(policy) } else { policy }
     }
 
@@ -259,6 +268,13 @@ impl EngineOptions {
             true => RecordFormat::Packed,
             false => RecordFormat::Blocks,
         })
+    }
+
+    /// Whether a transaction may set out while another is on its way. Of JBD2's blocks a later transaction proves that those
+    /// before it were durable; packed ones say what was.
+    pub(crate) fn overlaps(&self) -> bool {
+        let packed = self.record_format() == RecordFormat::Packed;
+        self.commits_in_flight > 1 && packed && self.log == LogKind::Circular
     }
 }
 
@@ -288,25 +304,32 @@ impl EngineParts {
     /// What was asked for, can be done, and is less than whoever asks may think.
     pub fn warnings(&self) -> Vec<String> {
         let options = &self.options;
+        let in_vain = options.commits_in_flight > 1 && !(options.overlaps() && self.log.is_some());
+        let mut warnings = Vec::from_iter((in_vain && !options.read_only).then(|| {
+            "commits_in_flight=2: one at a time all the same: two take a journal with records=packed and log=circular"
+                .to_owned()
+        }));
         let Some(area) = &self.log else {
             let logs_data = options.policy().logs_data() && !options.read_only;
-            return Vec::from_iter(logs_data.then(|| {
+            warnings.extend(logs_data.then(|| {
                 format!(
                     "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \
                      faster. tune2fs -j makes a journal",
                     options.data
                 )
             }));
+            return warnings;
         };
         let sector = area.physical_sector(&*self.home);
         let unit = options.log_unit.filter(|unit| *unit < sector);
         let packed = options.record_format() == RecordFormat::Packed && !options.read_only;
-        Vec::from_iter(unit.filter(|_| packed).map(|unit| {
+        warnings.extend(unit.filter(|_| packed).map(|unit| {
             format!(
                 "log_unit={unit}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
                  cut may damage what was synced before it in the same {sector} bytes; log_unit={sector} is safe"
             )
-        }))
+        }));
+        warnings
     }
 
     /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].

@@ -35,6 +35,8 @@ pub(crate) struct Pipeline {
     /// Oldest first.
     in_flight: RefCell<VecDeque<InFlight>>,
     committed: Cell<TransactionId>,
+    /// When it became so.
+    committed_at: Cell<Instant>,
     /// Commit everything up to this one.
     wanted: Cell<TransactionId>,
     locking: Cell<bool>,
@@ -55,6 +57,7 @@ impl Pipeline {
             running: RefCell::new(Running::new(next, now, block_size)),
             in_flight: RefCell::default(),
             committed: Cell::new(next.previous()),
+            committed_at: Cell::new(now),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
             writers: Writers::default(),
@@ -67,6 +70,10 @@ impl Pipeline {
 
     pub fn committed(&self) -> TransactionId {
         self.committed.get()
+    }
+    /// When the last committed transaction became so.
+    pub fn committed_at(&self) -> Instant {
+        self.committed_at.get()
     }
     pub fn running_id(&self) -> TransactionId {
         self.running.borrow().id()
@@ -266,9 +273,25 @@ impl Pipeline {
         let oldest = self.in_flight.borrow_mut().pop_front().expect("a transaction in flight");
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
         self.committed.set(transaction);
+        self.committed_at.set(now);
         self.writers.answered(oldest.completion.waiters(), now);
         oldest.completion.complete(Ok(()));
         self.gate.wake_first();
+        self.work.notify();
+    }
+    /// How many transactions are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.borrow().len()
+    }
+    /// Waits until `ready`, which is asked again when a transaction is committed, or all is over.
+    pub async fn until(&self, ready: impl Fn() -> bool) {
+        self.work.until(|| (self.is_over() || ready()).then_some(())).await
+    }
+    /// Waits until all before `transaction` are committed: it is the oldest in flight.
+    pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), EngineError> {
+        let is_oldest = || self.in_flight.borrow().front().is_some_and(|oldest| oldest.id == transaction);
+        self.work.until(|| (self.has_failed() || is_oldest()).then_some(())).await;
+        self.check()
     }
 
     // What the timer does.

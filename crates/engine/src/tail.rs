@@ -133,9 +133,10 @@ impl Tail {
         decision
     }
 
-    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable.
+    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable. What another noted
+    /// whose flush is still to come is kept: commits that overlap would put it off for ever.
     pub fn commit_begins(&mut self, tail: TransactionId, needs: HomeWrites) {
-        self.noted = Some(Noted { tail, needs });
+        self.noted.get_or_insert(Noted { tail, needs });
     }
     /// A flush may have made durable what the last commit noted.
     pub fn promote(&mut self, is_durable: impl Fn(HomeWrites) -> bool) {

@@ -107,6 +107,13 @@ impl Plan {
         let barrier = self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
         Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
     }
+    /// Whether it writes the log alone, with one barrier behind all.
+    pub fn is_log_alone(&self) -> bool {
+        let Some((Step::Barrier(_), writes)) = self.steps.split_last() else { return false };
+        let in_log =
+            |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_) | Address::Slot(_), .. }));
+        writes.iter().all(in_log)
+    }
     /// How many home writes there are, and their bytes.
     pub fn home_writes(&self) -> (u64, u64) {
         let mut sum = (0, 0);

@@ -153,6 +153,11 @@ impl Case {
         }
     }
 
+    /// Two commits are on their way at once in half of the cases, where they may be.
+    pub(crate) fn commits_in_flight(&self) -> usize {
+        1 + (self.seed / 3 % 2) as usize
+    }
+
     /// In one case of three in scattered logs durability is enough for one file of each writer.
     pub(crate) fn durable_only(&self) -> Option<DurableOnly> {
         let has_one = self.setup.logs.is_some() && self.seed % 3 == 2;

@@ -53,6 +53,7 @@ impl MemoryDisks {
             transaction_checksum: case.has_transaction_checksum(),
             records: Some(records),
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
+            commits_in_flight: case.commits_in_flight(),
             log_unit,
             durable_only: case.durable_only().is_some(),
             // Whatever there is: scripts leave the disk alone for a moment only.

@@ -67,6 +67,8 @@ Mount options:
                          adaptive    the blocks of small or random requests; others as ordered
   threshold=SIZE|auto  selective: a request is small below SIZE, or below what the times of log and
                        home writes say (default: auto; with data=selective a block)
+  logged_write_size=SIZE
+                       adaptive: a random request is logged up to SIZE (default 32K)
   threshold_per=request|block
                        what is small: the request (default), or what it changes of each block
   barrier=flush|none|coerce
@@ -105,6 +107,9 @@ Mount options:
                        selective, whose journal others cannot replay anyway; else blocks)
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
+  commits_in_flight=1|2
+                       whether a commit may set out while the one before is on its way; two only
+                       with packed journals (default 1)
   log=circular|scattered
                        where the log lies: in the journal (default), or in the scattered logs of the
                        volume, near where its disk works (okeanos mkfs --scattered-logs); after a
@@ -294,7 +299,7 @@ pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
     }
     let at = mount.directory.display();
     let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
-    CliError::new(format!("{} is mounted on {at} already", source.display()))
+    CliError::new(format!("{} is in use: it is mounted on {at}", source.display()))
         .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 

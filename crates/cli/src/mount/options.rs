@@ -30,6 +30,8 @@ pub struct MountSettings {
     pub threshold: Option<WriteThreshold>,
     /// The threshold is held against what changes of each block.
     pub threshold_per_block: bool,
+    /// Adaptive mode: the longest request that is logged, in bytes.
+    pub logged_write_size: u64,
     pub barrier: Barrier,
     pub commit: Option<Duration>,
     pub writeback: Option<Duration>,
@@ -47,6 +49,7 @@ pub struct MountSettings {
     pub records: Option<RecordFormat>,
     /// Bytes of a log block of packed transactions.
     pub log_unit: Option<u32>,
+    pub commits_in_flight: Option<usize>,
     /// Where the log lies.
     pub log: LogKind,
     pub transport: Transport,
@@ -98,6 +101,7 @@ impl Default for MountSettings {
             data: None,
             threshold: None,
             threshold_per_block: false,
+            logged_write_size: EngineOptions::default().logged_write_size,
             barrier: Barrier::Flush,
             commit: None,
             writeback: None,
@@ -111,6 +115,7 @@ impl Default for MountSettings {
             transaction_checksum: false,
             records: None,
             log_unit: None,
+            commits_in_flight: None,
             log: LogKind::default(),
             transport: Transport::Auto,
             poll: runtime::POLL_DEFAULT,
@@ -249,6 +254,7 @@ impl MountSettings {
             data,
             threshold,
             threshold_per_block: self.threshold_per_block,
+            logged_write_size: self.logged_write_size,
             separate_barriers: false,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
@@ -266,6 +272,7 @@ impl MountSettings {
             transaction_checksum: self.transaction_checksum,
             records: self.records,
             log_unit: self.log_unit,
+            commits_in_flight: self.commits_in_flight.unwrap_or(own.commits_in_flight),
             log: self.log,
             read_only: self.read_only,
             keep_others_out: false,
@@ -334,6 +341,7 @@ impl MountSettings {
                     _ => return Err(known("none, flush or coerce")),
                 }
             }
+            "logged_write_size" => self.logged_write_size = parse_size(value)?,
             "commit" => self.commit = interval(value)?,
             "writeback" => self.writeback = interval(value)?,
             "expire" => self.expire = interval(value)?,
@@ -380,6 +388,10 @@ impl MountSettings {
                     Some(is_unit.then_some(unit as u32).ok_or_else(|| {
                         Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
                     })?);
+            }
+            "commits_in_flight" => {
+                let count = value.parse().ok().filter(|count| (1..=2).contains(count));
+                self.commits_in_flight = Some(count.ok_or_else(|| known("1 or 2"))?);
             }
             "log" => self.log = value.parse().map_err(|_| known("circular or scattered"))?,
             "transport" => {
@@ -528,6 +540,7 @@ mod tests {
             ("bsdgroups", with(|it| it.group_of_directory = true)),
             ("grpid,sysvgroups,usrjquota=,_netdev,nofail", MountSettings::default()),
             ("durable_only", with(|it| it.durable_only = Some(DurableOnly::default()))),
+            ("logged_write_size=64K", with(|it| it.logged_write_size = 64 << 10)),
             ("swap_above=off", with(|it| it.swap_above = None)),
             ("swap_above=off,swap_above=65", with(|it| it.swap_above = Some(65))),
             (

@@ -122,7 +122,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 28] = [
+    let stays: [(&str, bool); 30] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -130,6 +130,7 @@ fn refuse_what_stays(
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),
         ("checkpoint", before.checkpoint == after.checkpoint),
+        ("logged_write_size", before.logged_write_size == after.logged_write_size),
         ("swap_above", before.swap_above == after.swap_above),
         ("durable_only", before.durable_only == after.durable_only),
         ("cache", before.cache == after.cache),
@@ -137,6 +138,7 @@ fn refuse_what_stays(
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
         ("records", before.records == after.records),
         ("log_unit", before.log_unit == after.log_unit),
+        ("commits_in_flight", before.commits_in_flight == after.commits_in_flight),
         ("log", before.log == after.log),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),
         ("transport", before.transport == after.transport),

@@ -78,7 +78,7 @@ fn an_ordinary_user_finds_his_mount_from_every_login() {
            # Another's directory for sockets, as su(1) leaves it, is passed over.
            XDG_RUNTIME_DIR=$PWD/theirs as_nobody $O mount image own; as_nobody $O list >told; grep "^$PWD/own" told | grep -qw ok
            as_nobody $O check own; as_nobody du -s own
-           for at in own other; do refuses as_nobody $O mount image $at 2>told; grep -q "image is mounted on $PWD/own" told; done
+           for at in own other; do refuses as_nobody $O mount image $at 2>told; grep -q "image is in use: it is mounted on $PWD/own" told; done
            mkdir login; chown 65534:65534 login; XDG_RUNTIME_DIR=$PWD/login as_nobody $O stats own | head -1 | grep -q "$PWD/own"
            refuses $O umount own 2>told; grep -q 'user 65534' told
            XDG_RUNTIME_DIR=$PWD/login as_nobody $O umount own; clean image"#,

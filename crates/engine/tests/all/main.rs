@@ -12,6 +12,7 @@ mod lazy_data;
 mod log_unit;
 mod mapping;
 mod memory;
+mod overlap;
 mod owners;
 mod space;
 mod swap;

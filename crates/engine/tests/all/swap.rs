@@ -206,6 +206,31 @@ fn a_swap_is_given_up_when_somebody_comes() {
     .unwrap();
 }
 
+/// A commit that goes to a log of which recovery knows nothing waits for the announcement that is on its way, and no longer.
+#[test]
+fn a_commit_gets_by_while_a_swap_is_announced() {
+    let setup = setup(RecordFormat::Blocks, true);
+    let rig = rig(&setup, setup.images());
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        let world = engine.world().clone();
+        let seen = Versions::default();
+        log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
+        let announced = |engine: &Engine| engine.statistics().log_written["journal_superblock"].blocks;
+        let before = announced(&engine);
+        while announced(&engine) == before {
+            world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
+        }
+        let late = world.now().plus(Duration::from_millis(10));
+        let next = FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER;
+        let ended = runtime::race(log_all(&engine, next, 1, &seen), world.sleep_until(late)).await;
+        assert!(matches!(ended, runtime::Either::Left(())), "the commit waits for ever");
+        engine.shutdown().await.unwrap();
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_log_that_cannot_be_read_stays_where_it_is() {
     let setup = setup(RecordFormat::Blocks, true);

@@ -1,21 +1,30 @@
 //! Small and random requests join the transaction as whole blocks, sequential ones go home before the commit; the first
 //! update of a block's update sequence decides for the whole sequence. (`docs/modes/adaptive.md`)
 
-use super::{Decision, Policy, Update, UpdateSequence};
+use super::{Decision, LOGGED_WRITE_SIZE, Policy, Update, UpdateSequence};
 
-/// Longest request, in bytes, that is logged (Manylogs paper, section V-A: LoggedWriteSize).
-const LOGGED_WRITE_MAX: u64 = 32 << 10;
+pub struct Adaptive {
+    /// Longest request, in bytes, that is logged (Manylogs paper, section V-A: LoggedWriteSize).
+    logged_write_size: u64,
+}
 
-pub(super) struct Adaptive;
+impl Default for Adaptive {
+    fn default() -> Adaptive {
+        Adaptive { logged_write_size: LOGGED_WRITE_SIZE }
+    }
+}
 
 impl Policy for Adaptive {
     fn decide(&self, update: &Update) -> Decision {
         let logged = match update.sequence {
             UpdateSequence::Journalled { .. } => true,
             UpdateSequence::Bypassed { .. } => false,
-            UpdateSequence::None => update.request <= LOGGED_WRITE_MAX && !update.sequential,
+            UpdateSequence::None => update.request <= self.logged_write_size && !update.sequential,
         };
         if logged { Decision::LogBlock } else { Decision::HomeBeforeCommit }
+    }
+    fn set_logged_write_size(&mut self, bytes: u64) {
+        self.logged_write_size = bytes;
     }
     fn logs_data(&self) -> bool {
         true

@@ -88,8 +88,13 @@ impl Decision {
 }
 
 /// A mode of journaling.
+/// The `logged_write_size=` option of a mount, where nobody says it.
+pub const LOGGED_WRITE_SIZE: u64 = 32 << 10;
+
 pub trait Policy {
     fn decide(&self, update: &Update) -> Decision;
+    /// The longest request that is logged, in bytes, where that alone decides of a random one.
+    fn set_logged_write_size(&mut self, _bytes: u64) {}
     /// Whether data can come into the log, so that handles reserve room for it.
     fn logs_data(&self) -> bool {
         false
@@ -149,7 +154,7 @@ impl DataMode {
             DataMode::Journal => Box::new(journal::Journal),
             DataMode::Wasteless => Box::new(wasteless::Wasteless),
             DataMode::Selective => Box::new(selective::Selective::new(threshold)),
-            DataMode::Adaptive => Box::new(adaptive::Adaptive),
+            DataMode::Adaptive => Box::new(adaptive::Adaptive::default()),
         }
     }
 }
@@ -242,11 +247,16 @@ mod tests {
             policy.decide(&Update { sequential, ..update(BlockRange::new(0, 4096), request, sequence) })
         };
         let none = UpdateSequence::None;
-        assert_eq!(of(32 << 10, false, none), Decision::LogBlock);
+        assert_eq!(of(LOGGED_WRITE_SIZE, false, none), Decision::LogBlock);
         assert_eq!(of((32 << 10) + 1, false, none), Decision::HomeBeforeCommit);
         assert_eq!(of(4096, true, none), Decision::HomeBeforeCommit);
         let journalled = UpdateSequence::Journalled { last: TransactionId(7) };
         assert_eq!(of(1 << 20, true, journalled), Decision::LogBlock);
+
+        let mut other = DataMode::Adaptive.policy(THRESHOLD);
+        other.set_logged_write_size(64 << 10);
+        let of = |request| other.decide(&update(BlockRange::new(0, 4096), request, none));
+        assert_eq!((of(64 << 10), of((64 << 10) + 1)), (Decision::LogBlock, Decision::HomeBeforeCommit));
     }
 
     /// What a policy says of itself must hold for whatever it decides.

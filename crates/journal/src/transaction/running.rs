@@ -75,6 +75,11 @@ impl RunningTransaction {
             && self.revoked.is_empty()
     }
 
+    /// Its commit writes nothing but its log, as far as it is known now.
+    pub fn is_all_logged(&self) -> bool {
+        self.home_data.is_empty() && !self.home_written_early
+    }
+
     /// A handle joins and reserves `credits` metadata blocks.
     pub fn open_handle(&mut self, credits: u32) {
         self.open_handles += 1;

@@ -29,14 +29,11 @@ impl Tokens {
     }
     /// The files that it had alone.
     pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
-        let mut alone = Vec::new();
-        self.held.retain(|(file, holder), held| {
-            let is_its = *holder == session;
-            if is_its && *held == Token::ExclusiveWrite {
-                alone.push(*file);
-            }
-            !is_its
-        });
-        alone
+        let alone = |(&(file, holder), held): (&(FileId, u64), &Token)| {
+            (holder == session && *held == Token::ExclusiveWrite).then_some(file)
+        };
+        let files = self.held.iter().filter_map(alone).collect();
+        self.held.retain(|(_, holder), _| *holder != session);
+        files
     }
 }

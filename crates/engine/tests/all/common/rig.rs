@@ -64,7 +64,7 @@ impl Setup {
         }
     }
 
-    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions, too.
+    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions, too, one and two at once.
     pub fn all() -> Vec<Setup> {
         let mut all = Vec::new();
         for mode in DataMode::ALL {
@@ -73,9 +73,15 @@ impl Setup {
                     forced_unit_access: size == 4096,
                     ..Setup::new(mode, layout, size)
                 }));
-                let mut packed = Setup::new(mode, layout, 4096);
-                packed.options.records = Some(RecordFormat::Packed);
-                all.push(packed);
+                all.extend([1, 2].map(|commits_in_flight| {
+                    let mut packed = Setup::new(mode, layout, 4096);
+                    packed.options.records = Some(RecordFormat::Packed);
+                    packed.options.commits_in_flight = commits_in_flight;
+                    Setup {
+                        forced_unit_access: layout == Layout::Separate || commits_in_flight == 1,
+                        ..packed
+                    }
+                }));
             }
         }
         all
