@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, AttributeChange, Caller, Cluster, FileId, Identity, LocalStore, Network, NewNode, Refusal,
-    RenameMode, SimulatedStore, Store, StoreError, StoreEvent, Token,
+    Access, AttributeChange, Caller, Cluster, StoreEvent, FileId, FileKind, Identity, LocalStore, Network,
+    NewNode, Refusal, RenameMode, SimulatedStore, Store, StoreError, Token, XattrMode,
 };
 
 /// Who may not give files away makes his own.
@@ -147,6 +147,47 @@ fn names_are_made_moved_listed_and_removed() {
         for wrong in [&b""[..], b".", b"..", b"a/b", b"a\0b", &[b'n'; 256]] {
             assert!(first.make(root, wrong, NewNode::Regular { mode: 0o600 }, own()).await.is_err());
         }
+    });
+}
+
+#[test]
+fn special_files_are_made_as_what_they_are() {
+    on_each(|(first, second, _)| async move {
+        for (name, kind) in [(&b"pipe"[..], libc::S_IFIFO), (b"socket", libc::S_IFSOCK)] {
+            let node = NewNode::Special { kind, mode: 0o640, rdev: 0 };
+            let made = first.make(first.root(), name, node, own()).await.unwrap();
+            let found = second.lookup(second.root(), name).await.unwrap();
+            assert_eq!(found.file, made.file);
+            assert_eq!((found.attributes.kind, found.attributes.mode), (FileKind::Special(kind), 0o640));
+            first.unlink(first.root(), name).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn extended_attributes_are_set_read_listed_and_removed() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"buffered").await.unwrap();
+        let name = b"user.colour";
+        first.set_xattr(file, name, b"blue", XattrMode::Create).await.unwrap();
+        let again = first.set_xattr(file, name, b"red", XattrMode::Create).await;
+        assert_eq!(again.unwrap_err(), StoreError::Refused(Refusal::Exists));
+        assert_eq!(second.xattr(file, name).await.unwrap(), b"blue");
+        first.set_xattr(file, name, b"green", XattrMode::Replace).await.unwrap();
+        assert_eq!(first.xattr(file, name).await.unwrap(), b"green");
+        assert!(first.xattr_names(file).await.unwrap().split(|byte| *byte == 0).any(|one| one == name));
+        first.remove_xattr(file, name).await.unwrap();
+        for store in [&first, &second] {
+            let gone = store.xattr(file, name).await;
+            assert_eq!(gone.unwrap_err(), StoreError::Refused(Refusal::NoAttribute));
+        }
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"buffered");
+        let told = first.write(open, 8, b"!").await.unwrap().version;
+        first.make_durable(open).await.unwrap();
+        assert_eq!(second.attributes(file).await.unwrap().version, told);
     });
 }
 

@@ -11,8 +11,9 @@
 //!    keeps it, and who waits is told so.
 //! 4. `.okeanos` is never shown.
 //!
-//! Special files, extended attributes and the size of the file system are not supported.
+//! The size of the file system is not supported.
 
+mod extended_attributes;
 mod files;
 mod names;
 mod notes;

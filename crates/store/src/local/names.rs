@@ -6,6 +6,7 @@ use crate::attributes::{Attributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
@@ -49,10 +50,7 @@ impl Local {
         caller: Caller,
     ) -> Result<Found, StoreError> {
         let path = self.path_of(parent, name)?;
-        make_at(&path, &node, caller).map_err(|error| match error.kind() {
-            io::ErrorKind::Unsupported => Refusal::Unsupported.into(),
-            _ => self.failed("making", &error),
-        })?;
+        make_at(&path, &node, caller).map_err(|error| self.failed("making", &error))?;
         self.lookup(parent, name)
     }
 
@@ -157,7 +155,11 @@ fn make_at(path: &Path, node: &NewNode, caller: Caller) -> io::Result<()> {
             None
         }
         NewNode::Symlink { .. } => return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)),
-        NewNode::Special { .. } => return Err(io::ErrorKind::Unsupported.into()),
+        NewNode::Special { kind, mode, rdev } => {
+            let (kind, permissions) = (FileType::from_raw_mode(*kind), Mode::from_raw_mode(*mode));
+            mknodat(CWD, path, kind, permissions, u64::from(*rdev))?;
+            Some(*mode)
+        }
     };
     let made = fs::symlink_metadata(path)?;
     if (made.uid(), made.gid()) != (caller.uid, caller.gid) {

@@ -307,17 +307,20 @@ impl Store for LocalStore {
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
         self.start(move |local| async move { local.set_attributes(file, change).await })
     }
-    fn xattr(&self, _file: FileId, _name: &[u8]) -> Answer<Vec<u8>> {
-        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
+        let name = name.to_vec();
+        self.at_once(move |local| local.xattr(file, &name))
     }
-    fn xattr_names(&self, _file: FileId) -> Answer<Vec<u8>> {
-        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.at_once(move |local| local.xattr_names(file))
     }
-    fn set_xattr(&self, _file: FileId, _name: &[u8], _value: &[u8], _mode: XattrMode) -> Answer<()> {
-        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        self.start(move |local| async move { local.change_xattr(file, name, Some((value, mode))).await })
     }
-    fn remove_xattr(&self, _file: FileId, _name: &[u8]) -> Answer<()> {
-        self.at_once(|_| Err(Refusal::Unsupported.into()))
+    fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |local| async move { local.change_xattr(file, name, None).await })
     }
 
     fn open(&self, file: FileId, access: Access) -> Answer<OpenFile> {
