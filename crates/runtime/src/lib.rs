@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod channel;
+mod follow;
 #[allow(unsafe_code)]
 mod heap;
 mod polling;

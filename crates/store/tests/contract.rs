@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, AttributeChange, Caller, Cluster, StoreEvent, FileId, FileKind, Identity, LocalStore, Network,
-    NewNode, Refusal, RenameMode, SimulatedStore, Store, StoreError, Token, XattrMode,
+    Access, AttributeChange, Caller, Cluster, FileId, FileKind, Identity, LocalStore, Network, NewNode,
+    Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, Token, XattrMode,
 };
 
 /// Who may not give files away makes his own.
