@@ -1,7 +1,7 @@
 //! What keeps the bytes, seen as time only: platters, flash, or a network volume.
 
 use crate::SECTOR;
-use crate::mechanics::Arm;
+use crate::mechanics::{Arm, Travelled};
 use crate::model::{Flash, Model, NetworkVolume};
 use std::collections::VecDeque;
 
@@ -56,6 +56,12 @@ impl Medium {
     /// Whether it matters for time what comes after what.
     pub fn has_arm(&self) -> bool {
         matches!(self, Medium::Platters(_))
+    }
+    pub fn travelled(&self) -> Travelled {
+        match self {
+            Medium::Platters(arm) => arm.travelled(),
+            Medium::Flash(_) | Medium::Volume(_) => Travelled::default(),
+        }
     }
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         match self {

@@ -227,29 +227,6 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
     assert!(said.contains("has no scattered logs") && said.contains("mkfs --scattered-logs"), "{said}");
 }
 
-/// Until it is begun again, the old log holds what has moved, too.
-#[test]
-fn a_log_is_swapped_in_idle_time_and_what_it_held_is_told_and_recovered_once() {
-    let rig = Rig::new();
-    for records in ["blocks", "packed"] {
-        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
-        let said = rig.run(&format!(
-            r#"serve log=scattered,data=wasteless,records={records},swap_above=1,checkpoint=manual,writeback=100ms image
-               {SYNC_WRITES}
-               swaps() {{ $O stats --json $M | tr -d ' ,' | sed -n 's/^"swaps"://p'; }}
-               for i in $(seq 300); do [ $(swaps) -eq 0 ] || break; sleep 0.1; done
-               [ $(swaps) -gt 0 ]; $O stats $M; {KILL}"#
-        ));
-        assert!(said.contains("logs swapped") && said.contains("blocks of swapped logs"), "{said}");
-        let told = logs(&rig, "");
-        let found: Value = serde_json::from_str(&rig.run("$O recover --json image")).unwrap();
-        assert!(live_runs(&told) >= 16, "{told}");
-        assert_eq!(number(&found, "transactions"), live_runs(&told), "{records}: {found} {told}");
-        rig.run(&format!("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M; {DETACHED}"));
-        rig.check("");
-    }
-}
-
 #[test]
 fn a_mount_without_logs_or_with_logs_that_lost_their_protection_is_refused() {
     let rig = Rig::new();

@@ -12,6 +12,7 @@ mod service;
 pub use crash::CrashImage;
 
 use crate::SECTOR;
+use crate::mechanics::Travelled;
 use crate::medium::{Direction, Medium, moving_ns};
 use crate::model::Model;
 use cache::Cache;
@@ -73,6 +74,9 @@ pub struct Statistics {
     pub destages: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// Moves of the arm to another cylinder, and over how many they went.
+    pub seeks: u64,
+    pub cylinders_crossed: u64,
 }
 
 /// Clones are the same drive.
@@ -214,7 +218,8 @@ impl EmulatedDisk {
         &self.0.model
     }
     pub fn statistics(&self) -> Statistics {
-        self.0.statistics.get()
+        let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
+        Statistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
     /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
     pub fn set_cache(&self, mode: CacheMode) {

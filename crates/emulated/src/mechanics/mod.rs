@@ -25,6 +25,14 @@ pub(crate) struct Arm {
     phase: f64,
     cylinder: u32,
     surface: u32,
+    travelled: Travelled,
+}
+
+/// How far transfers have taken the arm.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Travelled {
+    pub seeks: u64,
+    pub cylinders: u64,
 }
 
 impl Arm {
@@ -39,7 +47,12 @@ impl Arm {
             phase: model.phase.get(),
             cylinder: 0,
             surface: 0,
+            travelled: Travelled::default(),
         }
+    }
+
+    pub fn travelled(&self) -> Travelled {
+        self.travelled
     }
 
     /// Until the head is over `sector`, if it sets out at `now`: what a drive compares when it chooses.
@@ -57,6 +70,9 @@ impl Arm {
             let place = self.layout.place(sector);
             let length = u64::from(place.track_sectors - place.index).min(end - sector);
             time += self.move_ns(direction, &place);
+            let distance = self.cylinder.abs_diff(place.cylinder);
+            self.travelled.seeks += u64::from(distance > 0);
+            self.travelled.cylinders += u64::from(distance);
             (self.cylinder, self.surface) = (place.cylinder, place.surface);
             let each = self.revolution_ns / f64::from(place.track_sectors);
             let wait = self.wait_ns(time, place.angle);
@@ -121,6 +137,16 @@ mod tests {
         let (outer, inner) = (sequential_mb_s(0), sequential_mb_s(286_000_000));
         assert!((outer / 134.7 - 1.0).abs() < 0.015, "{outer} MB/s, 134.7 are told");
         assert!((inner / 80.8 - 1.0).abs() < 0.015, "{inner} MB/s, 80.8 are told");
+    }
+    #[test]
+    fn the_way_of_the_arm_is_counted() {
+        let mut arm = Arm::new(&mechanics());
+        let cylinder = |arm: &Arm, sector| u64::from(arm.layout.place(sector).cylinder);
+        for sector in [0, 200_000_000, 200_000_000, 100_000_000] {
+            arm.transfer(0.0, Direction::Read, sector, 1);
+        }
+        let (far, middle) = (cylinder(&arm, 200_000_000), cylinder(&arm, 100_000_000));
+        assert_eq!(arm.travelled(), Travelled { seeks: 2, cylinders: far + far - middle });
     }
     #[test]
     fn a_zero_latency_write_of_a_track_never_waits() {
