@@ -390,7 +390,7 @@ impl MountSettings {
                     })?);
             }
             "commits_in_flight" => {
-                let count = value.parse().ok().filter(|count| (1..=2).contains(count));
+                let count = value.parse::<usize>().ok().filter(|count| (1..=2).contains(count));
                 self.commits_in_flight = Some(count.ok_or_else(|| known("1 or 2"))?);
             }
             "log" => self.log = value.parse().map_err(|_| known("circular or scattered"))?,

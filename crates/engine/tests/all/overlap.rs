@@ -28,20 +28,19 @@ fn setup(mode: DataMode) -> Setup {
     setup
 }
 
+type Answer = (TransactionId, Result<(), EngineError>);
+
 #[derive(Clone)]
 struct Bench {
     engine: Rc<Engine>,
     home: MemoryDisk,
     log: MemoryDisk,
     /// In the order in which they came.
-    answers: Rc<RefCell<Vec<(TransactionId, Result<(), EngineError>)>>>,
+    answers: Rc<RefCell<Vec<Answer>>>,
 }
 
 impl Bench {
     /// The log has begun, and its disk is slow.
-    async fn open(rig: &Rig) -> Bench {
-        Bench::of(rig.parts.clone(), rig.disks[0].clone(), rig.disks[1].clone()).await
-    }
     async fn of(parts: engine::EngineParts, home: MemoryDisk, log: MemoryDisk) -> Bench {
         let engine = Rig::open(parts).await;
         engine.commit(write_byte(&engine, 1, 3, 1).await).await.unwrap();
@@ -288,4 +287,60 @@ fn commits_that_overlap_take_the_tail_along_all_the_same() {
     assert!(statistics.tail_updates > 3, "{} tails, {} commits", statistics.tail_updates, statistics.commits);
     let of_their_own = statistics.flushes.saturating_sub(1 + statistics.commits);
     assert!(of_their_own <= 1, "{of_their_own} barriers for {} tails", statistics.tail_updates);
+}
+
+/// Syncs in a second of so many writers, each of which takes the one processor for `request` before it asks for a commit, on a log
+/// disk that takes `latency` for each.
+fn speed(commits_in_flight: usize, writers: u64, request: u64, latency: Latency) -> (u64, u64) {
+    const LASTS: Duration = Duration::from_millis(400);
+    let mut setup = setup(DataMode::Wasteless);
+    setup.home_blocks = 2000;
+    setup.log_blocks = 16384;
+    setup.options.commits_in_flight = commits_in_flight;
+    let rig = Rig::new(&setup, 1, setup.images());
+    let (parts, log) = (rig.parts.clone(), rig.disks[1].clone());
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        log.set_latency(latency);
+        let processor = Rc::new(runtime::sync::RwLock::default());
+        let end = engine.world().now().plus(LASTS);
+        let done = Rc::new(Cell::new(0));
+        let all = (0..writers).map(|writer| -> device::LocalFuture<()> {
+            let (engine, processor, done) = (engine.clone(), processor.clone(), done.clone());
+            Box::pin(async move {
+                while engine.world().now() < end {
+                    let id = {
+                        let _turn = processor.write().await;
+                        let now = engine.world().now();
+                        engine.world().sleep_until(now.plus(Duration::from_micros(request))).await;
+                        write_byte(&engine, writer, writer, 1).await
+                    };
+                    engine.commit(id).await.unwrap();
+                    done.set(done.get() + 1);
+                }
+            })
+        });
+        runtime::join_all(all.collect()).await;
+        let second = |count: u64| count * 1000 / LASTS.as_millis() as u64;
+        (second(done.get()), second(engine.statistics().commits))
+    })
+    .expect("power")
+}
+
+#[test]
+fn bench_print() {
+    for (name, request, latency) in [
+        ("cloud", 13, Latency { least: Duration::from_micros(800), spread: Duration::from_micros(200) }),
+        ("nvme", 13, Latency { least: Duration::from_micros(60), spread: Duration::from_micros(40) }),
+        ("loop", 13, Latency { least: Duration::from_micros(220), spread: Duration::from_micros(100) }),
+        ("disk", 13, Latency { least: Duration::from_micros(3000), spread: Duration::from_micros(3000) }),
+    ] {
+        for writers in [1, 2, 4, 16, 50, 100, 200, 1000] {
+            let [one, two] = [1, 2].map(|count| speed(count, writers, request, latency));
+            println!(
+                "BENCH {name} {writers} writers: one {one:?} two {two:?} ratio {:.2}",
+                two.0 as f64 / one.0 as f64
+            );
+        }
+    }
 }
