@@ -3,7 +3,6 @@
 #![deny(unsafe_code)]
 
 mod channel;
-mod follow;
 #[allow(unsafe_code)]
 mod heap;
 mod polling;

@@ -4,7 +4,6 @@
 //!
 //! Make it on the thread that runs it, and after any fork.
 
-use crate::follow::Follow;
 use crate::polling::{Ended, Expected, Polling};
 use crate::ring::{Ring, Signals, Wait};
 use crate::tasks::Tasks;
@@ -31,7 +30,6 @@ struct State {
     random: SplitMix,
     begin: std::time::Instant,
     polling: Polling,
-    follow: Follow,
     expected: Cell<Expected>,
 }
 
@@ -50,11 +48,6 @@ impl RealWorld {
             // The standard library's hash keys come from the kernel's random numbers.
             random: SplitMix::new(RandomState::new().hash_one(0)),
             begin: std::time::Instant::now(),
-            follow: if std::env::var_os("OKEANOS_FOLLOW").is_some() {
-                Follow::who_asks()?
-            } else {
-                Follow::nobody()
-            },
             polling: Polling::new(std::thread::available_parallelism().map_or(1, |count| count.get())),
             expected: Cell::new(Expected::Request),
         })))
@@ -74,11 +67,6 @@ impl RealWorld {
     /// answered. Only for root.
     pub fn keep_others_awake(&self) {
         self.0.ring.may_keep_others_awake();
-    }
-
-    /// A request of `process` has come. A program that asks nearly alone is followed to where it runs.
-    pub fn asked_by(&self, process: u32) {
-        self.0.follow.asked_by(process);
     }
 
     /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
@@ -125,10 +113,7 @@ impl RealWorld {
         }
         let (begin, expected) = (self.now(), self.0.expected.get());
         let limit = self.0.timers.next().map(|at| at.since(begin));
-        let window = match expected {
-            Expected::Request if self.0.follow.follows() => Duration::ZERO,
-            _ => self.0.polling.window(expected, begin),
-        };
+        let window = self.0.polling.window(expected, begin);
         let wait = match limit {
             Some(Duration::ZERO) => Wait::No,
             limit if window.is_zero() => Wait::Asleep(limit),

@@ -300,7 +300,6 @@ impl<F: FileSystem> Session<F> {
 
     async fn answer(&self, request: Request) -> Answer {
         self.counts.count(request.header.opcode);
-        self.world.asked_by(request.header.pid);
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }
