@@ -39,9 +39,6 @@ struct Bench {
 
 impl Bench {
     /// The log has begun, and its disk is slow.
-    async fn open(rig: &Rig) -> Bench {
-        Bench::of(rig.parts.clone(), rig.disks[0].clone(), rig.disks[1].clone()).await
-    }
     async fn of(parts: engine::EngineParts, home: MemoryDisk, log: MemoryDisk) -> Bench {
         let engine = Rig::open(parts).await;
         engine.commit(write_byte(&engine, 1, 3, 1).await).await.unwrap();
