@@ -116,8 +116,9 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         }
     };
     // Programs that walk over the volume of an ordinary user would complain of a directory of root's.
-    let given = owner.map_or(Ok(()), |(user, group)| programs::give_file(target, "/lost+found", user, group));
-    let result = result.and(given);
+    let owner = owner.filter(|_| !extra.iter().any(|argument| argument == "-n"));
+    let give = |(user, group)| programs::give_file(target, "/lost+found", user, group);
+    let result = result.and_then(|()| owner.map_or(Ok(()), give));
     drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
     let result = result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));

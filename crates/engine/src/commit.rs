@@ -85,28 +85,36 @@ impl Engine {
 
     /// From lock to answer, or to the moment from which the next may overlap. No handle is open.
     async fn commit_running(self: &Rc<Self>) -> Result<(), EngineError> {
-        let mut commit = self.lock()?;
+        let commit = self.lock()?;
         let few = commit.few_wait;
         self.expect_soon(few, true);
+        let result = self.set_out(commit).await;
+        if self.pipeline.in_flight() == 0 {
+            self.expect_soon(few, false);
+        }
+        result
+    }
+
+    async fn set_out(self: &Rc<Self>, mut commit: Commit) -> Result<(), EngineError> {
         self.choose_place(&commit.plan).await?;
         self.issue(&mut commit);
         if self.may_be_passed(&commit.plan.plan) {
             self.world.spawn(Box::pin(self.clone().carry_out_beside(commit)));
             return Ok(());
         }
-        let result = self.carry_out(commit).await;
-        self.expect_soon(few, false);
-        result
+        // While its place was announced the tail may have come to go along: then it goes alone.
+        self.pipeline.until_oldest(commit.plan.transaction).await?;
+        self.carry_out(commit).await
     }
 
     /// While others may set out.
     async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
-        let few = commit.few_wait;
         if let Err(error) = self.write_log(commit).await {
             self.abort(&error);
         }
         if self.pipeline.in_flight() == 0 {
-            self.expect_soon(few, false);
+            // Whichever of them it was that few waited for.
+            self.expect_soon(true, false);
         }
     }
 

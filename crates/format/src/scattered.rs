@@ -203,7 +203,7 @@ pub fn tables() -> String {
     row(
         at::DURABLE,
         "durable floor",
-        "when this was issued, that transaction and all before it were durable",
+        "when this was issued, or moved, that transaction and all before it were durable",
     );
     row(at::OWN_SUM, "checksum", &format!("of the {} bytes before it", at::OWN_SUM));
     text.push_str("\n#### Superblock of the scattered logs\n\n| byte | bytes | field |\n|---|---|---|\n");

@@ -129,11 +129,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Client {
     pub fn connect(mount: &Mount) -> Result<Client, CliError> {
-        let path = socket_directory().join(socket_name(mount.device));
-        let connected = UnixStream::connect(&path).or_else(|error| {
-            let is_covered = path.starts_with(&mount.directory);
-            if is_covered { connect_beneath(mount, &path) } else { Err(error) }
-        });
+        let directory = socket_directory();
+        let path = directory.join(socket_name(mount.device));
+        let connected =
+            refuse_foreign(&directory).and_then(|()| UnixStream::connect(&path)).or_else(|error| {
+                let is_covered = path.starts_with(&mount.directory);
+                if is_covered { connect_beneath(mount, &path) } else { Err(error) }
+            });
         // A login has a directory of its own for sockets, and cron has none.
         // SAFETY: geteuid has no preconditions.
         let is_ours = mount.user() == Some(unsafe { libc::geteuid() });
@@ -179,6 +181,14 @@ impl Client {
         self.say(ask)?;
         self.hear()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
+}
+
+/// In a directory that others can write to anybody may answer for a daemon.
+fn refuse_foreign(directory: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(directory)?;
+    // SAFETY: geteuid has no preconditions.
+    let is_ours = found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0;
+    if is_ours { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
 fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {

@@ -13,6 +13,8 @@ pub struct Mount {
     /// `st_dev` of everything in it.
     pub device: (u32, u32),
     pub directory: PathBuf,
+    /// Not a directory of it alone, as bind mounts have.
+    pub is_whole: bool,
     pub kind: String,
     pub source: PathBuf,
     /// Of this mount, with commas: `rw,nosuid,relatime`.
@@ -99,12 +101,18 @@ pub fn mount_on(directory: &Path) -> io::Result<Option<Mount>> {
 /// The mount of ours whose image file, device or directory `path` is.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let at = resolve(path).ok()?;
-    let device = std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
+    let found = std::fs::metadata(path).ok();
+    let device = found.as_ref().filter(|found| found.file_type().is_block_device());
     let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
-    let is_it = |mount: &Mount| {
-        mount.directory == at || Some(mount.device) == device || mount.image() == at || mount.source == at
+    // Anybody may call a mount of his own after what is not his.
+    // SAFETY: geteuid has no preconditions.
+    let believed = [Some(0), Some(unsafe { libc::geteuid() }), found.as_ref().map(MetadataExt::uid)];
+    let is_named = |mount: &Mount| {
+        mount.user().is_some_and(|user| believed.contains(&Some(user)))
+            && (mount.image() == at || mount.source == at)
     };
-    mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && is_it(mount))
+    let is_it = |mount: &Mount| mount.directory == at || Some(mount.device) == device || is_named(mount);
+    mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && mount.is_whole && is_it(mount))
 }
 
 /// An absolute path without links, as far as it can be looked at: a dead mount does not answer.
@@ -136,13 +144,15 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let device = std::str::from_utf8(fields.nth(1)?).ok()?;
     let (major, minor) = device.split_once(':')?;
-    let directory = unescape(fields.nth(1)?);
+    let is_whole = fields.next()? == b"/";
+    let directory = unescape(fields.next()?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
         id,
         device: (major.parse().ok()?, minor.parse().ok()?),
         directory: directory.into(),
+        is_whole,
         kind: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?).into(),
         options,

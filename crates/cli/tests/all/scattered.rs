@@ -178,7 +178,8 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
              done; }}
              write 1 2>/dev/null & ONE=$!; write 2 2>/dev/null & TWO=$!
              for i in $(seq 600); do [ $(wc -l <acknowledged) -gt $(({round} * 20 + 20)) ] && break; sleep 0.1; done
-             {KILL}; wait $ONE $TWO || true"
+             # Once the dead mount is away, the directory below it would take what they write.
+             kill_daemon; wait $ONE $TWO || true; umount -l $M; settle image"
         ));
     }
     rig.run(&format!(

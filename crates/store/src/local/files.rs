@@ -286,7 +286,13 @@ impl Local {
             None => {
                 let path = self.places.path(file)?;
                 self.notes.remove(file);
-                apply_to_path(&path, &change, now).and_then(|()| fs::symlink_metadata(&path))
+                let applied = apply_to_path(&path, &change, now);
+                if change.size.is_some() && applied.is_ok() {
+                    let path = path.clone();
+                    let sync = move || File::options().write(true).open(path)?.sync_all();
+                    self.away("making a size durable", sync).await?;
+                }
+                applied.and_then(|()| fs::symlink_metadata(&path))
             }
         };
         let metadata = metadata.map_err(|error| self.failed("setting attributes", &error))?;
