@@ -26,7 +26,14 @@ pub fn give_file(volume: &Path, file: &str, user: u32, group: u32) -> Result<(),
     for (field, number) in [("uid", user), ("gid", group)] {
         let order = format!("set_inode_field {file} {field} {number}");
         let output = Command::new(find("debugfs")?).args(["-w", "-R", &order, "--"]).arg(volume).output();
-        output.map_err(|error| CliError::system("debugfs", error))?;
+        let output = output.map_err(|error| CliError::system("debugfs", error))?;
+        // It ends well whatever happens, and begins with a line about itself.
+        let said = String::from_utf8_lossy(&output.stderr);
+        let complaint: Vec<_> = said.lines().filter(|line| !line.starts_with("debugfs ")).collect();
+        if !output.status.success() || !complaint.is_empty() {
+            let complaint = complaint.join("; ");
+            return Err(CliError::new(format!("debugfs {order} {}: {complaint}", volume.display())));
+        }
     }
     Ok(())
 }

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{
     Access, AttributeChange, Caller, Cluster, FileId, FileKind, Identity, LocalStore, Network, NewNode,
-    Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, Token, XattrMode,
+    Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token, XattrMode,
 };
+use units::Timestamp;
 
 /// Who may not give files away makes his own.
 fn own() -> Caller {
@@ -161,6 +162,25 @@ fn special_files_are_made_as_what_they_are() {
             assert_eq!((found.attributes.kind, found.attributes.mode), (FileKind::Special(kind), 0o640));
             first.unlink(first.root(), name).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn times_of_links_and_pipes_are_set_and_not_those_of_what_a_link_names() {
+    on_each(|(first, second, _)| async move {
+        let target = make(&*first, "target").await;
+        let before = first.attributes(target).await.unwrap().modified;
+        let wanted = Timestamp { seconds: 1_000_000_007, nanoseconds: 9 };
+        let change = AttributeChange { modified: Some(TimeChange::To(wanted)), ..AttributeChange::default() };
+        let link = NewNode::Symlink { target: b"target".to_vec() };
+        let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o640, rdev: 0 };
+        for (name, node) in [(&b"link"[..], link), (b"pipe", pipe)] {
+            let made = first.make(first.root(), name, node, own()).await.unwrap();
+            first.set_attributes(made.file, change).await.unwrap();
+            let found = second.lookup(second.root(), name).await.unwrap();
+            assert_eq!(found.attributes.modified, wanted, "{name:?}");
+        }
+        assert_eq!(first.attributes(target).await.unwrap().modified, before);
     });
 }
 

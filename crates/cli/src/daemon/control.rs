@@ -8,7 +8,7 @@ use crate::daemon::own_namespace;
 use crate::error::CliError;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -124,6 +124,8 @@ fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
 /// A conversation with a daemon.
 pub struct Client(BufReader<UnixStream>);
 
+/// A longer answer comes from no daemon of ours: counts and histograms take some kilobytes.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// How long one waits for a daemon that only is to tell.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -169,8 +171,9 @@ impl Client {
     /// The next answer; `None` when the daemon is gone.
     pub fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<Option<T>> {
         let mut line = String::new();
-        match self.0.read_line(&mut line) {
+        match (&mut self.0).take(ANSWER_BYTES_MAX).read_line(&mut line) {
             Ok(0) => Ok(None),
+            Ok(count) if count as u64 == ANSWER_BYTES_MAX => Err(io::ErrorKind::InvalidData.into()),
             Ok(_) => Ok(Some(serde_json::from_str(&line)?)),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
             Err(error) => Err(error),

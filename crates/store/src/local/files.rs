@@ -8,9 +8,10 @@ use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::overlay::Overlay;
 use crate::store::{Access, OpenFile};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
@@ -289,7 +290,7 @@ impl Local {
                 let applied = apply_to_path(&path, &change, now);
                 if change.size.is_some() && applied.is_ok() {
                     let path = path.clone();
-                    let sync = move || File::options().write(true).open(path)?.sync_all();
+                    let sync = move || open_to_cut(&path)?.sync_all();
                     self.away("making a size durable", sync).await?;
                 }
                 applied.and_then(|()| fs::symlink_metadata(&path))
@@ -332,27 +333,37 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
     }
 }
 
+/// Of the file itself, if it is a symbolic link. Nothing is opened but to cut it: to open a pipe waits for its writer, and a device may do anything.
 fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
-    let kind = path.symlink_metadata()?.file_type();
+    let is_link = path.symlink_metadata()?.file_type().is_symlink();
     if change.uid.is_some() || change.gid.is_some() {
         std::os::unix::fs::lchown(path, change.uid, change.gid)?;
     }
-    if kind.is_symlink() {
-        // Its mode cannot be changed; its times only by other means.
-        return Ok(());
-    }
     if let Some(size) = change.size {
-        File::options().write(true).open(path)?.set_len(size)?;
+        open_to_cut(path)?.set_len(size)?;
     }
-    if let Some(mode) = change.mode {
+    if let Some(mode) = change.mode.filter(|_| !is_link) {
         fs::set_permissions(path, Permissions::from_mode(mode))?;
     }
-    match times_of(change, now) {
-        // To open a pipe waits for its writer, and a device may do anything.
-        Some(_) if !kind.is_file() && !kind.is_dir() => Err(io::ErrorKind::Unsupported.into()),
-        Some(times) => File::open(path)?.set_times(times),
-        None => Ok(()),
+    if change.accessed.is_none() && change.modified.is_none() {
+        return Ok(());
     }
+    let time = |change| match change {
+        Some(TimeChange::Now) => timespec(now),
+        Some(TimeChange::To(time)) => timespec(time),
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    };
+    let times = Timestamps { last_access: time(change.accessed), last_modification: time(change.modified) };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Somebody else may have put another file there since it was looked at.
+fn open_to_cut(path: &std::path::Path) -> io::Result<File> {
+    File::options().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+fn timespec(time: Timestamp) -> Timespec {
+    Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() }
 }
 
 fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
