@@ -216,7 +216,7 @@ fn address_of(file: &File, block: i32) -> u64 {
 
 #[test]
 fn what_a_told_address_holds_is_the_file_and_is_never_overwritten_late() {
-    for mode in ["wasteless", "journal", "ordered", "writeback"] {
+    for mode in ["wasteless", "selective", "adaptive", "journal", "ordered", "writeback"] {
         let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
         volume.mount(&format!("data={mode},writeback=1,expire=1"));
         let image = OpenOptions::new().read(true).write(true).open(volume.image()).unwrap();

@@ -1,5 +1,6 @@
 //! The daemon and what is around it: namespaces that end, other mounts in the same place, limits, readers that are gone.
 
+use crate::common::ring::Ring;
 use crate::common::{Volume, gone, is_alive, okeanos, said, signal};
 use crate::rig::Rig;
 use std::ffi::OsStr;
@@ -32,9 +33,17 @@ WORDS="O=$O M=$M; $(declare -f daemon)"
 $O mkfs --force image 64M -- -q >made
 "#;
 
+const TRANSPORTS: [&str; 2] = ["classic", "uring"];
+
+/// Outer `None`: the kernel has no such transport. The ring is one's own as long as the answer is kept.
+fn ring_for(transport: &str) -> Option<Option<Ring>> {
+    if transport == "uring" { Ring::allowed().map(Some) } else { Some(None) }
+}
+
 #[test]
 fn a_mount_ends_with_its_namespace_and_everything_comes_home() {
-    for options in ["transport=classic", "noloop,transport=classic"] {
+    for options in ["transport=classic", "noloop,transport=classic", "transport=uring"] {
+        let Some(_ring) = ring_for(options.trim_start_matches("transport=")) else { continue };
         let rig = Rig::new();
         rig.run(&format!(
             "{RESCUED}
@@ -48,35 +57,41 @@ fn a_mount_ends_with_its_namespace_and_everything_comes_home() {
 #[test]
 fn a_killed_daemon_dies_and_nobody_who_syncs_waits_for_it() {
     let rig = Rig::new();
-    // After its namespace, and in the moment when that ends.
-    for last in ["", "kill -9 $(cat daemon)"] {
-        rig.run(&format!(
-            "{RESCUED}
-             alone '$O mount -o transport=classic image $M; daemon; echo kept >$M/file; sync $M/file; {last}'
-             kill -9 $(cat daemon) 2>/dev/null || true
-             ended $(cat daemon); sync_returns; settle image
-             $O mount image $M; [ $(cat $M/file) = kept ]; $O umount $M; clean image"
-        ));
+    for transport in TRANSPORTS {
+        let Some(_ring) = ring_for(transport) else { continue };
+        // After its namespace, and in the moment when that ends.
+        for last in ["", "kill -9 $(cat daemon)"] {
+            rig.run(&format!(
+                "{RESCUED}
+                 alone '$O mount -o transport={transport} image $M; daemon; echo kept >$M/file; sync $M/file; {last}'
+                 kill -9 $(cat daemon) 2>/dev/null || true
+                 ended $(cat daemon); sync_returns; settle image
+                 $O mount image $M; [ $(cat $M/file) = kept ]; $O umount $M; clean image"
+            ));
+        }
     }
 }
 
 #[test]
 fn a_container_that_is_killed_as_a_whole_leaves_nothing_behind() {
     let rig = Rig::new();
-    rig.run(&format!(
-        "{RESCUED}
-         for foreground in '' -f; do
-             rm -f up
-             unshare --pid --fork --mount --mount-proc --propagation private bash -euo pipefail -c \"
-                 $O mount -o transport=classic $foreground image $M &
-                 for i in \\$(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-                 echo kept >$M/file; sync $M/file; touch up; sleep 1000\" & CONTAINER=$!
-             for i in $(seq 600); do [ -e up ] && break; sleep 0.1; done
-             kill -9 $(cat /proc/$CONTAINER/task/$CONTAINER/children)
-             ended $CONTAINER; sync_returns; settle image; [ -z \"$(losetup -j image)\" ]
-             $O mount image $M; [ $(cat $M/file) = kept ]; $O umount $M; clean image
-         done"
-    ));
+    for transport in TRANSPORTS {
+        let Some(_ring) = ring_for(transport) else { continue };
+        rig.run(&format!(
+            "{RESCUED}
+             for foreground in '' -f; do
+                 rm -f up
+                 unshare --pid --fork --mount --mount-proc --propagation private bash -euo pipefail -c \"
+                     $O mount -o transport={transport} $foreground image $M &
+                     for i in \\$(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+                     echo kept >$M/file; sync $M/file; touch up; sleep 1000\" & CONTAINER=$!
+                 for i in $(seq 600); do [ -e up ] && break; sleep 0.1; done
+                 kill -9 $(cat /proc/$CONTAINER/task/$CONTAINER/children)
+                 ended $CONTAINER; sync_returns; settle image; [ -z \"$(losetup -j image)\" ]
+                 $O mount image $M; [ $(cat $M/file) = kept ]; $O umount $M; clean image
+             done"
+        ));
+    }
 }
 
 #[test]
@@ -224,21 +239,13 @@ fn reports_that_nobody_reads_harm_no_mount() {
 
 #[test]
 fn whoever_goes_on_writing_does_not_keep_a_terminated_daemon() {
-    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
     /// Those who are in get ten seconds.
     const PATIENCE: Duration = Duration::from_secs(40);
     for transport in ["classic", "uring"] {
-        let before = fs::read_to_string(PARAMETER).unwrap_or_default();
-        if transport == "uring" {
-            if before.is_empty() {
-                eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
-                return;
-            }
-            fs::write(PARAMETER, "Y").unwrap();
-        }
+        let Some(ring) = ring_for(transport) else { continue };
         let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
         volume.mount(&format!("data=wasteless,cache=1M,transport={transport}"));
-        let _ = fs::write(PARAMETER, before.trim());
+        drop(ring);
         let daemon = volume.daemon();
         let over = AtomicBool::new(false);
         let goes_on = || !over.load(Ordering::Relaxed);

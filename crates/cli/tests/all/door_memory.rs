@@ -1,10 +1,10 @@
 //! What requests under way may hold of the daemon's memory, however many come at once.
 
+use crate::common::ring::Ring;
 use crate::common::{Volume, okeanos_within, said};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MEBIBYTE: usize = 1 << 20;
 const WRITERS: usize = 600;
@@ -15,36 +15,6 @@ const WHOLE_MAX: usize = (16 + 64 + 32) * MEBIBYTE;
 const WHOLE_MAX_RING: usize = WHOLE_MAX + 128 * MEBIBYTE;
 /// More than a daemon takes, and less than the ring's buffers.
 const ADDRESS_SPACE: u64 = 100 << 20;
-
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// The module parameter is on while this lives; nobody else here switches it meanwhile.
-struct RingAllowed {
-    before: String,
-    _turn: MutexGuard<'static, ()>,
-}
-impl RingAllowed {
-    fn new() -> Option<RingAllowed> {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = fs::read_to_string(PARAMETER).ok()?;
-        fs::write(PARAMETER, "Y").unwrap();
-        Some(RingAllowed { before, _turn: turn })
-    }
-    fn or_say() -> Option<RingAllowed> {
-        let allowed = RingAllowed::new();
-        if allowed.is_none() {
-            eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
-        }
-        allowed
-    }
-}
-impl Drop for RingAllowed {
-    fn drop(&mut self) {
-        let _ = fs::write(PARAMETER, self.before.trim());
-    }
-}
 
 /// The most that a process ever had in memory, in bytes.
 fn peak_of(process: i32) -> usize {
@@ -110,13 +80,13 @@ fn a_crowd_of_large_requests_holds_bounded_memory_over_the_classic_channel() {
 
 #[test]
 fn a_crowd_of_large_requests_holds_bounded_memory_over_the_ring() {
-    let Some(_allowed) = RingAllowed::or_say() else { return };
+    let Some(_allowed) = Ring::allowed() else { return };
     memory_stays_bounded("uring", WHOLE_MAX_RING);
 }
 
 #[test]
 fn without_memory_for_the_ring_the_mount_takes_the_classic_channel() {
-    let Some(_allowed) = RingAllowed::or_say() else { return };
+    let Some(_allowed) = Ring::allowed() else { return };
     let volume = Volume::new(&["-t", "ext4"]);
     let mount = |transport: &str| {
         let options = format!("transport={transport}");

@@ -409,21 +409,16 @@ fn a_program_that_runs_is_not_cut_by_who_would_open_it() {
 
 #[test]
 fn requests_come_through_the_ring_when_asked_for() {
-    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-    let Ok(before) = fs::read_to_string(PARAMETER) else {
-        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
-        return;
-    };
+    let Some(ring) = common::ring::Ring::take() else { return };
     let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    fs::write(PARAMETER, "N").unwrap();
+    ring.allow(false);
     let refused = volume.try_mount("transport=uring");
     assert!(!refused.status.success() && common::said(&refused).contains("enable_uring"));
-    fs::write(PARAMETER, "Y").unwrap();
+    ring.allow(true);
     volume.mount("transport=uring,data=wasteless");
     every_operation(&volume, true);
     let statistics = volume.statistics();
     assert_eq!(statistics["transport"], "io_uring");
     assert!(statistics["door"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
     volume.umount_and_check();
-    fs::write(PARAMETER, before.trim()).unwrap();
 }

@@ -123,6 +123,55 @@ fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
     volume.umount_and_check();
 }
 
+/// Each call by which the door changes something, and the first word of what it is given. (linux/fs.h)
+const CHANGES: [(&str, libc::c_ulong, u64); 9] = [
+    ("FS_IOC_SETFLAGS", SETFLAGS, IMMUTABLE),
+    ("FS_IOC32_SETFLAGS", SETFLAGS_32, IMMUTABLE),
+    ("FS_IOC_FSSETXATTR", 0x401c_5820, 0x8),
+    ("FS_IOC_SETVERSION", 0x4008_7602, 77),
+    ("FS_IOC32_SETVERSION", 0x4004_7602, 77),
+    ("FS_IOC_SETFSLABEL", 0x4100_9432, 0x64_6c6f),
+    ("FITRIM", 0xc018_5879, 0),
+    ("FS_IOC_SHUTDOWN", 0x8004_587d, 0),
+    ("OKEANOS_SET_DURABILITY", SET_DURABILITY, 1),
+];
+
+#[test]
+fn no_call_changes_what_its_caller_may_only_read() {
+    const GETVERSION: libc::c_ulong = 0x8008_7601;
+    const GETFSLABEL: libc::c_ulong = 0x8100_9431;
+    let volume = volume_for_all();
+    let path = volume.at("file");
+    std::fs::write(&path, "readable").unwrap();
+    let state = || {
+        let file = File::open(&path).unwrap();
+        [GETFLAGS, GETVERSION, GETFSLABEL].map(|command| {
+            let mut area = [0u8; 256];
+            // SAFETY: no command here writes more than the area holds.
+            assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), command, area.as_mut_ptr()) }, 0);
+            area
+        })
+    };
+    let before = state();
+    as_user(NOBODY, || {
+        for (name, command, word) in CHANGES {
+            for place in [&path, &volume.root()] {
+                assert_ne!(ioctl(place, command, word), 0, "{name} {place:?}");
+            }
+        }
+    });
+    assert_eq!(state(), before);
+    // Root may: the calls are understood.
+    for (name, command, word) in CHANGES {
+        if name.ends_with("FSSETXATTR") || name.ends_with("SETFSLABEL") {
+            assert_eq!(ioctl(&path, command, word), 0, "{name}");
+        }
+    }
+    assert_ne!(state(), before);
+    assert_eq!(set_flags(&path, SETFLAGS, 0), 0);
+    volume.umount_and_check();
+}
+
 /// `_IOW('O', 0xd0, __u32)`.
 const SET_DURABILITY: libc::c_ulong = 0x4004_4fd0;
 

@@ -1,6 +1,7 @@
 //! Volumes in image files, mounted where nobody else sees them.
 
 pub mod failing_disk;
+pub mod ring;
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
