@@ -76,7 +76,7 @@ soak: deps build ## the crash explorer for HOURS hours (resumable), then a real 
 	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 
-mutants: deps ## break it on purpose in forty ways: does the explorer find each? (docs/MUTANTS.md)
+mutants: deps ## break it on purpose, one fault at a time: does the explorer find each? (docs/MUTANTS.md)
 	scripts/mutants.sh
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
