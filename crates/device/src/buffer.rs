@@ -42,9 +42,9 @@ impl Spares {
 
 /// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long.
 ///
-/// The alignment is found within memory a sector larger. An allocator that is asked for it may be unable to give a
-/// freed piece out again for the same request (that of glibc is), and a cache of blocks then takes twice its size.
-/// From an allocator whose pages are aligned unasked, a page is taken as it is.
+/// The aligned part is found within memory that is a sector larger. An allocator asked for aligned memory may
+/// be unable to reuse a freed piece for the same request, as that of glibc is. A cache of blocks then takes
+/// twice its size. From an allocator whose pages are aligned anyway, a page is taken as it is.
 pub struct Buffer {
     /// Never grows or shrinks: then it would move, and the alignment be lost.
     memory: Vec<u8>,

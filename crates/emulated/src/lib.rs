@@ -1,5 +1,5 @@
-//! Disks that are not here, in the time of any [`device::World`]: they take as long as the drive whose data file
-//! they were given, keep what that drive would keep when the power fails, and cost memory only for what was written.
+//! Emulated disks, in the time of any [`device::World`]. They take as long as the drive whose data file they
+//! were given, and keep what it would keep when the power fails. They cost memory only for what was written.
 //!
 //! A [`Model`] is the data file; an [`EmulatedDisk`] is one drive of that model; [`replay`] holds a model against
 //! measured requests. What is modelled and how well it agrees: `docs/DISKS.md`.

@@ -8,8 +8,9 @@ use journal::plan_home_durable;
 use units::{HomeBlock, TransactionId};
 
 impl Engine {
-    /// When it returns, home holds durably what these blocks held at the call, or newer, and no replay writes to them
-    /// what the log holds of them. `runs`: first block and count, in order and apart; nobody changes them meanwhile.
+    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay writes to
+    /// them what the log holds of them. `runs`: first block and count, in order and apart; nobody changes
+    /// them meanwhile.
     pub async fn bring_home(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         self.make_home_durable(runs).await?;
         match self.revoke_records(runs).await? {

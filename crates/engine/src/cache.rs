@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. A block that is dirty, in a transaction, being read, or held by anyone stays. So "not in the cache" means
 //!    "home holds the latest version, or the log does where the mapping table says so".
-//! 2. What counts against the bound are images, not blocks: a block that changes while it is in a transaction in flight
-//!    has two, and one whose last committed image is not home either has three. What a commit makes for the log counts, too,
-//!    and the mapping table.
+//! 2. What counts against the bound are images, not blocks. A block that changes while it is in a transaction
+//!    in flight has two. One whose last committed image is not home either has three. What a commit makes for
+//!    the log counts, too, and so does the mapping table.
 
 use crate::block::{CachedBlock, ClockState};
 use crate::images::Usage;
@@ -45,8 +45,9 @@ pub(crate) struct Cache {
     image_bytes: usize,
 }
 
-/// What an image takes beyond its bytes: alignment of the buffer to sectors and its header (512 + 32), the shared pointer (64),
-/// the block's entry and state (288), its places in table, clock and queue of dirty blocks (64).
+/// What an image takes beyond its bytes. Alignment of the buffer to sectors, and its header: 512 + 32. The
+/// shared pointer: 64. The block's entry and state: 288. Its places in table, clock and queue of dirty
+/// blocks: 64.
 const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
 /// However little memory is wanted, so many images are needed.
 const LEAST_IMAGES: usize = 16;

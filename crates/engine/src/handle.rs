@@ -245,8 +245,8 @@ impl Handle {
         }
     }
 
-    /// Makes room for `credits` more in the same transaction; false when it or memory is too full, and the caller must
-    /// bring the volume into a consistent state, stop, and start anew (truncate of a large file).
+    /// Makes room for `credits` more in the same transaction; false when it or memory is too full. The caller
+    /// must then bring the volume into a consistent state, stop, and start anew (truncate of a large file).
     #[must_use]
     pub fn extend(&mut self, credits: Credits) -> bool {
         // As for a start; but who holds a handle waits for no memory, which its own commit may have to free.

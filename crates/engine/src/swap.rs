@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. It begins when nothing runs or commits, and gives up when something comes before the headers are written.
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
-//! 3. What knows where a run lies (the log, the mapping table, blocks in memory) learns of its new place in one stretch, once
-//!    it is durable there.
+//! 3. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there: the
+//!    log, the mapping table, blocks in memory.
 
 use crate::engine::Engine;
 use crate::error::EngineError;

@@ -1,8 +1,9 @@
 //! Does this drive lie? What its flush and its durable writes cost, held against what its medium costs.
 //!
-//! A turning drive cannot bring scattered sectors to the medium faster than it can position; reading scattered sectors
-//! tells how fast that is. A flush after scattered writes that takes next to nothing has not waited for the medium, nor has one that
-//! takes as long after few of them as after many; nor has a durable write of the same sector that comes round faster than the platter.
+//! A turning drive cannot bring scattered sectors to the medium faster than it can position; reading
+//! scattered sectors tells how fast that is. A flush after scattered writes that takes next to no time has
+//! not waited for the medium. Nor has one that takes as long after few of them as after many. Nor has a
+//! durable write that is repeated in the same sector in less than a turn of the platter.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use std::ops::Range;

@@ -5,9 +5,10 @@
 //! its log block, and the log blocks of one transaction behind it. So the runs of a log follow each other from its first
 //! block on, and headers alone lead from one to the next.
 //!
-//! Validity of a run header: its checksum, which begins with the journal's UUID and the nonce of the log's life, and its
-//! own address in it. Which transactions follow each other is told by their numbers. Which logs are to be looked at, by a
-//! bit for each few of them in the journal superblock ([`ActiveLogs`]), set durably before they get their first run.
+//! Validity of a run header: its checksum, which begins with the journal's UUID and the nonce of the log's
+//! life, and its own address in it. Which transactions follow each other is told by their numbers. Bits in
+//! the journal superblock tell which logs are to be looked at ([`ActiveLogs`]), one for each few of them. A
+//! bit is set durably before its logs get their first run.
 //!
 //! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
 

@@ -41,8 +41,9 @@ impl Host {
         self.log().commit_all().await
     }
 
-    /// Before a write up to `end`, under the file's lock. When a file outgrows the room that it has at the store, the store tells its
-    /// servers of a state that may not be in the journal yet: it shall be one that they have.
+    /// Before a write up to `end`, under the file's lock. When a file outgrows its room at the store, the
+    /// store tells its servers of the file's state. That state may not be in the journal yet. So the file is
+    /// brought home first: the servers are told of a state that they have.
     pub(crate) async fn make_room(&self, file: &File, end: u64) -> Result<(), HostError> {
         let told = file.told.get();
         let home = file.dirty.get().map_or(told, |dirty| dirty.base);

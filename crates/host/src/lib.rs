@@ -1,9 +1,9 @@
 //! A journal on this host in front of a shared store: what an application has synced survives a crash of this host, before
 //! the store has it.
 //!
-//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used here: it brings blocks home
-//! itself and replays blindly, while a store already has the data in its buffer, and each file has a guard of its own. Plans,
-//! record formats, the log and the passes of recovery are `journal`'s.
+//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used here: it
+//! brings blocks home itself and replays blindly. A store already has the data in its buffer, and each file
+//! has a guard of its own. Plans, record formats, the log and the passes of recovery are `journal`'s.
 #![forbid(unsafe_code)]
 
 mod conflict;

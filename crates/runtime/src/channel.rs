@@ -69,7 +69,7 @@ pub fn spawn_with_result<T: 'static>(
     receiver
 }
 
-/// Takes the first step of `work` on the calling task and the rest as a task of its own, so that what has begun
+/// Takes the first step of `work` on the calling task, and the rest as a task of its own. So what has begun
 /// completes even if nobody waits for it any more.
 pub async fn complete_anyway<T: 'static>(world: &dyn World, work: impl Future<Output = T> + 'static) -> T {
     let mut work = Box::pin(work);

@@ -1,9 +1,10 @@
 //! The program's heap: pages of block buffers beside one another, all else from the C library.
 //!
-//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its alignment, and lies
-//! across two pages, so that a disk is given two segments for each: a write of a mebibyte falls into requests of 256 KiB.
-//! Here a page is aligned. Pages are taken from the lowest slab that has one, which the kernel is asked to back
-//! with one huge page: what is written in order lies in order, and a MiB is few segments.
+//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its
+//! alignment, and lies across two pages. A disk is then given two segments for each: a write of a mebibyte
+//! falls into requests of 256 KiB. Here a page is aligned. Pages are taken from the lowest slab that has one,
+//! which the kernel is asked to back with one huge page: what is written in order lies in order, and a MiB is
+//! few segments.
 //!
 //! Invariants
 //! 1. An address within the region is a page of a slab, taken or free; any other is the C library's.

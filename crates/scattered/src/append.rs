@@ -1,7 +1,8 @@
 //! Records to logs: begun at once (place, sequence, header), then listed as open, written, and only then in the table.
 //!
-//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are under way, of one log too, but each is complete only
-//! when those before it in its log are, for a restart that misses one sees none behind it. A durable one is promised only when those before it are durable.
+//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are under way,
+//! of one log too. Each is complete only when those before it in its log are: a restart that misses one sees
+//! none behind it. A durable one is promised only when those before it are durable.
 
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;

@@ -1,7 +1,8 @@
 //! Copies logged blocks home, in the order of their homes, neighbours in one write.
 //!
-//! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable; only then may its log be written anew. A
-//! block is copied after its record is durable, under a claim and only if its entry is still the one that was read, so no older content goes over newer.
+//! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable; only then
+//! may its log be written anew. A block is copied after its record is durable, under a claim, and only if its
+//! entry is still the one that was read. So no older content goes over newer.
 
 use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;

@@ -1,7 +1,8 @@
 //! Where everything lies: the superblock, the table's area, and groups of data with a log at their end.
 //!
-//! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow; each block of the logical
-//! disk has one home, no home lies in a log or in the table's area, and neighbours within a group are neighbours at home.
+//! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow; each block
+//! of the logical disk has one home. No home lies in a log or in the table's area. Neighbours within a group
+//! are neighbours at home.
 
 use crate::fields::{begin, put, seal, sealed, u32_at, u64_at, u128_at};
 use crate::{BLOCK, MAX_ENTRIES};

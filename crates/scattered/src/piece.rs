@@ -1,7 +1,8 @@
 //! What a write brings to a log: whole blocks, with the sectors that are written, and those that were logged before.
 //!
-//! Invariants: the caller holds a claim. A record stands for all that is logged of its blocks, so a piece is made, and pending, in one step, after what it
-//! takes from logs was read: what others of the same block bring at once is in it or behind it.
+//! Invariants: the caller holds a claim. A record stands for all that is logged of its blocks. So a piece is
+//! made, and becomes pending, in one step, after what it takes from logs was read. What others bring of the
+//! same block meanwhile is in it or behind it.
 
 use crate::append::Piece;
 use crate::disk::DeviceResult;

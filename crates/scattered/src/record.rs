@@ -1,8 +1,9 @@
-//! One append to a log: a header block that says everything of it, then the data blocks it names.
+//! One append to a log: a header block that describes it, then the data blocks it names.
 //!
-//! Invariants: a header is accepted only at the place that it names (log, epoch, position), behind the very record that it followed
-//! when it was written (`previous`), and with data whose checksums are right. So a torn record, one of an earlier life of the log and
-//! one behind a lost record are all the end of the log, and stay so when the place is written again.
+//! Invariants: a header is accepted only at the place that it names (log, epoch, position). It must stand
+//! behind the very record that it followed when it was written (`previous`). The checksums of its data must
+//! be right. So three records end the log: a torn one, one of an earlier life of the log, and one behind a
+//! lost record. They still do when the place is written again.
 
 use crate::BLOCK;
 use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};

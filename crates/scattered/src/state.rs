@@ -1,8 +1,9 @@
 //! What a scattered disk knows, and who may change it.
 //!
-//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a time); `appending` (shared by records under
-//! way; a snapshot's moment has it alone); `listing` (the open list is written by one). The writer takes the last two only, so it never waits for a claim or
-//! for maintenance, and who holds a claim may wait for the writer.
+//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a
+//! time); `appending` (shared by records under way; a snapshot's moment has it alone); `listing` (the open
+//! list is written by one). The writer takes the last two only, so it never waits for a claim or for
+//! maintenance. Whoever holds a claim may wait for the writer.
 //!
 //! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds: reads go on, all changes report that error.
 

@@ -231,8 +231,8 @@ pub struct CaseReport {
     pub met: u64,
     /// Actions that found no room on the volume.
     pub refused: u64,
-    /// Writes over a border of blocks that were under way at the cut of an image, where the mode promises that they
-    /// are there whole or not at all.
+    /// Writes over a border of blocks that were under way at the cut of an image. Only where the mode
+    /// promises that they are there whole or not at all.
     pub writes: u64,
     /// Those of them that were there in part.
     pub torn: u64,

@@ -75,8 +75,8 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     }
 }
 
-/// From now on takes crash images whenever something starts on either disk, of the writes of evictions at some, and
-/// looks at the memory that is held then.
+/// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
+/// evictions. Also checks the memory that is held then.
 fn watch(
     disks: &MemoryDisks,
     volume: &Rc<Volume>,

@@ -1,6 +1,7 @@
-//! The same scripts on volumes whose bitmaps lie: half of each is over, then inodes and blocks in use are marked free, with counts
-//! and checksums that agree, and the rest runs with every file in memory. What contradicts memory is refused, and the
-//! volume says so from then on; nothing panics or hangs, and no file comes to hold another's content.
+//! The same scripts on volumes whose bitmaps lie. After half of each script, inodes and blocks in use are
+//! marked free, with counts and checksums that agree. The rest runs with every file in memory. What
+//! contradicts memory is refused, and the volume says so from then on; nothing panics or hangs, and no file
+//! comes to hold another's content.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;

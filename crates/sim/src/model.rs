@@ -141,8 +141,8 @@ impl History {
         self.states.last_chunk::<2>().is_some_and(|[before, after]| before != after)
     }
 
-    /// Is `found` allowed, when the last acknowledged sync of everything came after `acknowledged` actions, that of a
-    /// file's data alone after `data`, and at most `started` actions had begun?
+    /// Whether `found` is allowed. The last acknowledged sync of everything came after `acknowledged`
+    /// actions, that of a file's data alone after `data`. At most `started` actions had begun.
     pub fn judge(
         &self,
         found: &Found,

@@ -1,4 +1,4 @@
-//! What the writers do: scripts made from a seed. Each writer has a directory of its own, so that what may be
+//! What the writers do: scripts made from a seed. Each writer has a directory of its own. So what may be
 //! found there after a crash follows from the order of its own actions alone.
 
 use runtime::SplitMix;

@@ -1,16 +1,18 @@
 //! An emulated log-structured placement: what the disk sees of NILFS, as a stand-in for it.
 //!
-//! **What it is.** Files whose blocks never go home: each sync appends a *partial segment* at the end of one log, a single
-//! write of a summary block, the dirty data blocks of the files that are synced, for each of them its index blocks and
-//! the block of the inode table that holds its inode, and the blocks of a checkpoint (block addresses, segment usage,
-//! checkpoint file, super root). One writer serves all who wait at that moment, as NILFS's segment constructor does. Reads
-//! follow the map, so files that are written at the same time lie interleaved on the disk, and the time of both is the
-//! drive's.
+//! **What it is.** Files whose blocks never go home. Each sync appends a *partial segment* at the end of one
+//! log, in a single write. It begins with a summary block and the dirty data blocks of the files that are
+//! synced. For each of these files its index blocks follow, and the block of the inode table that holds its
+//! inode. The blocks of a checkpoint come last: block addresses, segment usage, checkpoint file, super root.
+//! One writer serves all who wait at that moment, as NILFS's segment constructor does. Reads follow the map,
+//! so files that are written at the same time lie interleaved on the disk. Reads and writes take the drive's
+//! time.
 //!
-//! **What it is not.** NILFS: its bytes mean nothing to anyone, it is not recovered after a crash, nothing is cleaned (a
-//! log that reaches the disk's end is full), names cost nothing, what is not synced stays in memory, and its cache keeps
-//! everything until [`LogStructuredFiles::drop_caches`]. How many index and checkpoint blocks a partial segment has is
-//! counted as said at [`LogStructuredFiles::overhead_blocks`], not taken from NILFS's code.
+//! **What it is not.** NILFS. Its bytes mean nothing to anyone, and it is not recovered after a crash.
+//! Nothing is cleaned: a log that reaches the disk's end is full. Names cost nothing. What is not synced
+//! stays in memory, and the cache keeps everything until [`LogStructuredFiles::drop_caches`]. How many index
+//! and checkpoint blocks a partial segment has is counted as said at [`LogStructuredFiles::overhead_blocks`],
+//! not taken from NILFS's code.
 
 use crate::virtual_files::run_tasks;
 use device::{Buffer, Disk, Durability, World};

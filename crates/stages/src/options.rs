@@ -83,8 +83,9 @@ pub struct StageOptions {
     /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux 2.6.18 did (`ticks`). Zero: no
     /// ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
-    /// A writer whose file is in a transaction that is being committed waits until that is durable, as whoever wrote to a block
-    /// under commit waited for it in ext3. (All of the commit is waited for, and not one block alone.)
+    /// A writer whose file is in a transaction that is being committed waits until that is durable. So did,
+    /// in ext3, whoever wrote to a block under commit. (All of the commit is waited for, and not one block
+    /// alone.)
     pub writers_wait: bool,
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
@@ -117,9 +118,9 @@ pub enum Caching {
 }
 
 impl StageOptions {
-    /// What the Okeanos paper measured on: two Cheetahs, ext3 with 4 KiB blocks, 128 MiB of journal on a disk of its own,
-    /// write-back every 5 s of what is older than 30 s, and
-    /// commits that wait for ticks as Linux 2.6.18's did. Of the 3 GiB of memory there the cache may have 2.
+    /// What the Okeanos paper measured on: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB of journal on
+    /// a disk of its own. Write-back comes every 5 s, of what is older than 30 s. Commits wait for ticks, as
+    /// Linux 2.6.18's did. Of the 3 GiB of memory there the cache may have 2.
     pub fn of_paper(data: DataMode) -> StageOptions {
         let cheetah = DiskChoice {
             model: "cheetah-15k5-300".into(),

@@ -11,9 +11,9 @@ use std::time::Duration;
 use units::{InodeNumber, Instant, TransactionId};
 use workloads::{Actor, Files, SyncKind};
 
-/// The files of a volume as a program sees them that calls the kernel, without the kernel: no time passes but the
-/// disks'. The engine's cache stands for the page cache, so an asynchronous write is in the running transaction at once,
-/// where the kernel would keep it to itself until its own write-back hands it on.
+/// The files of a volume as a program that calls the kernel sees them, without the kernel: no time passes but
+/// the disks'. The engine's cache stands for the page cache, so an asynchronous write is in the running
+/// transaction at once. The kernel would keep it to itself until its own write-back hands it on.
 #[derive(Clone)]
 pub struct VirtualFiles {
     world: VirtualWorld,

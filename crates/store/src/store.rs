@@ -47,8 +47,9 @@ pub trait Store {
     fn hold_ms(&self) -> u64;
     /// See rule 3. Of a file that had `size` bytes when it was made durable last, or the token was taken.
     fn held_below(&self, size: u64) -> u64;
-    /// Whether a file whose number is still that of a state which was durable has been changed by nobody since, as far as
-    /// anybody was told: sizes and times of change prove nothing then. False: others may change files past the store.
+    /// Whether an unchanged number proves that nobody has changed the file since the durable state that had
+    /// it, as far as anybody was told. Sizes and times of change prove nothing then. False: others may change
+    /// files past the store.
     fn counts_every_change(&self) -> bool;
 
     // Life of the connection

@@ -1,6 +1,6 @@
 //! Workloads, and the proofs made with them.
 //!
-//! A workload is written against [`Files`], so that the same code runs on a directory in real time
+//! A workload is written against [`Files`]. So the same code runs on a directory in real time
 //! ([`DirectoryFiles`]) and on emulated disks in virtual time (`stages::VirtualFiles`).
 
 mod dice;

@@ -3,8 +3,9 @@
 //! Each instance has a file of its own and does what the trace says when it says so; one that is late goes on at once.
 //! A record with a sync is a write and an fsync.
 //!
-//! Databases write their log round and round. The file that is replayed begins where the trace began to write, and what
-//! comes round to the trace's lowest place follows what was at its highest; so it is no longer than what is played.
+//! Databases write their log round and round. The file that is replayed begins where the trace began to
+//! write. What comes round to the trace's lowest place follows what was at its highest; so it is no longer
+//! than what is played.
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};

@@ -1,9 +1,9 @@
 //! Postmark 1.5 (Katcher, NetApp TR3022): the small files of mail, news and web commerce, with synchronous writes and
 //! many threads, as the Okeanos paper ran it.
 //!
-//! A transaction is a read of a whole file or an append to one, and then the creation of a file or the deletion of one. All
-//! files lie in one directory. Each thread has a share of the files and of the transactions, so that what it does follows
-//! from the seed alone.
+//! A transaction is a read of a whole file or an append to one, followed by the creation or the deletion of a
+//! file. All files lie in one directory. Each thread has a share of the files and of the transactions, so
+//! that what it does follows from the seed alone.
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};

@@ -1,9 +1,9 @@
 //! Many threads that do everything to a few shared directories at once.
 //!
-//! Nobody knows what a directory will hold; what must be so at any time is known. Names may be missing, taken, or of
-//! another kind when a call comes, so those errors are counted and forgotten; any other ends the run. Content is
-//! written, cut and punched in whole records that tell where they belong, so a file may only hold whole
-//! records of its place, and zeros.
+//! Nobody knows what a directory will hold; what must be so at any time is known. Names may be missing,
+//! taken, or of another kind when a call comes, so those errors are counted and forgotten; any other ends the
+//! run. Content is written, cut and punched in whole records that tell where they belong. So a file may hold
+//! only whole records of its place, and zeros.
 
 use crate::dice::Dice;
 use std::ffi::CString;

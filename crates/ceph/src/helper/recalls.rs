@@ -1,8 +1,9 @@
-//! Recalls: told to the daemon, and watched until the token is back.
+//! Recalls: reported to the daemon, and watched until the token is back.
 //!
-//! T1: a write that enters the library while its file is recalled waits for the token's return, and the daemon may wait for that
-//! write before it returns the token. So a recalled file with a call under way is made durable and given back from here, by a thread that is
-//! kept for that. What was written before is at the servers then; the late write goes straight through.
+//! T1: a write that enters the library while its file is recalled waits for the token's return. The daemon
+//! may wait for that very write before it returns the token. So a recalled file with a call under way is made
+//! durable and given back from here, by a thread kept for that. What was written before is at the servers
+//! then; the late write goes straight through.
 
 use super::Output;
 use super::files::{File, Files, lock};

@@ -68,8 +68,8 @@ pub struct Standing {
 }
 
 impl Porter {
-    /// Forks the porter for a mount on `directory`, and brings this process into a namespace of its own where it may
-    /// (`report` is told where it may not). Call it before rings and threads.
+    /// Forks the porter for a mount on `directory`, and moves this process into a namespace of its own. Where
+    /// it has no right to, `report` is called instead. Call it before rings and threads are made.
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;

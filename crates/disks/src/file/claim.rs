@@ -1,9 +1,9 @@
-//! The claim on a disk: who holds it is the only one who writes.
+//! The claim on a disk: only its holder writes.
 //!
-//! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file), which programs
-//! that look for locks honour, and the kernel does not. What is behind a loop device is claimed as well: two loop
-//! devices over the same bytes are one disk. While the exclusive claim on a device is given to somebody else, the
-//! kernel or mke2fs, its node is locked with flock(2), as udev does it, so that no other program of ours takes it.
+//! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file), which
+//! programs that look for locks honour, and the kernel does not. What is behind a loop device is claimed as
+//! well: two loop devices over the same bytes are one disk. While the kernel or mke2fs is given the exclusive
+//! claim on a device, its node is locked with flock(2), as udev does. So no other program of ours takes it.
 
 use super::open::OpenError;
 use super::system::{Lock, lock_bytes, lock_node};

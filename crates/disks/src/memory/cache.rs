@@ -186,9 +186,10 @@ impl Cache {
     /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on nothing else:
     /// it gives a number below `n`, where 0 keeps what was there before and `n - 1` the newest.
     ///
-    /// With units: for each unit touched, how many of its completed writes had reached the medium (the cache
-    /// of a disk holds the newest only, so they do so in order), then for each write in flight whether it did.
-    /// For single sectors these are all outcomes of applying and dropping in any order.
+    /// With units: for each unit touched, how many of its completed writes had reached the medium; then for
+    /// each write in flight, whether it did. Completed writes of a unit reach it in order, since the cache of
+    /// a disk holds only the newest. For single sectors these are all outcomes of applying and dropping in
+    /// any order.
     pub fn crash(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         let mut image = self.durable.clone();
         match atomicity {

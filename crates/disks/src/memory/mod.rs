@@ -1,9 +1,9 @@
 //! A disk in memory for tests: a volatile write cache over durable bytes, latencies that reorder, faults on
 //! demand, and a power switch. What a power cut may leave is in `docs/CRASH_MODEL.md`.
 //!
-//! A write is *in flight* from its start to its completion, then *volatile* in the cache, and *durable* after
-//! a flush that began later has completed, or at once if it was written `Durable`. A disk that is told to lie keeps
-//! data volatile all the same, until other data needs its room in the cache.
+//! A write is *in flight* from its start to its completion, then *volatile* in the cache. It is *durable*
+//! after a flush that began later has completed, or at once if it was written `Durable`. A disk that is told
+//! to lie keeps data volatile all the same, until other data needs its room in the cache.
 
 mod cache;
 mod fault;

@@ -20,8 +20,8 @@ impl EmulatedDisk {
     pub(super) fn pump(&self) {
         self.pump_at(self.now());
     }
-    /// `now` is when the medium became free: a world of real time wakes us later, but the drive turns on, and
-    /// had it waited for us, what follows on its track would have gone by.
+    /// `now` is when the medium became free. A world of real time wakes us later, but the drive goes on
+    /// turning. Had it waited for us, what follows on its track would have passed by.
     fn pump_at(&self, now: u64) {
         if self.is_off() {
             return;

@@ -1,15 +1,16 @@
 //! Fingerprints: which writes push a target out of a drive's cache, and at what cost (Rajimwale et al., DSN 2011, section III).
 //!
-//! A trial writes a target sector at a random place, then the workload, then asks for a flush (which the drive may ignore),
-//! waits, and reads the target: a slow read came from the medium, so the target had been evicted. Slow and fast are told apart by
-//! the two modes of all read times. The workload's writes lie to one another as evictions will
-//! place them, in a [`FlushZone`](crate::FlushZone).
+//! A trial writes a target sector at a random place, then the workload, then asks for a flush (which the
+//! drive may ignore). It waits, and reads the target: a slow read came from the medium, so the target had
+//! been evicted. The two modes of all read times tell slow from fast. The workload's writes are placed as
+//! those of evictions will be, in a [`FlushZone`](crate::FlushZone).
 //!
-//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree, all in the
-//! cheapest cell that has always evicted and in that with more data.
+//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree. The
+//! cheapest cell that has always evicted gets all of them, and so does the one with more data.
 //!
-//! That is the paper's method. A drive that had one small write to do and a second of rest tells nothing of one that is busy when the
-//! power fails, so what is recommended has also evicted in as many trials "at once".
+//! That is the paper's method. It gives the drive one small write to do and a second of rest. That tells
+//! nothing of a drive that is busy when the power fails. So what is recommended has also evicted in as many
+//! trials "at once".
 
 mod choice;
 mod grid;

@@ -1,9 +1,9 @@
 //! The trials of a workload.
 //!
-//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one "at once": many targets all over
-//! the range wait in the cache together, and are read as soon as the workload is answered. They are evicted only
-//! if the workload alone has pushed them out, not the rest that the drive had afterwards, and although the drive could
-//! please itself by writing what was nearer first.
+//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one "at once":
+//! many targets all over the range wait in the cache together, and are read as soon as the workload is
+//! answered. Only the workload can have pushed them out, since the drive had no rest afterwards. It must do
+//! so although the drive was free to write first what was nearer.
 
 use super::Cell;
 use super::prober::{FingerprintError, Prober};

@@ -31,8 +31,8 @@ fn sector(byte: u8) -> Vec<Rc<Buffer>> {
     vec![Rc::new(Buffer::copy_of(&[byte; 512]))]
 }
 
-/// Writes and flushes targets one by one on `disk`, cuts the drive's power at once after each flush that was answered, and
-/// counts the targets that are gone.
+/// Writes and flushes targets one by one on `disk`. Cuts the drive's power at once after each answered flush,
+/// and counts the targets that are gone.
 fn lost(disk_of: impl Fn(&VirtualWorld, &EmulatedDisk) -> Rc<dyn Disk>) -> u64 {
     let mut lost = 0;
     for target in 0..TARGETS {

@@ -1,5 +1,5 @@
-//! The block allocator: a run near the goal, and for file data a window behind it that later requests of the
-//! same file are served from, so that files appended in turn do not interleave block by block.
+//! The block allocator: a run near the goal, and for file data a window behind it. Later requests of the same
+//! file are served from that window. So files appended in turn do not interleave block by block.
 
 mod free;
 mod search;

@@ -1,9 +1,9 @@
 //! Listing a directory in chunks, while others change it.
 //!
 //! A cookie tells where a chunk ended. In a linear directory it is a byte offset: names stay where they are.
-//! In an indexed directory, and in one of a single block that may become one, names move when leaves are split,
-//! so the order is that of their hashes, and the cookie is the hash of the last name: 31 bits major, 32 bits
-//! minor. (The legacy hash has no minor part; a checksum of the name stands in for it.)
+//! In an indexed directory, and in one of a single block that may become one, names move when leaves are
+//! split. So the order there is that of their hashes, and the cookie is the hash of the last name: 31 bits
+//! major, 32 bits minor. (The legacy hash has no minor part; a checksum of the name stands in for it.)
 
 use super::Directory;
 use crate::{DirectoryEntry, FileType, Result};

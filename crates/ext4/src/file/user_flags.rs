@@ -10,8 +10,8 @@ const VISIBLE: u32 = 0x725b_dfff;
 /// What chattr(1) may change here: secrm, unrm, compr, sync, immutable, append, nodump, noatime, notail, dirsync,
 /// topdir.
 const CHANGEABLE: u32 = 0x3_80ff;
-/// ext4 changes these as well. Here the mode of the mount decides what is journaled, block maps and extent
-/// trees are not turned into each other, and the rest belongs to features that are not supported.
+/// ext4 changes these as well. Here the mode of the mount decides what is journaled. Block maps and extent
+/// trees are not converted into each other. The rest belongs to features that are not supported.
 const FIXED: u32 = JOURNAL_DATA | EXTENTS | DAX | CASE_FOLD;
 const DAX: u32 = 0x0200_0000;
 const CASE_FOLD: u32 = 0x4000_0000;

@@ -1,10 +1,10 @@
 //! Writing a file's content.
 //!
-//! A write is cut into updates of single blocks. As many as a handle may have, those of a mebibyte if the journal is
-//! large enough, go with the allocation they need and the new size and times into one handle: after a crash all of
-//! them are there or none (as far as the mode journals data). What the handle will need is known before it starts
-//! ([`WritePlan`]). An overwrite or append within blocks already mapped changes nothing but the inode, and waits for
-//! nothing once the caches are warm.
+//! A write is cut into updates of single blocks. One handle takes as many as it may: those of a mebibyte if
+//! the journal is large enough. The allocation they need, and the new size and times, go into the same
+//! handle. So after a crash all of them are there or none (as far as the mode journals data). What the handle
+//! will need is known before it starts ([`WritePlan`]). An overwrite or append within blocks already mapped
+//! changes nothing but the inode, and waits for nothing once the caches are warm.
 
 use super::plan::WritePlan;
 use super::{

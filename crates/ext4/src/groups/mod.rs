@@ -1,6 +1,6 @@
 //! Block groups: descriptors, bitmaps, and the places that belong to the file system itself.
 //!
-//! Descriptor blocks stay pinned in the cache, so that a bitmap, its descriptor (with both checksums) and the
+//! Descriptor blocks stay pinned in the cache. So a bitmap, its descriptor (with both checksums) and the
 //! counts in memory change in one stretch without await.
 
 mod bitmaps;

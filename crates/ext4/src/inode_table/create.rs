@@ -214,8 +214,8 @@ impl Volume {
     }
 
     /// All groups, the best first. Files go to their directory's group, else to others spread by the parent's
-    /// number; directories below the root (or a directory marked as top) are spread over the groups with room,
-    /// others stay near their parent unless it is crowded (kernel: `ialloc.c`, after Orlov).
+    /// number. Directories below the root, or below a directory marked as top, are spread over the groups
+    /// with room. Others stay near their parent unless it is crowded (kernel: `ialloc.c`, after Orlov).
     fn groups_for_inode(&self, parent: &Inode, directory: bool) -> impl Iterator<Item = GroupNumber> + use<> {
         let groups = self.groups.count();
         let home = self.superblock.borrow().group_of_inode(parent.number).0.get();

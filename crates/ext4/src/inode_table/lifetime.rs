@@ -64,8 +64,8 @@ impl InodeCache {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
     }
 
-    /// Drops what can be read again: it is neither open nor without links, and its last change is committed (an
-    /// fsync of an inode read anew would not know which transaction to wait for).
+    /// Drops what can be read again: it is not open, has links, and its last change is committed. An fsync of
+    /// an inode read anew would not know which transaction to wait for.
     fn sweep(&mut self, committed: TransactionId) {
         self.inodes.retain(|number, inode| {
             let stays = Rc::strong_count(inode) > 1

@@ -1,5 +1,6 @@
-//! Looking into an extent tree. Every node's checksum is checked when it comes from the disk, its entries and
-//! every step down (depth, borders, usable blocks) each time, so that no image can make a walk loop.
+//! Looking into an extent tree. A node's checksum is checked when the node comes from the disk. Its entries
+//! and every step down (depth, borders, usable blocks) are checked each time. So no image can make a walk
+//! loop.
 
 use super::{Mapping, MappingState};
 use crate::{Error, Inode, Result, Volume};

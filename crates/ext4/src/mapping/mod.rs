@@ -148,8 +148,8 @@ impl Volume {
         Ok(Allocated { mapping: Mapping { at, count: run.count, state }, fresh: true })
     }
 
-    /// Turns unwritten blocks from `at` on, `count` at most and within one extent, into written ones, which the
-    /// caller writes in this very handle, with base zero. How many: 0 if the first is not unwritten.
+    /// Turns unwritten blocks from `at` on into written ones: `count` at most, and within one extent. The
+    /// caller writes them in this very handle, with base zero. How many: 0 if the first is not unwritten.
     /// Credits: [`Volume::credits_map`].
     pub async fn mark_written(
         &self,
@@ -208,8 +208,8 @@ impl Volume {
 
     /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's own included.
     pub fn credits_map(&self, inode: &Inode) -> Credits {
-        // The inode + the data's bitmap and descriptor + the blocks of the tree on the way + a new block, its
-        // bitmap and descriptor for every level that has to be split or made.
+        // The inode + the data's bitmap and descriptor + the blocks of the tree on the way. For every level
+        // that has to be split or made: a new block, its bitmap and its descriptor.
         let depth = tree_depth(inode);
         self.credits_inode() + self.credits_allocate(1 + depth + 1) + Credits(depth) + Credits(depth + 1)
     }

@@ -39,8 +39,9 @@ impl Volume {
         self.list(directory, cookie, count).await
     }
 
-    /// As [`Volume::readdir`], with the inodes: `None` for `.` and `..`, which FUSE must not count as lookups, and
-    /// for those that cannot be read, so that one damaged inode does not hide the others.
+    /// As [`Volume::readdir`], with the inodes. `None` for `.` and `..`, which FUSE must not count as
+    /// lookups. `None` also for those that cannot be read, so that one damaged inode does not hide the
+    /// others.
     pub async fn readdirplus(
         self: &Rc<Self>,
         directory: &Rc<Inode>,

@@ -181,8 +181,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` + the four inodes
-    /// + the orphans + a whiteout with its list, which may have to become an orphan.
+    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` + the four
+    /// inodes + the orphans. And a whiteout with its list, which may have to become an orphan.
     fn rename_credits(&self, moving: &Move<'_>) -> Credits {
         moving.to.directory.insert_credits()
             + Credits(1 + 2)

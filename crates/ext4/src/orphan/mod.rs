@@ -1,8 +1,8 @@
 //! Orphans: inodes that a crash must not leave behind (no links but open, or a truncate under way).
 //!
-//! On the disk they stand in the orphan file (feature orphan_file) while it has room, else in a list that
-//! begins in the superblock and goes on through the inodes' deletion times. Both are mirrored in memory, so
-//! that adding and removing take a constant number of steps.
+//! On the disk they stand in the orphan file (feature orphan_file) while it has room. Else they stand in a
+//! list that begins in the superblock and goes on through the inodes' deletion times. Both are mirrored in
+//! memory, so adding and removing take a constant number of steps.
 
 mod cleanup;
 mod file;

@@ -1,9 +1,9 @@
-//! The scattered logs: a file of the volume whose blocks lie all over it, which the journal is written to past the file
-//! system.
+//! The scattered logs: a file of the volume whose blocks lie all over it. The journal is written to it past
+//! the file system.
 //!
-//! It is found before the journal is replayed, as the flush zone is: its inode is one of the first that are not reserved,
-//! and never changes after mkfs. Its blocks are allocated and never written as far as the file system knows, so mkfs takes
-//! no longer than for the bitmaps, and whoever reads the file sees zeros.
+//! It is found before the journal is replayed, as the flush zone is: its inode is one of the first that are
+//! not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the file system knows,
+//! never written. So mkfs takes no longer than for the bitmaps, and whoever reads the file sees zeros.
 
 use super::{OpenParts, Volume, journal};
 use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};

@@ -1,8 +1,9 @@
 //! Values in inodes of their own (feature ea_inode): read, referred to, and let go of.
 //!
-//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block that several inodes
-//! share count once. The count stands where other inodes keep the time of change (upper half) and the version (lower
-//! half), the value's checksum where they keep the access time. The last reference frees the inode, as an orphan.
+//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block that several
+//! inodes share count once. The count stands where other inodes keep the time of change (upper half) and the
+//! version (lower half). The value's checksum stands where they keep the access time. The last reference
+//! frees the inode, as an orphan.
 
 use super::names::Name;
 use super::stored::Stored;

@@ -1,9 +1,10 @@
 //! Content within the inode (feature `inline_data`): the 60 bytes that otherwise map blocks, then the value of the
 //! attribute `system.data` in the area behind the inode's fields (kernel: `fs/ext4/inline.c`).
 //!
-//! A directory's content is the number of its parent in 4 bytes, and two chains of entries, one to the end of the 60
-//! bytes and one in the attribute. It has no `.`, no `..` and no checksum of its own. [`directory_block`] shows it as
-//! the block that it becomes when it outgrows the inode: each entry stands there 20 bytes further.
+//! A directory's content is the number of its parent in 4 bytes, and two chains of entries. One goes to the
+//! end of the 60 bytes, the other is in the attribute. It has no `.`, no `..` and no checksum of its own.
+//! [`directory_block`] shows it as the block that it becomes when it outgrows the inode: each entry stands
+//! there 20 bytes further.
 
 use super::directory::{DirectoryError, DirectoryFormat, TAIL_LENGTH, entry_type};
 use super::inode::{Inode, flags};

@@ -1,8 +1,9 @@
 //! Extended attributes: the area behind an inode's fields, and the block that `i_file_acl` names.
 //!
-//! Both hold entries from the front (16 bytes, then the name, padded to 4) up to four zero bytes, and values
-//! from the back (padded to 4). Value offsets count from the first entry in the area, from the block's start in
-//! a block. In a block the entries are sorted and carry hashes. (Kernel: `attributes.rst`, `fs/ext4/xattr.c`.)
+//! Both hold entries from the front (16 bytes, then the name, padded to 4) up to four zero bytes. Values come
+//! from the back (padded to 4). Value offsets count from the first entry in the area, and from the block's
+//! start in a block. In a block the entries are sorted and carry hashes. (Kernel: `attributes.rst`,
+//! `fs/ext4/xattr.c`.)
 
 use super::checksum::crc32c;
 use units::{HomeBlock, InodeNumber};

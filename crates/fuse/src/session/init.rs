@@ -73,9 +73,9 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old page back while
-    // a direct write is under way, and kernels before 7.45 (Linux 6.18) drop pages only before the write: there
-    // each change of the modification time must empty the cache.
+    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old page back
+    // while a direct write is under way. Kernels before protocol 7.45 (Linux 6.18) drop pages only before the
+    // write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let flags = offered & (wanted | inval);
     let minor = offer.minor.min(abi::MINOR);

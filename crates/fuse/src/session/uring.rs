@@ -1,5 +1,5 @@
-//! FUSE over io_uring: each entry is a loop of its own that fetches a request, answers it with the same
-//! command that asks for the next, and lives until the connection ends.
+//! FUSE over io_uring. Each entry is a loop of its own, which lives until the connection ends. It fetches a
+//! request, and answers it with the same command that asks for the next.
 //!
 //! 1. The kernel takes the ring into use when every possible processor's queue has an entry; until then, and
 //!    always for FORGET and INTERRUPT, requests come by the classic channel.

@@ -185,8 +185,9 @@ impl VolumeDoor {
         self.telling_of_privileges(header, &inode, allocated).await
     }
 
-    /// The kernel keeps a file's mode, and starts programs by it. When an operation whose answer does not tell the
-    /// mode has taken set-id bits away, also one that failed later on, the kernel must ask again.
+    /// The kernel keeps a file's mode, and starts programs by it. An operation may take set-id bits away
+    /// although its answer does not tell the mode, also one that fails later on. The kernel must then ask
+    /// again.
     async fn telling_of_privileges(
         &self,
         header: &InHeader,

@@ -10,8 +10,8 @@ use zerocopy::FromBytes;
 /// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4 keeps 16.
 pub(super) const GET_LABEL: u32 = 0x8100_9431;
 pub(super) const SET_LABEL: u32 = 0x4100_9432;
-/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in, so that how it is to be
-/// done (with or without the log) does not come with it.
+/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in. So the word that
+/// says how to do it, with or without the log, does not arrive.
 pub(super) const SHUTDOWN: u32 = 0x8004_587d;
 /// `FITRIM` (linux/fs.h).
 pub(super) const TRIM: u32 = 0xc018_5879;

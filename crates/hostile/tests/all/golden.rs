@@ -1,5 +1,5 @@
-//! Every golden image is still what its `expect` says: how it opens or why it is refused, what recovery did, what
-//! e2fsck and the kernel say, and each file with the checksum of its content.
+//! Every golden image is still what its `expect` says: how it opens or why it is refused, and what recovery
+//! did. It also says what e2fsck and the kernel find, and each file with the checksum of its content.
 //!
 //! `GOLDEN_WRITE_EXPECT=1` writes the `expect` of images that have none yet; one that exists is never changed.
 

@@ -136,8 +136,8 @@ pub trait LogSpace {
     fn taken(&self, count: u32) -> u32 {
         count
     }
-    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there so that half is
-    /// free and one of `largest` blocks fits.
+    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there. Then
+    /// half is free and a transaction of `largest` blocks fits.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         let capacity = self.capacity();
         needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)))

@@ -18,8 +18,9 @@ pub enum UpdateSequence {
 }
 
 impl UpdateSequence {
-    /// The state to decide by: `None` if the sequence has ended. It has iff the block is `clean` (its latest
-    /// content is durable at home) and the first transaction of the log **on disk**, `log_tail`, is after the last update's.
+    /// The state to decide by: `None` if the sequence has ended. It has ended iff the block is `clean`, its
+    /// latest content durable at home, and the last update is out of the log. That is: `log_tail`, the first
+    /// transaction of the log **on disk**, is after the last update's.
     #[must_use]
     pub fn current(self, clean: bool, log_tail: TransactionId) -> UpdateSequence {
         match self {

@@ -1,13 +1,14 @@
 //! Which size is small, learnt on line: `threshold=auto` of selective journaling. (`docs/modes/selective.md`)
 //!
-//! A request that is logged costs its bytes in the log, and, if no later one changes the same blocks, a write home when others
-//! go there too. One that bypasses the log costs a write home that its commit waits for. Whoever carries plans out says how long
-//! these took; this chooses the threshold at which the requests of late would have cost least.
+//! A request that is logged costs its bytes in the log. If no later one changes the same blocks, it also
+//! costs a write home when others go there too. One that bypasses the log costs a write home that its commit
+//! waits for. Whoever carries plans out says how long these took; this chooses the threshold at which the
+//! requests of late would have cost least.
 //!
 //! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold lies between the two.
 //! 2. It moves only where another one gains a tenth: the loads between two thresholds see no back and forth.
-//! 3. What was not tried of late is tried again, for the requests between two commits, and so seldom that it takes no more than
-//!    one part in [`TRIAL_SHARE`] of the time.
+//! 3. What was not tried of late is tried again, for the requests between two commits. That is so seldom that
+//!    it takes no more than one part in [`TRIAL_SHARE`] of the time.
 //! 4. It knows the time only from what it is told, and asks no dice: the same observations give the same thresholds.
 
 use super::write_costs::{CommitCost, Took, WriteCosts};

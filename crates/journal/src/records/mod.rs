@@ -1,5 +1,5 @@
-//! HOW a transaction is written: a record format makes the bytes of the log from a locked transaction, and finds
-//! transactions and their records again in the bytes of a log.
+//! HOW a transaction is written. A record format makes the bytes of the log from a locked transaction. In the
+//! bytes of a log it finds transactions and their records again.
 //!
 //! Planner (`commit`) and recovery (`recover`) know records, not formats; a format knows neither the order of writes, nor
 //! where the log lies, nor what is home. Invariants of every format:

@@ -15,9 +15,9 @@ pub const IN_FLIGHT_MAX: u32 = 4;
 
 /// First pass: finds the last committed transaction.
 ///
-/// Where the log seems to end it looks ahead: a commit begins when one of the few before it is durable, so whatever belongs
-/// to a later transaction proves that this one was committed, and that what ended the log is damage. It looks as far as
-/// these few may reach, by what the superblock says of their length.
+/// Where the log seems to end it looks ahead. A commit begins when one of the few before it is durable. So
+/// whatever belongs to a later transaction proves that this one was committed, and that damage ended the log.
+/// It looks as far as these few may reach, by what the superblock says of their length.
 pub struct ScanPass {
     log: Rc<dyn LogWalk>,
     records: Rc<dyn Records>,

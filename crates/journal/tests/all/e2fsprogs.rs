@@ -1,5 +1,5 @@
-//! Journals that we write are replayed by e2fsck, journals that debugfs writes are read by us, and a journal with
-//! multiwrite records is refused by e2fsck before it touches anything.
+//! Journals that we write are replayed by e2fsck, and journals that debugfs writes are read by us. e2fsck
+//! refuses a journal with multiwrite records before it touches anything.
 
 use device::Buffer;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
@@ -250,8 +250,8 @@ fn assert_file(image: &Image, expected: &[Vec<u8>], what: &str) {
     }
 }
 
-/// Mounts `image` with the kernel in a mount namespace of its own, makes and removes files, and copies the image
-/// to `copy` while its journal is live. False without the right to mount.
+/// Mounts `image` with the kernel in a mount namespace of its own, and makes and removes files. Copies the
+/// image to `copy` while its journal is live. False without the right to mount.
 fn use_with_kernel(image: &Path, mode: &str, copy: &Path) -> bool {
     let script = r#"
         set -e

@@ -1,7 +1,7 @@
 //! Real programs on file systems side by side: databases, mail, sources, large files. What is slower is shown as slower.
 //!
-//! Each work runs on a volume made for it alone, one contender after the other, so that what else the machine does
-//! meanwhile strikes all alike. Ratios are taken within each turn, and are speeds: above 1 is faster.
+//! Each work runs on a volume made for it alone, one contender after the other. So what else the machine does
+//! meanwhile slows all of them alike. Ratios are taken within each turn, and are speeds: above 1 is faster.
 
 mod files;
 mod kept;

@@ -160,8 +160,9 @@ fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
     (lost, evictions)
 }
 
-/// What a fingerprint recommends keeps everything; the paper's choice, which it makes on a drive at rest and looks at a
-/// second later, does not if the power fails as soon as an eviction is answered.
+/// What a fingerprint recommends keeps everything. The paper makes its choice on a drive at rest, and looks
+/// at the target a second later. That choice loses data if the power fails as soon as an eviction is
+/// answered.
 #[test]
 fn evictions_keep_what_a_lying_drive_would_lose() {
     for (model, profile) in Profile::shipped() {

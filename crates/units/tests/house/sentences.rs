@@ -1,6 +1,6 @@
-//! Documents are read in a hurry: a sentence is short.
+//! Documents and comments are read in a hurry: a sentence is short.
 
-use super::sources::root;
+use super::sources::{root, sources};
 use std::fs;
 
 const WORDS_MAX: usize = 25;
@@ -68,6 +68,46 @@ fn sentences_of_documents_are_short() {
         let long: Vec<_> = sentences(&document).into_iter().filter(|it| words(it) > WORDS_MAX).collect();
         assert!(long.is_empty(), "{name}: more than {WORDS_MAX} words:\n{}", long.join("\n"));
     }
+}
+
+/// The comments of a source that stand in lines of their own: the line at which each begins, and its text.
+fn comments(source: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_comment = false;
+    for (index, line) in source.lines().enumerate() {
+        let text =
+            line.trim_start().strip_prefix("//").map(|text| text.strip_prefix(['/', '!']).unwrap_or(text));
+        if text.is_some() && !is_comment {
+            found.push((index + 1, String::new()));
+        }
+        is_comment = text.is_some();
+        if let (Some(text), Some((_, comment))) = (text, found.last_mut()) {
+            comment.push_str(text.strip_prefix(' ').unwrap_or(text));
+            comment.push('\n');
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_of_comments_are_short() {
+    let (mut long, mut seen) = (Vec::new(), 0);
+    for (path, source) in ["crates", "fuzz/fuzz_targets"].iter().flat_map(|room| sources(root().join(room))) {
+        let path = path.strip_prefix(root()).unwrap();
+        for (line, comment) in comments(&source) {
+            seen += 1;
+            let too_long = sentences(&comment).into_iter().filter(|it| words(it) > WORDS_MAX);
+            long.extend(too_long.map(|it| format!("{}:{line}: {it}", path.display())));
+        }
+    }
+    assert!(seen > 1000, "the comments are not where they are looked for");
+    assert!(long.is_empty(), "{} of more than {WORDS_MAX} words:\n{}", long.len(), long.join("\n"));
+}
+
+#[test]
+fn comments_are_told_apart() {
+    let told = comments("//! One.\n//!\n//! Two\n\nfn f() { // not this\n    // three\n    /// four\n}\n");
+    assert_eq!(told, [(1, "One.\n\nTwo\n".to_owned()), (6, "three\nfour\n".to_owned())]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Filebench's oltp: the processes of a database, which wait for one another.
 //!
-//! Readers read data blocks at random. For each 3200 reads the log writer writes 256 KiB durably, and for each
-//! 1000 reads one of ten data writers writes 100 blocks at random, durably. Readers may be so far ahead and a
-//! little more (the high-water marks), then they wait.
+//! Readers read data blocks at random. For each 3200 reads the log writer writes 256 KiB durably. For each
+//! 1000 reads one of ten data writers writes 100 blocks at random, durably. Readers may be that far ahead and
+//! a little more (the high-water marks), then they wait.
 //!
 //! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries out aio_write(3): it has
 //! a helper for each file. Filebench burns processor time between reads; this one does not.

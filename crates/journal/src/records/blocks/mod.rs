@@ -1,9 +1,10 @@
 //! `records=blocks`: the log as JBD2 has it, descriptors with whole blocks behind them; and our multiwrite blocks, which
 //! hold parts of blocks (paper, section 3.1).
 //!
-//! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the whole transaction, and
-//! needs no barrier before it. A plain log needs that barrier: the kernel and e2fsck look at the checksums of blocks only
-//! while replaying, so that a torn last transaction would be corruption to them, not the end.
+//! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the whole
+//! transaction, and needs no barrier before it. A plain log needs that barrier: the kernel and e2fsck look at
+//! the checksums of blocks only while replaying. To them a torn last transaction would be corruption, not the
+//! end.
 
 mod replay;
 mod scan;

@@ -181,8 +181,9 @@ impl Scanner for BlockScanner {
         }
     }
 
-    /// In a plain log the open transaction's own commit block proves it, too. But there only commit blocks count, by whose
-    /// time what an older journal of the volume left behind is known (the kernel may have made a new one over it).
+    /// In a plain log the open transaction's own commit block proves it, too. But there only commit blocks
+    /// count. Their time tells what an older journal of the volume left behind (the kernel may have made a
+    /// new one over it).
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = BlockHeader::parse(block)?;
         let is_later = header.transaction.is_after(self.open.id);

@@ -1,5 +1,5 @@
-//! `records=packed`: a transaction is one contiguous run of the bytes that changed, of metadata as well as of data, with
-//! one checksum over all of it, and as short as a sector.
+//! `records=packed`: a transaction is one contiguous run of the bytes that changed, of metadata as well as of
+//! data. It has one checksum over all of it, and may be as short as a sector.
 //!
 //! 1. What changed of a metadata block is logged as ranges; near ones are joined where that is shorter. It is logged whole
 //!    from half a block on, so that a record supersedes what it nearly replaces.
@@ -79,8 +79,9 @@ impl Records for PackedRecords {
 
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
         let Holdings { blocks, fragments, fragment_bytes, revokes } = *holdings;
-        // Parts of a metadata block are logged only if they take less than the block does. A fragment of data counts as
-        // a record of its own, so one that is made with the credit of a block never raises the bound.
+        // Parts of a metadata block are logged only if they take less than the block does. A fragment of data
+        // counts as a record of its own. So one that is made with the credit of a block never raises the
+        // bound.
         let head = RunWriter::HEAD_MAX as u64;
         let bytes = blocks * (self.block_size.bytes() as u64 + head)
             + (fragments * head + fragment_bytes)

@@ -49,8 +49,8 @@ impl Drive {
         Drive { durable, how, whose, cached: Vec::new() }
     }
 
-    /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is kept, and at the end, and
-    /// the barriers that have been passed.
+    /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is kept, and
+    /// at the end. It is also shown the barriers that have been passed.
     pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
         let mut passed = Vec::new();
         for step in &plan.steps {

@@ -1,5 +1,5 @@
-//! Does virtual time flatter us? The kernel's file systems on the same drives in real time, beside Okeanos mounted on
-//! them, and Okeanos' cells again in virtual time.
+//! Whether virtual time flatters us. The kernel's file systems on the same drives in real time, beside
+//! Okeanos mounted on them; and Okeanos' cells again in virtual time.
 
 mod cells;
 
