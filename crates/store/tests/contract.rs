@@ -290,3 +290,76 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
     });
     world.end();
 }
+
+/// Plays the script with one client of a directory.
+fn on_a_directory<F: Future<Output = ()> + 'static>(
+    script: impl FnOnce(Rc<dyn Store>, std::path::PathBuf) -> F,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("shared");
+    std::fs::create_dir(&root).unwrap();
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let store = Rc::new(LocalStore::open(shared, &root, Identity("host".into())).unwrap());
+    world.run(script(store, root));
+    world.end();
+}
+
+async fn make_directory(store: &dyn Store, parent: FileId, name: &[u8]) -> FileId {
+    store.make(parent, name, NewNode::Directory { mode: 0o755 }, own()).await.unwrap().file
+}
+
+/// Whoever may write to the tree could otherwise have a host write anywhere.
+#[test]
+fn a_directory_that_became_a_link_leads_nobody_out_of_the_tree() {
+    on_a_directory(|store, root| async move {
+        let parent = make_directory(&*store, store.root(), b"parent").await;
+        let inner = make_directory(&*store, parent, b"inner").await;
+        let node = NewNode::Regular { mode: 0o600 };
+        let file = store.make(inner, b"file", node.clone(), own()).await.unwrap().file;
+        let outside = root.parent().unwrap().join("outside");
+        std::fs::rename(root.join("parent"), &outside).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("parent")).unwrap();
+        let stale = |what: &str, refused: Option<StoreError>| {
+            assert!(matches!(refused, Some(StoreError::Refused(Refusal::Stale))), "{what}: {refused:?}");
+        };
+        stale("make", store.make(inner, b"new", node, own()).await.err());
+        stale("list", store.list(inner, 0).await.err());
+        stale("open", store.open(file, Access::ReadWrite).await.err());
+        stale("unlink", store.unlink(inner, b"file").await.err());
+        let change = AttributeChange { mode: Some(0o777), ..AttributeChange::default() };
+        stale("chmod", store.set_attributes(file, change).await.err());
+        stale("xattr", store.set_xattr(file, b"user.a", b"b", XattrMode::Set).await.err());
+        stale("sync", store.sync_directory(inner).await.err());
+        let mode = std::fs::metadata(outside.join("inner/file")).unwrap().mode() & 0o777;
+        assert_eq!((std::fs::read_dir(outside.join("inner")).unwrap().count(), mode), (1, 0o600));
+    });
+}
+
+/// The kernel takes no path longer than 4095 bytes; programs get deeper by changing their directory.
+#[test]
+fn files_deeper_than_a_path_is_long_are_reached() {
+    on_a_directory(|store, _| async move {
+        let mut at = store.root();
+        for _ in 0..25 {
+            at = make_directory(&*store, at, &[b'd'; 255]).await;
+        }
+        let file = store.make(at, b"file", NewNode::Regular { mode: 0o644 }, own()).await.unwrap().file;
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        store.write(open, 0, b"deep").await.unwrap();
+        store.rename(at, b"file", at, b"moved", RenameMode::Replace).await.unwrap();
+        assert_eq!(store.lookup(at, b"moved").await.unwrap().attributes.version.size, 4);
+        assert_eq!(store.list(at, 0).await.unwrap().entries.len(), 1);
+        store.unlink(at, b"moved").await.unwrap();
+    });
+}
+
+#[test]
+fn a_directory_has_the_room_of_its_file_system() {
+    on_a_directory(|store, root| async move {
+        let (space, seen) = (store.space().await.unwrap(), rustix::fs::statvfs(&root).unwrap());
+        assert_eq!((space.blocks, u64::from(space.block_bytes)), (seen.f_blocks, seen.f_frsize));
+        assert!(space.blocks_available <= space.blocks_free && space.blocks_free <= space.blocks);
+        assert!(space.files_free <= space.files);
+    });
+}

@@ -1,5 +1,6 @@
 //! Extended attributes: those of the file itself. A change is durable when it is answered.
 
+use super::notes::sync_directory;
 use super::store::Local;
 use crate::attributes::{FileId, FileKind};
 use crate::error::{Refusal, StoreError};
@@ -17,13 +18,13 @@ impl Local {
 
     pub fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = lgetxattr(self.places.path(file)?, name, &mut value[..]);
+        let length = lgetxattr(self.places.place(file)?.as_ref(), name, &mut value[..]);
         value.truncate(length.map_err(|error| self.refused(error))?);
         Ok(value)
     }
     pub fn xattr_names(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
         let mut names = vec![0; XATTR_BYTES_MAX];
-        let length = llistxattr(self.places.path(file)?, &mut names[..]);
+        let length = llistxattr(self.places.place(file)?.as_ref(), &mut names[..]);
         names.truncate(length.map_err(|error| self.refused(error))?);
         Ok(names)
     }
@@ -39,7 +40,7 @@ impl Local {
             return Err(Refusal::Invalid.into());
         }
         self.flush(file).await?;
-        let path = self.places.path(file)?;
+        let place = self.places.place(file)?;
         self.notes.remove(file);
         let changed = match value {
             Some((value, mode)) => {
@@ -48,18 +49,19 @@ impl Local {
                     XattrMode::Create => XattrFlags::CREATE,
                     XattrMode::Replace => XattrFlags::REPLACE,
                 };
-                lsetxattr(&path, &name[..], &value, flags)
+                lsetxattr(place.as_ref(), &name[..], &value, flags)
             }
-            None => lremovexattr(&path, &name[..]),
+            None => lremovexattr(place.as_ref(), &name[..]),
         };
         changed.map_err(|error| self.refused(error))?;
-        let metadata = fs::symlink_metadata(&path).map_err(|error| self.failed("attributes", &error))?;
+        let metadata = fs::symlink_metadata(&place).map_err(|error| self.failed("attributes", &error))?;
         let attributes = self.attributes_of(&metadata);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             (buffered.attributes, buffered.overlay) = (attributes, Overlay::over(attributes.version.size));
         }
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
-            return self.away("making an attribute durable", move || fs::File::open(path)?.sync_all()).await;
+            let sync = move || sync_directory(place.as_ref());
+            return self.away("making an attribute durable", sync).await;
         }
         Ok(())
     }

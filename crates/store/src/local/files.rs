@@ -8,9 +8,10 @@ use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::overlay::Overlay;
 use crate::store::{Access, OpenFile};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, utimensat};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -123,7 +124,7 @@ impl Local {
             self.opens.borrow().values().find(|open| open.file == file).map(|open| open.handle.clone());
         let metadata = match open {
             Some(handle) => handle.metadata(),
-            None => fs::symlink_metadata(self.places.path(file)?),
+            None => fs::symlink_metadata(self.places.place(file)?),
         };
         Ok(self.attributes_of(&metadata.map_err(|error| self.failed("asking for attributes", &error))?))
     }
@@ -285,15 +286,16 @@ impl Local {
                 applied.and_then(|()| handle.metadata())
             }
             None => {
-                let path = self.places.path(file)?;
+                let place = self.places.place(file)?;
                 self.notes.remove(file);
-                let applied = apply_to_path(&path, &change, now);
+                let mut applied = apply_to_path(place.as_ref(), &change, now);
                 if change.size.is_some() && applied.is_ok() {
-                    let path = path.clone();
-                    let sync = move || open_to_cut(&path)?.sync_all();
-                    self.away("making a size durable", sync).await?;
+                    match open_to_cut(place.as_ref()) {
+                        Ok(cut) => self.away("making a size durable", move || cut.sync_all()).await?,
+                        Err(error) => applied = Err(error),
+                    }
                 }
-                applied.and_then(|()| fs::symlink_metadata(&path))
+                applied.and_then(|()| fs::symlink_metadata(&place))
             }
         };
         let metadata = metadata.map_err(|error| self.failed("setting attributes", &error))?;
@@ -312,8 +314,8 @@ impl Local {
     }
 
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
-        let path = self.places.path(directory)?;
-        self.away("making names durable", move || sync_directory(&path)).await
+        let place = self.places.directory(directory)?;
+        self.away("making names durable", move || sync_directory(place.as_ref())).await
     }
 }
 
@@ -335,15 +337,14 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
 
 /// Of the file itself, if it is a symbolic link. Nothing is opened but to cut it: to open a pipe waits for its writer, and a device may do anything.
 fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
-    let is_link = path.symlink_metadata()?.file_type().is_symlink();
     if change.uid.is_some() || change.gid.is_some() {
         std::os::unix::fs::lchown(path, change.uid, change.gid)?;
     }
     if let Some(size) = change.size {
         open_to_cut(path)?.set_len(size)?;
     }
-    if let Some(mode) = change.mode.filter(|_| !is_link) {
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
+    if let Some(mode) = change.mode {
+        set_mode(path, mode)?;
     }
     if change.accessed.is_none() && change.modified.is_none() {
         return Ok(());
@@ -355,6 +356,15 @@ fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestam
     };
     let times = Timestamps { last_access: time(change.accessed), last_modification: time(change.modified) };
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// What is there is held before it is changed: somebody else may put a link in its place. A link's own mode is nobody's.
+pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
+    let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
+        return Ok(());
+    }
+    fs::set_permissions(format!("/proc/self/fd/{}", held.as_raw_fd()), Permissions::from_mode(mode))
 }
 
 /// Somebody else may have put another file there since it was looked at.

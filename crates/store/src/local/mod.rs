@@ -10,8 +10,6 @@
 //!    a wish (`.okeanos/wishes`), and holders look for those. There is no server that could break a token: who is stopped
 //!    keeps it, and who waits is told so.
 //! 4. `.okeanos` is never shown.
-//!
-//! The size of the file system is not supported.
 
 mod extended_attributes;
 mod files;

@@ -1,6 +1,8 @@
 //! Names: each call is done by the kernel before it answers.
 
 use super::OWN_DIRECTORY;
+use super::files::set_mode;
+use super::places::Place;
 use super::store::Local;
 use crate::attributes::{Attributes, FileId};
 use crate::error::{Refusal, StoreError};
@@ -8,14 +10,14 @@ use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown, symlink};
+use std::path::Path;
 
 impl Local {
-    fn path_of(&self, parent: FileId, name: &[u8]) -> Result<PathBuf, StoreError> {
+    fn place_of(&self, parent: FileId, name: &[u8]) -> Result<Place, StoreError> {
         match name {
             [] | b"." | b".." => return Err(Refusal::Invalid.into()),
             name if name.contains(&b'/') || name.contains(&0) => return Err(Refusal::Invalid.into()),
@@ -25,12 +27,12 @@ impl Local {
             }
             _ => {}
         }
-        Ok(self.places.path(parent)?.join(OsStr::from_bytes(name)))
+        self.places.place_in(parent, name)
     }
 
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, StoreError> {
-        let path = self.path_of(parent, name)?;
-        let metadata = fs::symlink_metadata(path).map_err(|error| self.failed("looking up", &error))?;
+        let place = self.place_of(parent, name)?;
+        let metadata = fs::symlink_metadata(place).map_err(|error| self.failed("looking up", &error))?;
         let file = FileId(metadata.ino());
         self.places.note(file, parent, name);
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
@@ -49,24 +51,24 @@ impl Local {
         node: NewNode,
         caller: Caller,
     ) -> Result<Found, StoreError> {
-        let path = self.path_of(parent, name)?;
-        make_at(&path, &node, caller).map_err(|error| self.failed("making", &error))?;
+        let place = self.place_of(parent, name)?;
+        make_at(place.as_ref(), &node, caller).map_err(|error| self.failed("making", &error))?;
         self.lookup(parent, name)
     }
 
     pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, StoreError> {
-        let (from, to) = (self.places.path(file)?, self.path_of(parent, name)?);
+        let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         Ok(self.lookup(parent, name)?.attributes)
     }
 
     pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
-        let path = self.path_of(parent, name)?;
-        let metadata = fs::symlink_metadata(&path).map_err(|error| self.failed("unlinking", &error))?;
+        let place = self.place_of(parent, name)?;
+        let metadata = fs::symlink_metadata(&place).map_err(|error| self.failed("unlinking", &error))?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
-        fs::remove_file(path).map_err(|error| self.failed("unlinking", &error))?;
+        fs::remove_file(place).map_err(|error| self.failed("unlinking", &error))?;
         let file = FileId(metadata.ino());
         self.places.forget(file);
         if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
@@ -76,8 +78,8 @@ impl Local {
     }
 
     pub fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
-        let path = self.path_of(parent, name)?;
-        fs::remove_dir(path).map_err(|error| self.failed("removing a directory", &error))
+        let place = self.place_of(parent, name)?;
+        fs::remove_dir(place).map_err(|error| self.failed("removing a directory", &error))
     }
 
     pub fn rename(
@@ -86,7 +88,7 @@ impl Local {
         to: (FileId, &[u8]),
         mode: RenameMode,
     ) -> Result<(), StoreError> {
-        let (old, new) = (self.path_of(from.0, from.1)?, self.path_of(to.0, to.1)?);
+        let (old, new) = (self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?);
         // Another may make the name between: a directory has no server that could tell.
         if mode == RenameMode::NoReplace && fs::symlink_metadata(&new).is_ok() {
             return Err(Refusal::Exists.into());
@@ -99,7 +101,7 @@ impl Local {
 
     pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
         let target =
-            fs::read_link(self.places.path(file)?).map_err(|error| self.failed("reading a link", &error))?;
+            fs::read_link(self.places.place(file)?).map_err(|error| self.failed("reading a link", &error))?;
         Ok(target.into_os_string().into_vec())
     }
 
@@ -121,9 +123,9 @@ impl Local {
     }
 
     fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
-        let path = self.places.path(directory)?;
+        let place = self.places.directory(directory)?;
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&path).map_err(|error| self.failed("listing", &error))? {
+        for entry in fs::read_dir(&place).map_err(|error| self.failed("listing", &error))? {
             let entry = entry.map_err(|error| self.failed("listing", &error))?;
             let name = entry.file_name();
             if directory == self.places.root() && name == OWN_DIRECTORY {
@@ -167,7 +169,7 @@ fn make_at(path: &Path, node: &NewNode, caller: Caller) -> io::Result<()> {
     }
     // This process's umask is not the caller's; and a change of owner takes set-id bits away.
     match mode {
-        Some(mode) => fs::set_permissions(path, Permissions::from_mode(mode)),
+        Some(mode) => set_mode(path, mode),
         None => Ok(()),
     }
 }

@@ -1,33 +1,65 @@
-//! Where a file lies, as far as this client knows: others may have renamed it since, so whoever uses a path compares the file's number.
+//! Where a file lies, as far as this client knows.
+//!
+//! 1. Others may have renamed it since, so whoever uses a place compares the file's number.
+//! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who may write to the tree leads
+//!    this client out of it, and a path may be as long as the kernel lets programs make it.
 
 use super::OWN_DIRECTORY;
 use crate::attributes::FileId;
 use crate::error::{Refusal, StoreError};
+use rustix::fs::{Mode, OFlags, openat};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Deeper trees are refused.
 const DEPTH_MAX: usize = 512;
 
+/// A name in a directory that is held open, as a path that leads nowhere else while this lives.
+pub(super) struct Place {
+    path: PathBuf,
+    _directory: OwnedFd,
+}
+
+impl Place {
+    /// `.`: the directory itself.
+    fn new(directory: OwnedFd, name: &[u8]) -> Place {
+        let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
+        Place { path: path.join(OsStr::from_bytes(name)), _directory: directory }
+    }
+}
+
+impl AsRef<Path> for Place {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
 pub(super) struct Places {
     root: PathBuf,
+    opened: fs::File,
     root_file: FileId,
     /// Parent and name.
     known: RefCell<BTreeMap<FileId, (FileId, Vec<u8>)>>,
 }
 
 impl Places {
-    pub fn new(root: PathBuf) -> std::io::Result<Places> {
-        let root_file = FileId(fs::metadata(&root)?.ino());
-        Ok(Places { root, root_file, known: RefCell::default() })
+    pub fn new(root: PathBuf) -> io::Result<Places> {
+        let opened = fs::File::options().read(true).custom_flags(libc::O_DIRECTORY).open(&root)?;
+        let root_file = FileId(opened.metadata()?.ino());
+        Ok(Places { root, opened, root_file, known: RefCell::default() })
     }
     pub fn root(&self) -> FileId {
         self.root_file
+    }
+    pub fn root_directory(&self) -> &fs::File {
+        &self.opened
     }
     pub fn note(&self, file: FileId, parent: FileId, name: &[u8]) {
         if file != self.root_file {
@@ -38,31 +70,61 @@ impl Places {
         self.known.borrow_mut().remove(&file);
     }
 
-    /// The path of `file`, if it is still there.
-    pub fn path(&self, file: FileId) -> Result<PathBuf, StoreError> {
-        if let Some(path) = self.believed(file).filter(|path| is_at(path, file)) {
-            return Ok(path);
-        }
-        self.search(file)?.ok_or(Refusal::Stale.into())
+    /// Where `file` lies, if it is still there.
+    pub fn place(&self, file: FileId) -> Result<Place, StoreError> {
+        self.found(file, |names| match names.split_last() {
+            Some((name, parents)) => Ok(Place::new(self.opened_directory(parents)?, name)),
+            None => Ok(Place::new(self.opened_directory(names)?, b".")),
+        })
+    }
+    /// A name in `directory`, if that is still there; whether the name is taken is not asked.
+    pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
+        let place = self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
+        Ok(Place::new(place._directory, name))
+    }
+    /// As [`Places::place`]; what has become a link is no directory.
+    pub fn directory(&self, directory: FileId) -> Result<Place, StoreError> {
+        self.place_in(directory, b".")
     }
 
-    fn believed(&self, file: FileId) -> Option<PathBuf> {
+    fn found(
+        &self,
+        file: FileId,
+        place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
+    ) -> Result<Place, StoreError> {
+        let believed = || {
+            let place = place(&self.names(file)?).ok()?;
+            fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.ino() == file.0).then_some(place)
+        };
+        believed().or_else(|| (self.search(file)).then(believed)?).ok_or(Refusal::Stale.into())
+    }
+
+    /// From the root on.
+    fn names(&self, file: FileId) -> Option<Vec<Vec<u8>>> {
         let known = self.known.borrow();
         let (mut at, mut names) = (file, Vec::new());
         while at != self.root_file {
             let (parent, name) = known.get(&at)?;
-            names.push(name);
+            names.push(name.clone());
             (names.len() <= DEPTH_MAX).then_some(())?;
             at = *parent;
         }
-        let mut path = self.root.clone();
-        names.iter().rev().for_each(|name| path.push(OsStr::from_bytes(name)));
-        Some(path)
+        names.reverse();
+        Some(names)
     }
 
-    /// Looks through the whole tree, as after a crash, and remembers what it sees.
-    fn search(&self, wanted: FileId) -> Result<Option<PathBuf>, StoreError> {
-        let (mut waiting, mut found) = (vec![(self.root.clone(), self.root_file, 0)], None);
+    fn opened_directory(&self, names: &[Vec<u8>]) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at: OwnedFd = openat(&self.opened, ".", flags, Mode::empty())?;
+        for name in names {
+            at = openat(&at, &name[..], flags, Mode::empty())?;
+        }
+        Ok(at)
+    }
+
+    /// Looks through the whole tree, as after a crash, and remembers what it sees. Whether `wanted` was there.
+    fn search(&self, wanted: FileId) -> bool {
+        let (mut waiting, mut found) = (vec![(self.root.clone(), self.root_file, 0)], false);
         while let Some((path, parent, depth)) = waiting.pop() {
             let Ok(entries) = fs::read_dir(&path) else { continue };
             for entry in entries.flatten() {
@@ -74,18 +136,12 @@ impl Places {
                 let Ok(metadata) = entry.metadata() else { continue };
                 let file = FileId(metadata.ino());
                 self.note(file, parent, name.as_bytes());
-                if file == wanted {
-                    found = Some(entry.path());
-                }
+                found |= file == wanted;
                 if kind.is_dir() && depth < DEPTH_MAX {
                     waiting.push((entry.path(), file, depth + 1));
                 }
             }
         }
-        Ok(found)
+        found
     }
-}
-
-fn is_at(path: &Path, file: FileId) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.ino() == file.0)
 }

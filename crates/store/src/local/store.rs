@@ -10,6 +10,7 @@ use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, Xa
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
 use device::{LocalFuture, World};
+use rustix::fs::fstatvfs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -109,13 +110,13 @@ impl Local {
     }
 
     fn open(&self, file: FileId, access: Access) -> Result<OpenFile, StoreError> {
-        let path = self.places.path(file)?;
+        let place = self.places.place(file)?;
         let open = |write| {
             File::options()
                 .read(true)
                 .write(write)
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                .open(&path)
+                .open(&place)
         };
         let handle = open(access == Access::ReadWrite).map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
@@ -125,6 +126,19 @@ impl Local {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
         self.opens.borrow_mut().insert(number, Open { file, access, handle: Rc::new(handle) });
         Ok(number)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let seen = fstatvfs(self.places.root_directory());
+        let seen = seen.map_err(|error| self.failed("asking for the space", &error.into()))?;
+        Ok(Space {
+            block_bytes: u32::try_from(seen.f_frsize).unwrap_or(u32::MAX),
+            blocks: seen.f_blocks,
+            blocks_free: seen.f_bfree,
+            blocks_available: seen.f_bavail,
+            files: seen.f_files,
+            files_free: seen.f_ffree,
+        })
     }
 
     async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
@@ -298,7 +312,7 @@ impl Store for LocalStore {
         self.start(move |local| async move { local.sync_names(directory).await })
     }
     fn space(&self) -> Answer<Space> {
-        self.at_once(|_| Err(Refusal::Unsupported.into()))
+        self.at_once(|local| local.space())
     }
 
     fn attributes(&self, file: FileId) -> Answer<Attributes> {
