@@ -2,7 +2,7 @@
 //!
 //! 1. Others may have renamed it since, so whoever uses a place compares the file's number.
 //! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who may write to the tree leads
-//!    this client out of it, and a path may be as long as the kernel lets programs make it.
+//!    this client out of it. And a path may be as long as the kernel lets programs make it.
 
 use super::OWN_DIRECTORY;
 use crate::attributes::FileId;
