@@ -38,7 +38,7 @@ pub(crate) struct Cache {
     made: usize,
     /// Reads under way that go past the cache.
     passing: Vec<Rc<Passing>>,
-    /// Blocks on their way from the log to home.
+    /// Blocks on their way from the log to home, or to another log.
     fetched: usize,
     /// Bytes that the mapping table takes of memory.
     table: Rc<Cell<usize>>,
@@ -95,7 +95,7 @@ impl Cache {
         self.made -= blocks;
         self.shrink();
     }
-    /// So many blocks are on their way from the log to home.
+    /// So many blocks are on their way from the log to home, or to another log.
     pub fn note_fetched(&mut self, blocks: usize) {
         self.fetched = blocks;
         self.shrink();

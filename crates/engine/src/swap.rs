@@ -1,9 +1,10 @@
-//! Log swapping (`swap_above=`): in idle time the runs of a log that is nearly full move to an empty one far away.
+//! Log swapping (`swap_above=`): in idle time the runs of a log that is nearly full move to a cold one far away.
 //!
 //! Invariants
 //! 1. It begins when nothing runs or commits, and gives up when something comes before the headers are written.
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
-//! 3. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there: the
+//! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of it.
+//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there: the
 //!    log, the mapping table, blocks in memory.
 
 use crate::engine::Engine;
@@ -13,8 +14,12 @@ use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers};
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Bytes that are copied together.
+/// Most bytes that are copied together.
 const COPY_BYTES: usize = 1 << 20;
+/// The part of the cache that they may take.
+const CACHE_PART: usize = 16;
+/// The piece that begins with a run's header is copied to leave that out.
+const BUFFERS: usize = 2;
 
 /// How the copies came out.
 enum Copies {
@@ -67,7 +72,9 @@ impl Engine {
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = &self.log else { return Ok(false) };
         self.announce_places(|_| {}).await?;
-        let copies = self.copy_runs(swap, activity).await?;
+        let copies = self.copy_runs(swap, activity).await;
+        self.cache.borrow_mut().note_fetched(0);
+        let copies = copies?;
         if !matches!(copies, Copies::Written) {
             log.borrow_mut().space.give_up_swap(swap, matches!(copies, Copies::Interrupted));
             self.pipeline.wake_joiners();
@@ -83,7 +90,9 @@ impl Engine {
     }
 
     async fn copy_runs(&self, swap: &LogSwap, activity: u64) -> Result<Copies, EngineError> {
-        let at_once = (COPY_BYTES / self.runner.log_unit()) as u32;
+        let (unit, block) = (self.runner.log_unit(), self.block_size.bytes());
+        let part = self.cache.borrow().limit() / CACHE_PART / BUFFERS * block;
+        let at_once = (COPY_BYTES.min(part) / unit).max(1) as u32;
         for run in swap.runs() {
             let mut done = 0;
             // The header is read with what stands behind it, and written later.
@@ -92,6 +101,8 @@ impl Engine {
                     return Ok(Copies::Interrupted);
                 }
                 let count = at_once.min(run.blocks + 1 - done);
+                let buffers = if done == 0 { BUFFERS } else { 1 };
+                self.cache.borrow_mut().note_fetched((count as usize * unit * buffers).div_ceil(block));
                 let Ok(mut bytes) = self.runner.read_log(run.from.plus(done), count).await else {
                     return Ok(Copies::Unreadable);
                 };
@@ -100,7 +111,7 @@ impl Engine {
                     if !self.is_run(run, &bytes) {
                         return Ok(Copies::Unreadable);
                     }
-                    (bytes, to) = (Buffer::copy_of(&bytes[self.runner.log_unit()..]), to.plus(1));
+                    (bytes, to) = (Buffer::copy_of(&bytes[unit..]), to.plus(1));
                 }
                 done += count;
                 if !bytes.is_empty() {

@@ -22,6 +22,8 @@ mod policy;
 mod read;
 mod record;
 mod restart;
+#[cfg(test)]
+mod restart_time;
 mod snapshot;
 mod snapshot_writer;
 mod state;

@@ -36,7 +36,8 @@ impl Liar {
         Liar { replacement, profile: Some(profile(replacement, trials)) }
     }
 
-    pub(crate) fn lying(&self, seed: u64) -> Lying {
+    /// How each of its disks lies.
+    pub fn lying(&self, seed: u64) -> Lying {
         Lying { lines: LINES, replacement: self.replacement, seed }
     }
     /// Whether a loss is to be expected and counted: what replaces at random may keep anything.
@@ -47,7 +48,7 @@ impl Liar {
         self.profile.as_ref().map(|profile| profile.workload)
     }
     /// Bytes at the end of each disk that belong to no volume.
-    pub(crate) fn zone_size(&self) -> u64 {
+    pub fn zone_size(&self) -> u64 {
         self.workload().map_or(0, |workload| FlushZone::size(&workload, SECTOR).next_multiple_of(4096))
     }
     /// Changes of the disk that one flush is.
@@ -55,7 +56,7 @@ impl Liar {
         self.workload().map_or(1, |workload| 1 + u64::from(workload.writes))
     }
     /// The disk as the volume is to see it.
-    pub(crate) fn coerce(&self, world: &VirtualWorld, disk: &MemoryDisk) -> Rc<dyn Disk> {
+    pub fn coerce(&self, world: &VirtualWorld, disk: &MemoryDisk) -> Rc<dyn Disk> {
         let drive = Rc::new(disk.clone());
         let Some(workload) = self.workload() else { return drive };
         let end = disk.geometry().size;

@@ -5,6 +5,7 @@ use disks::HostScheduler;
 use emulated::{CacheMode, Lies, Model};
 use engine::{BarrierKind, DataMode, EngineOptions, LogKind, RecordFormat};
 use eviction::EvictionWorkload;
+use ext4::DurableOnly;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,6 +93,8 @@ pub struct StageOptions {
     pub eviction: Option<EvictionWorkload>,
     /// The log lies in scattered logs. The journal must be in the volume, and that have extents.
     pub logs: Option<LogSizes>,
+    /// Files of which durability is enough.
+    pub durable_only: Option<DurableOnly>,
     /// Workloads run in a directory of their own, whose place on the disk the seed alone decides, instead of in the root. Only with the
     /// journal in the volume.
     pub directory: bool,
@@ -151,6 +154,7 @@ impl StageOptions {
             writers_wait: false,
             eviction: None,
             logs: None,
+            durable_only: None,
             directory: false,
             seed: 1,
         }

@@ -5,6 +5,7 @@ use crate::options::{DiskChoice, StageOptions};
 use crate::ticks::Ticks;
 use crate::virtual_files::VirtualFiles;
 use crate::volumes;
+use engine::EngineOptions;
 use eviction::{CoercedDisk, CoercionStatistics, FlushZone};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
@@ -85,12 +86,13 @@ impl Stage {
     }
 
     fn mount(&mut self) -> Result<(), StageError> {
-        let engine = self.options.engine.clone();
+        let durable_only = self.options.durable_only.clone();
+        let engine = EngineOptions { durable_only: durable_only.is_some(), ..self.options.engine.clone() };
         let mut parts = OpenParts {
             world: Rc::new(self.world.clone()),
             home: self.home.disk.clone(),
             journal: self.journal.as_ref().map(|drives| drives.disk.clone()),
-            options: VolumeOptions { engine, ..VolumeOptions::default() },
+            options: VolumeOptions { engine, durable_only, ..VolumeOptions::default() },
         };
         if let Some(workload) = self.options.eviction {
             let of_search = parts.clone();

@@ -83,7 +83,7 @@ Mount options:
                        (local time, as in 22-6); or when okeanos checkpoint says so. And in any case
                        when journal or cache are short, and at unmount
   swap_above=PERCENT|off
-                       log=scattered: in idle time a log that is fuller than PERCENT moves to an empty
+                       log=scattered: in idle time a log that is fuller than PERCENT moves to a cold
                        one far from where the disk works (default 80)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the

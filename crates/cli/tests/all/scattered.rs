@@ -189,6 +189,37 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
     rig.check("");
 }
 
+/// In idle time a full log moves; what it holds is read where it is now, and is there when the daemon was killed.
+#[test]
+fn a_log_is_swapped_on_a_real_mount_and_the_killed_daemon_loses_nothing_of_it() {
+    let rig = Rig::new();
+    for (mode, records) in [("journal", "blocks"), ("wasteless", "packed")] {
+        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+        rig.run("head -c 2600K /dev/urandom >content");
+        let said = rig.run(&format!(
+            "serve log=scattered,data={mode},records={records},checkpoint=manual,writeback=200ms,cache=4M image
+             dd if=content of=$M/file bs=52K oflag=dsync status=none
+             swaps() {{ $O stats --json $M | tr -d ' \n' | grep -o '\"swaps\":[0-9]*' | grep -o '[0-9]*'; }}
+             for i in $(seq 100); do [ $(swaps) -gt 0 ] && break; sleep 0.1; done
+             cmp content $M/file; $O stats $M | grep -i 'swapped'
+             # The log that was emptied is filled again, and the next swap is cut short perhaps.
+             dd if=content of=$M/again bs=52K oflag=dsync status=none
+             echo swaps $(swaps); {KILL}"
+        ));
+        let swaps =
+            said.lines().find_map(|line| line.strip_prefix("swaps ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(swaps.parse::<u32>().unwrap() > 0, "{mode} {records}: nothing was swapped: {said}");
+        assert!(said.contains("logs swapped") && said.contains("blocks of swapped logs"), "{said}");
+        let told = logs(&rig, "");
+        assert!(live_runs(&told) >= 50, "{mode} {records}: {told}");
+        rig.run("$O recover image");
+        rig.check("");
+        rig.run(&format!(
+            "mount -o loop image $M; cmp content $M/file; cmp content $M/again; umount $M; {DETACHED}"
+        ));
+    }
+}
+
 #[test]
 fn inspect_tells_place_fill_and_age_of_each_log() {
     let rig = Rig::new();

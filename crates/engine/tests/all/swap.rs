@@ -62,9 +62,19 @@ fn content(block: u64, version: u8) -> Vec<u8> {
 type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
 
 async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8, seen: &Versions) {
-    for first in blocks.step_by(TOGETHER as usize) {
-        let mut handle = engine.start(Credits(TOGETHER as u32)).await.unwrap();
-        for block in first..first + TOGETHER {
+    log_parts(engine, blocks, TOGETHER, version, seen).await;
+}
+
+async fn log_parts(
+    engine: &Rc<Engine>,
+    blocks: std::ops::Range<u64>,
+    together: u64,
+    version: u8,
+    seen: &Versions,
+) {
+    for first in blocks.step_by(together as usize) {
+        let mut handle = engine.start(Credits(together as u32)).await.unwrap();
+        for block in first..first + together {
             seen.borrow_mut().entry(block).or_default().1 = version;
             let made = handle.create(HomeBlock(block));
             let whole = BlockRange::new(0, 4096);
@@ -74,7 +84,7 @@ async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8,
         if engine.commit(transaction).await.is_err() {
             return;
         }
-        (first..first + TOGETHER).for_each(|block| seen.borrow_mut().entry(block).or_default().0 = version);
+        (first..first + together).for_each(|block| seen.borrow_mut().entry(block).or_default().0 = version);
     }
 }
 
@@ -162,15 +172,7 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
                 again.run(async move {
                     engine::recover(&parts, false).await.unwrap_or_else(|why| panic!("{what}: {why}"))
                 });
-                for (block, (acknowledged, begun)) in &*seen.borrow() {
-                    let found = again.home_block(*block);
-                    let fits = (*acknowledged..=*begun)
-                        .any(|version| version > 0 && found[..] == content(*block, version));
-                    assert!(
-                        fits || *acknowledged == 0,
-                        "{setup:?} cut {cut} tear {tear}: {block} of version {acknowledged}"
-                    );
-                }
+                is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
             }
             if ended.is_some() {
                 break;
@@ -249,4 +251,90 @@ fn a_log_that_cannot_be_read_stays_where_it_is() {
         engine.shutdown().await.unwrap();
     })
     .unwrap();
+}
+
+/// The bound on memory is a promise: what a swap has read and is about to write counts, too.
+#[test]
+fn copies_of_a_swap_count_as_memory_of_the_cache_and_take_a_small_part_of_it() {
+    for mut setup in all() {
+        setup.options.cache_bytes = 1 << 20;
+        let rig = rig(&setup, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
+            let mut most = 0;
+            while engine.statistics().swaps < 3 {
+                let world = engine.world().clone();
+                world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+                most = most.max(engine.statistics().cache.bytes);
+            }
+            let rests = engine.statistics().cache;
+            let copies = most - rests.bytes;
+            assert!(copies > 0 && copies <= rests.limit_bytes / 16, "{copies} bytes: {rests:?}");
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// The arm goes where scattered log `log` lies.
+async fn go_to(engine: &Engine, log: u64) {
+    read(engine, BLOCKS + log * u64::from(LOG_BLOCKS)).await;
+}
+
+/// A little in each log but the first, the farthest oldest, and then the first log full.
+async fn fill_the_first_beside_cold_ones(engine: &Rc<Engine>, version: u8, seen: &Versions) {
+    for log in (1..LOGS).rev() {
+        go_to(engine, log).await;
+        log_parts(engine, 200 + log..201 + log, 1, version, seen).await;
+    }
+    go_to(engine, 0).await;
+    log_all(engine, 0..FILLS_A_LOG, version, seen).await;
+}
+
+/// Every log holds something, so what moves lies behind what was there.
+#[test]
+fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
+    for setup in all() {
+        let mut swapped = false;
+        for cut in 15.. {
+            let first = rig(&setup, setup.images());
+            let (parts, seen) = (first.parts.clone(), Versions::default());
+            first.cut_at(cut);
+            let ended = first.run({
+                let seen = seen.clone();
+                async move {
+                    let engine = Rig::open(parts).await;
+                    fill_the_first_beside_cold_ones(&engine, 1, &seen).await;
+                    rest(&engine).await;
+                    let swaps = engine.statistics().swaps;
+                    log_all(&engine, 0..FILLS_A_LOG, 2, &seen).await;
+                    swaps
+                }
+            });
+            for tear in cut * 4..cut * 4 + 3 {
+                let again = rig(&setup, first.crash(tear));
+                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                again.run(async move {
+                    engine::recover(&parts, false).await.unwrap_or_else(|why| panic!("{what}: {why}"))
+                });
+                is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
+            }
+            if let Some(swaps) = ended {
+                swapped = swaps > 0;
+                break;
+            }
+        }
+        assert!(swapped, "{setup:?}: nothing was swapped");
+    }
+}
+
+fn is_as_acknowledged(rig: &Rig, seen: &Versions, what: &str) {
+    for (block, (acknowledged, begun)) in &*seen.borrow() {
+        let found = rig.home_block(*block);
+        let fits =
+            (*acknowledged..=*begun).any(|version| version > 0 && found[..] == content(*block, version));
+        assert!(fits || *acknowledged == 0, "{what}: {block} of version {acknowledged}");
+    }
 }

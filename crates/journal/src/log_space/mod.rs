@@ -189,6 +189,6 @@ pub trait LogSpace {
     fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
         Vec::new()
     }
-    /// No header was written. `again`: it may be tried again before the log gets another transaction.
+    /// No header was written. `again`: it may be tried again before the log gets new transactions.
     fn give_up_swap(&mut self, _swap: &LogSwap, _again: bool) {}
 }

@@ -15,13 +15,13 @@ pub(super) struct Rooms {
     longest: [u32; 3],
 }
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Used {
     pub blocks: u32,
     /// Runs that are not released.
     pub live: u32,
-    /// A run was put there, not moved there.
-    pub is_hot: bool,
+    /// Blocks of runs that were put there since others were moved there.
+    pub fresh: u32,
 }
 
 impl Rooms {
@@ -69,7 +69,7 @@ impl Rooms {
     pub fn take(&mut self, log: u32, blocks: u32) -> u32 {
         let used = &mut self.used[log as usize];
         let first = used.blocks;
-        *used = Used { blocks: first + blocks, live: used.live + 1, is_hot: true };
+        *used = Used { blocks: first + blocks, live: used.live + 1, fresh: used.fresh + blocks };
         self.promised -= blocks;
         self.free -= blocks;
         self.note_longest();
@@ -84,6 +84,10 @@ impl Rooms {
             *used = Used::default();
         }
         self.note_longest();
+    }
+    /// `log` is not begun again before one more release than it has runs.
+    pub fn hold(&mut self, log: u32) {
+        self.used[log as usize].live += 1;
     }
     /// Nothing fits into `log` any more.
     pub fn close(&mut self, log: u32) {

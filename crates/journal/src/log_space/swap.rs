@@ -1,9 +1,11 @@
-//! Log swapping: the runs of a log that is nearly full move to an empty one, so that there is room again where the arm is.
+//! Log swapping: the runs of a log that is nearly full move to a cold one, so that there is room again where the arm is.
 //!
 //! 1. What moves stays where it was until its copies, with headers of their own, are durable ([`crate::plan_run_headers`]).
 //! 2. A copy's header names a later durable floor than the header before it did. So recovery, which may meet both, knows
-//!    the copy by it. For that a log moves only if it got a transaction since its runs came there.
+//!    the copy by it. For that a log moves only if it got a transaction since its runs came there; and it moves only if what
+//!    it got fills an eighth of it, or all would be read and written for the room of a little.
 //! 3. Meanwhile neither log takes a run, and recovery is told of the one that is filled ([`super::LogSpace::announce`]).
+//! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and leave room for them.
 
 use super::rooms::Used;
 use super::scattered::{HEADER, ScatteredLog};
@@ -17,10 +19,14 @@ use units::{HomeBlock, LogBlock, TransactionId};
 pub struct LogSwap {
     from: u32,
     to: u32,
-    /// Blocks of the log that were in use.
+    /// Blocks of the log that were in use, and of the one that is filled.
     used: u32,
+    filled: Used,
     runs: Vec<SwappedRun>,
 }
+
+/// A log moves only if runs that were put there, not moved there, fill this part of it.
+const FRESH_PART: u32 = 8;
 
 /// A run on its way. Its header comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,34 +53,65 @@ impl LogSwap {
 }
 
 impl ScatteredLog {
-    /// Of the logs that are filled above `percent` the one nearest to `head`, and the empty one farthest from it.
+    /// Of the logs that are filled above `percent` the one nearest to `head`; and, farther away, the farthest empty one. If
+    /// there is none, the farthest that has room behind older runs.
     pub(super) fn find_swap(&self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         if self.swapping.is_some() || self.held.iter().any(|(_, held)| held.bound.is_none()) {
             return None;
         }
         let distance = |log: u32| self.logs.home(log, 0).get().abs_diff(head.get());
-        let logs = || (0..self.logs.count()).map(|log| (log, self.rooms.used(log)));
-        let is_full = |used: u32| u64::from(used) * 100 > u64::from(self.logs.length()) * u64::from(percent);
-        let full = logs().filter(|(_, used)| used.is_hot && is_full(used.blocks)).map(|(log, _)| log);
-        let from = full.min_by_key(|log| distance(*log))?;
-        let empty = logs().filter(|(_, used)| used.blocks == 0).map(|(log, _)| log);
-        let to = empty.max_by_key(|log| distance(*log)).filter(|to| distance(*to) > distance(from))?;
-        let (mut runs, mut at) = (Vec::new(), self.logs.start(to));
-        for (transaction, held) in self.held.iter() {
-            if let Some((_, first)) = held.bound.filter(|(log, _)| *log == from) {
-                let from = self.logs.start(from).plus(first);
-                runs.push(SwappedRun { transaction, from, to: at, blocks: held.blocks - HEADER });
-                at = at.plus(held.blocks);
-            }
+        let from = (0..self.logs.count()).filter(|log| self.may_move(*log, percent));
+        let from = from.min_by_key(|log| distance(*log))?;
+        let moving: Vec<_> = self.bound_to(from).collect();
+        let (oldest, ..) = *moving.first()?;
+        let blocks = moving.iter().map(|(_, _, blocks)| blocks).sum();
+        let newest = self.newest_of_each();
+        let takes = |to: &u32| {
+            let are_older = newest[*to as usize].is_none_or(|newest| oldest.is_after(newest));
+            distance(*to) > distance(from) && are_older && self.rooms.fits(*to, blocks)
+        };
+        let cold = (0..self.logs.count()).filter(takes);
+        let to = cold.max_by_key(|log| (self.rooms.used(*log).blocks == 0, distance(*log)))?;
+        let filled = self.rooms.used(to);
+        let (mut runs, mut at) = (Vec::new(), self.logs.start(to).plus(filled.blocks));
+        for (transaction, first, blocks) in moving {
+            let from = self.logs.start(from).plus(first);
+            runs.push(SwappedRun { transaction, from, to: at, blocks: blocks - HEADER });
+            at = at.plus(blocks);
         }
-        Some(LogSwap { from, to, used: self.rooms.used(from).blocks, runs })
+        Some(LogSwap { from, to, used: self.rooms.used(from).blocks, filled, runs })
     }
 
+    /// Transaction, first block and blocks of each run that is held in `log`, in order.
+    fn bound_to(&self, log: u32) -> impl Iterator<Item = (TransactionId, u32, u32)> {
+        self.held.iter().filter_map(move |(transaction, held)| {
+            let (_, first) = held.bound.filter(|(bound, _)| *bound == log)?;
+            Some((transaction, first, held.blocks))
+        })
+    }
+    /// The last run that is held in each log.
+    fn newest_of_each(&self) -> Vec<Option<TransactionId>> {
+        let mut newest = vec![None; self.logs.count() as usize];
+        for (transaction, held) in self.held.iter() {
+            if let Some((log, _)) = held.bound {
+                newest[log as usize] = Some(transaction);
+            }
+        }
+        newest
+    }
+    fn may_move(&self, log: u32, percent: u32) -> bool {
+        let (used, length) = (self.rooms.used(log), u64::from(self.logs.length()));
+        let full = length * u64::from(percent) / 100;
+        u64::from(used.blocks) > full
+            && u64::from(used.fresh) >= full.min(length / u64::from(FRESH_PART)).max(1)
+    }
     /// Both logs are full for whoever looks for room.
     pub(super) fn close_for(&mut self, swap: &LogSwap) {
         self.swapping = Some(swap.to);
         self.rooms.close(swap.from);
         self.rooms.close(swap.to);
+        // The runs that come count as one. So the log is not begun again if what it holds is released meanwhile.
+        self.rooms.hold(swap.to);
     }
 
     /// The runs that are still held, and lie now where their copies do.
@@ -86,11 +123,15 @@ impl ScatteredLog {
             held.bound = Some((swap.to, first));
             moved.push(run);
         }
-        let end = moved.last().map_or(self.logs.start(swap.to), |run| run.to.plus(HEADER + run.blocks));
-        let blocks = end.get() - self.logs.start(swap.to).get();
-        self.rooms.set(swap.to, Used { blocks, live: moved.len() as u32, is_hot: false });
-        if !moved.is_empty() {
-            self.rooms.set(swap.from, Used::default());
+        match moved.last() {
+            Some(last) => {
+                let blocks = last.to.plus(HEADER + last.blocks).get() - self.logs.start(swap.to).get();
+                let live = self.rooms.used(swap.to).live + moved.len() as u32;
+                self.rooms.set(swap.to, Used { blocks, live, fresh: 0 });
+                self.rooms.release(swap.to);
+                self.rooms.set(swap.from, Used::default());
+            }
+            None => self.open_filled(swap),
         }
         self.swapping = None;
         moved
@@ -98,12 +139,20 @@ impl ScatteredLog {
 
     /// Everything is as it was. `again`: the log may be swapped another time.
     pub(super) fn open_again(&mut self, swap: &LogSwap, again: bool) {
-        self.rooms.set(swap.to, Used::default());
+        self.open_filled(swap);
         if !self.remaining(swap).is_empty() {
-            let live = self.rooms.used(swap.from).live;
-            self.rooms.set(swap.from, Used { blocks: swap.used, live, is_hot: again });
+            let Used { live, fresh, .. } = self.rooms.used(swap.from);
+            let fresh = if again { fresh } else { 0 };
+            self.rooms.set(swap.from, Used { blocks: swap.used, live, fresh });
         }
         self.swapping = None;
+    }
+
+    /// Nothing came to the log that was to be filled.
+    fn open_filled(&mut self, swap: &LogSwap) {
+        let live = self.rooms.used(swap.to).live;
+        self.rooms.set(swap.to, Used { live, ..swap.filled });
+        self.rooms.release(swap.to);
     }
 
     /// Runs of which no transaction was released meanwhile. While there are any, their log was not begun again.
@@ -143,10 +192,13 @@ mod tests {
 
     /// Logs of 16 blocks, 100 blocks of home apart.
     fn log(count: u64) -> ScatteredLog {
+        log_of(count, 16)
+    }
+    fn log_of(count: u64, blocks: u32) -> ScatteredLog {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..count).map(|log| HomeBlock(100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = LogPlaces { first: LogBlock(64), blocks, homes };
         ScatteredLog::new(&superblock, places.in_units(1).unwrap())
     }
     fn id(number: u32) -> TransactionId {
@@ -225,6 +277,74 @@ mod tests {
         }
     }
 
+    /// Else ten megabytes would be read and written for a few kilobytes of room.
+    #[test]
+    fn a_log_that_was_moved_moves_again_only_behind_an_eighth_of_new_runs() {
+        let mut log = log_of(4, 64);
+        put(&mut log, 0, 26, 0);
+        put(&mut log, 1, 26, 0);
+        let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
+        log.end_swap(&swap);
+        // The arm has gone where the runs are now.
+        let there = HomeBlock(354);
+        assert_eq!(put(&mut log, 2, 3, there.get()).start, LogBlock(64 + 3 * 64 + 54 + 1));
+        assert_eq!(log.begin_swap(80, there), None, "4 blocks are new");
+        put(&mut log, 3, 2, there.get());
+        assert_eq!(log.begin_swap(80, there), None, "7 blocks are new");
+        put(&mut log, 4, 1, there.get());
+        let swap = log.begin_swap(80, there).expect("9 blocks are new");
+        assert_eq!(swap.runs().len(), 5);
+    }
+
+    #[test]
+    fn without_an_empty_log_runs_move_behind_older_ones_that_leave_room() {
+        let mut log = log(4);
+        put(&mut log, 0, 2, 200);
+        put(&mut log, 1, 1, 300);
+        put(&mut log, 2, 5, 0);
+        put(&mut log, 3, 6, 0);
+        put(&mut log, 4, 1, 100);
+        let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
+        let runs: Vec<_> = swap.runs().iter().map(|run| (run.transaction, run.to.get())).collect();
+        // The last log has 14 blocks left.
+        assert_eq!(runs, [(id(2), 64 + 48 + 2), (id(3), 64 + 48 + 8)]);
+        assert_eq!(log.end_swap(&swap).len(), 2);
+        assert_eq!(log.free(), 4 * 16 - 3 - 2 - 2 - 13);
+        assert_eq!(put(&mut log, 5, 10, 0).start, LogBlock(64 + 1));
+        log.release_before(id(6));
+        assert_eq!(log.free(), 4 * 16);
+    }
+
+    /// Recovery takes the runs of a log as they come only while their numbers rise.
+    #[test]
+    fn runs_do_not_move_behind_later_ones() {
+        let mut log = log(2);
+        put(&mut log, 0, 12, 0);
+        put(&mut log, 1, 1, 100);
+        assert_eq!(log.begin_swap(80, HomeBlock(0)), None);
+    }
+
+    /// What the cold log held is released while its room is being filled.
+    #[test]
+    fn a_cold_log_is_not_begun_again_under_the_runs_that_come() {
+        for moves in [true, false] {
+            let mut log = log(2);
+            put(&mut log, 0, 1, 100);
+            put(&mut log, 1, 12, 0);
+            let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
+            log.release_before(id(1));
+            assert_eq!(log.room(), 0, "both are closed");
+            match moves {
+                true => assert_eq!(log.end_swap(&swap).len(), 1),
+                false => log.give_up_swap(&swap, true),
+            }
+            let empty = if moves { 0 } else { 100 };
+            assert_eq!(put(&mut log, 2, 2, empty).start.get(), 64 + empty as u32 / 100 * 16 + 1);
+            log.release_before(id(3));
+            assert_eq!(log.free(), 2 * 16);
+        }
+    }
+
     /// Recovery would not look there otherwise, and might believe what is left in the old log.
     #[test]
     fn the_log_that_is_filled_is_announced_until_its_runs_count() {
@@ -285,8 +405,14 @@ mod tests {
                 log.logs.start(log_number).plus(first).get()
                     ..log.logs.start(log_number).plus(first + held.blocks).get()
             };
-            let mut places: Vec<_> = log.held.iter().map(|(_, held)| place(held)).collect();
-            places.sort_by_key(|place| place.start);
+            let mut runs: Vec<_> = log.held.iter().map(|(number, held)| (place(held), number)).collect();
+            runs.sort_by_key(|(place, _)| place.start);
+            let log_of = |place: &std::ops::Range<u32>| (place.start - 64) / 16;
+            let rises = |pair: &[(std::ops::Range<u32>, TransactionId)]| {
+                log_of(&pair[0].0) != log_of(&pair[1].0) || pair[1].1.is_after(pair[0].1)
+            };
+            assert!(runs.windows(2).all(rises), "seed {seed}: {runs:?}");
+            let places: Vec<_> = runs.into_iter().map(|(place, _)| place).collect();
             assert!(places.windows(2).all(|pair| pair[0].end <= pair[1].start), "seed {seed}: {places:?}");
             let free: u32 = (0..6).map(|number| 16 - log.rooms.used(number).blocks).sum();
             assert_eq!(log.free(), free, "seed {seed}");

@@ -6,4 +6,5 @@ mod faults;
 mod hostile;
 mod lying;
 mod packed;
+mod product;
 mod scattered;

@@ -4,7 +4,7 @@ use super::start_line::Started;
 use super::{Waits, line_up};
 use crate::StageError;
 use device::LocalFuture;
-use ext4::Volume;
+use ext4::{DurableOnly, Volume};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,15 @@ pub struct LogsBeside {
     pub instances: u32,
 }
 
+/// Begins the name of each log.
+const PREFIX: &str = "log-";
+
 impl LogsBeside {
+    /// The logs, as files of which durability is enough.
+    pub fn durable_only() -> DurableOnly {
+        format!("{PREFIX}*").parse().expect("a name with a star")
+    }
+
     pub(super) async fn prepare(
         self,
         world: &VirtualWorld,
@@ -27,7 +35,9 @@ impl LogsBeside {
     ) -> Result<Started, StageError> {
         let workload = |files, seed| -> LocalFuture<_> {
             let until = Some(Duration::from_secs(seconds));
-            let options = ReplayOptions { until, preallocated: true, seed, ..ReplayOptions::default() };
+            let prefix = PREFIX.to_owned();
+            let options =
+                ReplayOptions { until, preallocated: true, prefix, seed, ..ReplayOptions::default() };
             let trace = self.trace.clone();
             Box::pin(async move {
                 let report = replay_log(&files, &trace, &options, |_| ()).await?;

@@ -5,7 +5,8 @@ use stages::{
     Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions, Updates,
 };
 use std::sync::Arc;
-use workloads::{LogTrace, Personality};
+use std::time::Duration;
+use workloads::{LogRecord, LogTrace, Personality};
 
 fn play(data: DataMode, log: LogKind, large: Large, small: Small) -> SharedDisk {
     let mut options = StageOptions { seed: 3, ..StageOptions::of_manylogs(data, log) };
@@ -41,6 +42,38 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
         }
         assert!(manylogs.bytes_a_second <= alone);
     }
+}
+
+/// What the paper calls O_DUR: a database's log stays in the logs near the arm, however much is written at once.
+#[test]
+fn a_log_of_which_durability_is_enough_does_not_go_home_and_leaves_more_to_the_reader() {
+    let flush = |at: u64| LogRecord {
+        at: Duration::from_millis(40 * at),
+        offset: at << 16,
+        size: 1 << 16,
+        sync: true,
+    };
+    let trace = Arc::new(LogTrace { name: "large".into(), records: (0..100).map(flush).collect() });
+    let [home, stays] = [None, Some(LogsBeside::durable_only())].map(|durable_only| {
+        let mut options = StageOptions {
+            seed: 3,
+            durable_only,
+            ..StageOptions::of_manylogs(DataMode::Adaptive, LogKind::Scattered)
+        };
+        options.home.options.size = Some(16 << 30);
+        options.journal_size = 64 << 20;
+        let stage = Stage::build(&options).unwrap();
+        let small = Small::Logs(LogsBeside { trace: trace.clone(), instances: 2 });
+        let scene = Beside { large: Large::reader(1 << 30), small, seconds: 4, seed: 3 };
+        let found = scene.play(&stage).unwrap();
+        let written = stage.volume().engine().statistics().home_bytes();
+        println!("{found:?}, {written} bytes home");
+        stage.close_and_check().unwrap();
+        (found, written)
+    });
+    assert!(stays.1 < home.1 / 4, "{} of {} bytes went home", stays.1, home.1);
+    assert!(stays.0.bytes_a_second > home.0.bytes_a_second, "{stays:?}, {home:?}");
+    assert!(stays.0.mean_wait_ms < home.0.mean_wait_ms, "{stays:?}, {home:?}");
 }
 
 #[test]
