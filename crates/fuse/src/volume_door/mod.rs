@@ -42,8 +42,8 @@ pub struct VolumeDoor {
     /// Node and thread of the last removal of file capabilities. Before a write the kernel takes them away by a REMOVEXATTR
     /// and a SETATTR that asks for nothing (`setattr_prepare` within `fuse_do_setattr`). For chown(-1, -1) it sends the
     /// same: FATTR_KILL_SUIDGID comes only with a new owner or size, and no bit tells the reason. Who may not keep set-id
-    /// bits loses them either way. For the others the write is believed, since it is what happens: chown(-1, -1) by root
-    /// of a file with capabilities, or by the thread that has just removed them, leaves set-id bits.
+    /// bits loses them either way. For the others the call that the thread waits in tells; where that cannot be seen, the
+    /// write is believed, since it is what happens.
     capabilities_taken: Cell<Option<(u64, u32)>>,
 }
 
