@@ -147,6 +147,7 @@ impl Mounted {
         let told = reporter.clone();
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
+            kernel_checks_flags: fuse::checks_flags(),
             report: Box::new(move |text| told.tell(text)),
         };
         let door = VolumeDoor::new(volume.clone(), door_options);

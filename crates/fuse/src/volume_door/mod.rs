@@ -30,6 +30,8 @@ const REPORTS_MAX: u32 = 100;
 pub struct DoorOptions {
     /// Each change of a directory is durable before its reply (mount options `sync` and `dirsync`).
     pub synchronous_directories: bool,
+    /// The kernel checks who may change flags and projects, and passes no such call on as it came: [`crate::checks_flags`].
+    pub kernel_checks_flags: bool,
     /// Told of each failure that is the volume's or the disk's fault and not the caller's.
     pub report: Box<dyn Fn(&str)>,
 }
