@@ -1,9 +1,11 @@
 //! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
+use crate::daemon::reporter::complain;
 use crate::disk::coerce::ZonePlan;
 use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
+use crate::text::output::print;
 use crate::text::quantity::{format_size, parse_size};
 use device::{Disk, World};
 use disks::{Access, Claim};
@@ -132,8 +134,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     options.extend(arguments.scattered_logs.is_some().then(|| "log=scattered".to_string()));
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
     let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
-    println!("Mount it with: okeanos mount{options} {} DIR", target.display());
-    Ok(())
+    print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
 }
 
 /// The scattered logs that are asked for, in bytes.
@@ -190,7 +191,7 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
         // mke2fs needs none.
         Err(error) => {
             let (name, why) = (target.display(), CliError::no_ring(error));
-            eprintln!("okeanos: {name}: whether another computer uses it could not be seen: {why}");
+            complain(&format!("okeanos: {name}: whether another computer uses it could not be seen: {why}"));
             return Ok(());
         }
     };

@@ -1,5 +1,6 @@
 //! Other programs: where they are, and what they say.
 
+use crate::daemon::reporter::complain;
 use crate::error::CliError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ impl Drop for TemporaryLoop {
     fn drop(&mut self) {
         let detached = Command::new("losetup").arg("-d").arg(&self.0).status();
         if !detached.is_ok_and(|status| status.success()) {
-            eprintln!("okeanos: {} could not be detached; do it with losetup -d", self.0.display());
+            complain(&format!("okeanos: {} could not be detached; do it with losetup -d", self.0.display()));
         }
     }
 }

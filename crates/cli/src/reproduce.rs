@@ -1,5 +1,6 @@
 //! `okeanos reproduce`: the papers' figures, rerun.
 
+use crate::daemon::reporter::complain;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
@@ -202,7 +203,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
                     .with_remedy("the same command goes on with this figure"));
             }
             Err(error) => {
-                eprintln!("okeanos: {}: {error}", figure.name);
+                complain(&format!("okeanos: {}: {error}", figure.name));
                 failures.push(figure.name);
             }
         }

@@ -1,7 +1,7 @@
 //! What a caller may do beyond its user number. FUSE tells the number alone; capabilities stand in /proc.
 //!
-//! Asked only where the kernel passes a call on unchecked. Looking does not block: the caller waits for our answer,
-//! so its process stays, and neither file takes a lock that it could hold. In doubt the answer is no.
+//! Asked only where the kernel passes a call on unchecked, or does not tell calls apart. Looking does not block: the caller
+//! waits for our answer, so its process stays, and no file takes a lock that it could hold. In doubt the answer is no.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -29,8 +29,36 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
+/// The calls that change owners.
+#[cfg(target_arch = "x86_64")]
+const OWNER_CALLS: [libc::c_long; 4] =
+    [libc::SYS_chown, libc::SYS_lchown, libc::SYS_fchown, libc::SYS_fchownat];
+#[cfg(not(target_arch = "x86_64"))]
+const OWNER_CALLS: [libc::c_long; 2] = [libc::SYS_fchown, libc::SYS_fchownat];
+/// A caller that is not asleep yet is looked at again.
+const LOOKS_MAX: usize = 1000;
+
+/// Whether the thread waits in a call that changes the owner of a file. Others are let run until it is asleep.
+pub async fn changes_owner(thread: u32) -> bool {
+    for _ in 0..LOOKS_MAX {
+        let told = fs::read_to_string(format!("/proc/{thread}/syscall"));
+        match told.as_deref().map(waits_in) {
+            Ok(Some(number)) => return OWNER_CALLS.contains(&number),
+            Ok(None) => std::thread::yield_now(),
+            Err(_) => return false,
+        }
+        runtime::yield_now().await;
+    }
+    false
+}
+
+/// The number of the call, from the line of proc_pid_syscall(5); `None` while the thread runs.
+fn waits_in(line: &str) -> Option<libc::c_long> {
+    line.split(' ').next()?.parse().ok()
+}
+
 /// Capabilities of another namespace are worth nothing here, and anybody may make one.
-fn is_of_our_user_namespace(thread: u32) -> bool {
+pub fn is_of_our_user_namespace(thread: u32) -> bool {
     let namespace =
         |of: &str| fs::metadata(format!("/proc/{of}/ns/user")).map(|file| (file.dev(), file.ino()));
     match (namespace(&thread.to_string()), namespace("self")) {
@@ -49,6 +77,13 @@ mod tests {
         assert_eq!(effective(status), Some(1 << 21 | 1 << 3));
         assert_eq!(effective("CapEff:\tmany\n"), None);
         assert_eq!(effective(""), None);
+    }
+
+    #[test]
+    fn a_call_is_known_by_its_number_and_only_while_the_thread_waits() {
+        assert_eq!(waits_in("92 0x7ffd3 0xffffffff 0xffffffff 0x0 0x0 0x0 0x7ffd0 0x7f1c\n"), Some(92));
+        assert_eq!(waits_in("-1 0x7ffd0 0x7f1c\n"), Some(-1), "in no call");
+        assert_eq!(waits_in("running\n"), None);
     }
 
     #[test]

@@ -136,10 +136,15 @@ impl Workspace {
     }
 }
 
+/// What goes wrong with taking down is told, and the rest is taken down all the same.
+fn complain(text: &str) {
+    let _ = runtime::standard_error::tell(text, Duration::from_secs(1));
+}
+
 impl Drop for Workspace {
     fn drop(&mut self) {
         if let Err(error) = remove_place(&self.0) {
-            eprintln!("{}: {error}", self.0.display());
+            complain(&format!("{}: {error}", self.0.display()));
         }
     }
 }
@@ -216,7 +221,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         // Whoever gets this device next must not lose data.
         if let Err(error) = self.set_flushes("write back") {
-            eprintln!("{error}");
+            complain(&error.to_string());
         }
     }
 }
@@ -321,7 +326,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Err(error) = self.take_down() {
-            eprintln!("{error}");
+            complain(&error.to_string());
         }
     }
 }

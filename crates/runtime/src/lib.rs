@@ -1,5 +1,5 @@
 //! Tasks on one thread, in virtual time (seeded, deterministic) or in real time over one io_uring.
-//! Unsafe code is in `ring` and `heap` alone.
+//! Unsafe code is in `ring`, `heap` and `standard_error` alone.
 #![deny(unsafe_code)]
 
 mod channel;
@@ -9,6 +9,8 @@ mod polling;
 mod real_world;
 #[allow(unsafe_code)]
 mod ring;
+#[allow(unsafe_code)]
+pub mod standard_error;
 pub mod sync;
 mod tasks;
 mod timers;

@@ -14,6 +14,7 @@ use crate::wire::{Frames, Hello, Malformed, Numbered, Reply, Report, Request, We
 use files::Files;
 use lanes::{Lanes, Turn};
 use recalls::{Notice, Recalls};
+use runtime::standard_error;
 use serve::Server;
 use std::ffi::CString;
 use std::io::{self, Read, Write};
@@ -21,6 +22,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 /// Calls that may wait for other clients at the same time.
 const THREADS_MAX: usize = 64;
@@ -33,16 +35,15 @@ pub const REQUESTS_MAX: usize = 4096;
 pub fn run() -> ! {
     ignore_signals();
     // What goes wrong ends the process, and the daemon reads of it: a thread that panics would leave its request unanswered.
-    let show = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        show(panic);
+    std::panic::set_hook(Box::new(|panic| {
+        complain(panic);
         end_process(101);
     }));
     let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let socket = match socket.and_then(|socket| socket.local_addr().map(|_| socket)) {
         Ok(socket) => socket,
         Err(error) => {
-            eprintln!("okeanos ceph-helper: standard input is no socket ({error}); only a mount starts this");
+            complain(&format_args!("standard input is no socket ({error}); only a mount starts this"));
             end_process(2)
         }
     };
@@ -50,8 +51,13 @@ pub fn run() -> ! {
         Ok(()) => end_process(0),
         Err(error) => error,
     };
-    eprintln!("okeanos ceph-helper: {why}");
+    complain(&why);
     end_process(1)
+}
+
+/// The daemon and its mount wait for the end of this process, and nobody need read what it says.
+fn complain(why: &impl std::fmt::Display) {
+    let _ = standard_error::tell(&format!("okeanos ceph-helper: {why}"), Duration::ZERO);
 }
 
 /// The way to the daemon.

@@ -7,6 +7,7 @@ use ceph::{
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -155,6 +156,39 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
         ours.read_to_end(&mut answer).expect("the helper ends");
         helper.wait().unwrap();
     }
+}
+
+/// How a helper ends that is told nonsense, and complains there.
+fn end_after_nonsense(complains_to: Stdio) -> Option<i32> {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .stderr(complains_to)
+        .spawn()
+        .unwrap();
+    ours.write_all(&[0xff; 100]).unwrap();
+    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    let ended = ours.read_to_end(&mut Vec::new());
+    if ended.is_err() {
+        helper.kill().unwrap();
+    }
+    helper.wait().unwrap().code()
+}
+
+/// Nobody need read what it says, and the daemon waits for its end.
+#[test]
+fn a_helper_to_which_nobody_listens_ends_like_any_other() {
+    const BADLY: Option<i32> = Some(1);
+    assert_eq!(end_after_nonsense(Stdio::null()), BADLY);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(end_after_nonsense(writer.into()), BADLY, "the reader is gone");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: the descriptor is open; the command takes an integer.
+    let room = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    writer.write_all(&vec![b'.'; room as usize]).unwrap();
+    assert_eq!(end_after_nonsense(writer.into()), BADLY, "the reader does not read");
+    drop(reader);
 }
 
 /// A shell script as helper.

@@ -1,5 +1,6 @@
 //! Options that several workloads share.
 
+use crate::daemon::reporter::complain;
 use crate::error::CliError;
 use std::io;
 use std::path::Path;
@@ -33,7 +34,7 @@ pub fn choose_seed(given: Option<u64>) -> u64 {
     let chance =
         || u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
     let seed = given.unwrap_or_else(chance);
-    eprintln!("seed {seed}");
+    complain(&format!("seed {seed}"));
     seed
 }
 

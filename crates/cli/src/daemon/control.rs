@@ -87,6 +87,24 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
+/// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another where commands look, too.
+/// Root's commands look beneath the mount, and those of others may not.
+pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
+    let usual = socket_directory();
+    // SAFETY: geteuid has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    if user == 0 || !usual.starts_with(mounted) {
+        return usual;
+    }
+    let is_free = |place: &PathBuf| !place.starts_with(mounted) && place.parent().is_some_and(Path::is_dir);
+    places_of(user).into_iter().find(is_free).unwrap_or(usual)
+}
+
+/// Where an ordinary user's daemons may have their sockets, whatever his login says.
+fn places_of(user: u32) -> [PathBuf; 2] {
+    [format!("/run/user/{user}/okeanos"), format!("/tmp/okeanos-{user}")].map(PathBuf::from)
+}
+
 /// Where everybody finds daemons that tell and take no orders: those of root that let others in (`allow_other`).
 pub fn public_directory() -> PathBuf {
     PathBuf::from("/run/okeanos-public")
@@ -204,7 +222,7 @@ fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     let user = mount.user().unwrap_or(0);
     let places = match user {
         0 => vec![public_directory()],
-        _ => vec![format!("/run/user/{user}/okeanos").into(), format!("/tmp/okeanos-{user}").into()],
+        _ => places_of(user).to_vec(),
     };
     places.into_iter().filter(move |place| {
         fs::symlink_metadata(place).is_ok_and(|found| found.is_dir() && found.uid() == user)

@@ -9,6 +9,7 @@ pub mod reporter;
 
 use crate::error::CliError;
 use fuse::SessionError;
+use runtime::standard_error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -137,6 +138,7 @@ fn manager() -> Option<UnixDatagram> {
 
 /// Before the mount, which may cover `/proc`. Best effort: an ordinary user may do little of it.
 pub fn settle_in() {
+    standard_error::tell_panics_without_waiting();
     // SAFETY: prctl with these integers changes a flag of the process.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
     // Were it killed for memory, everybody with a file on the volume would fail.

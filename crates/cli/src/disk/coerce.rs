@@ -1,5 +1,6 @@
 //! `barrier=coerce`: disks whose flush is an eviction, by the flush zones that mkfs made on them.
 
+use crate::daemon::reporter::complain;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use device::Disk;
@@ -213,7 +214,9 @@ pub async fn coerce(
             _ => told,
         }
     };
-    let without = |why: &dyn std::fmt::Display| eprintln!("okeanos: {why}; recovering as with barrier=flush");
+    let without = |why: &dyn std::fmt::Display| {
+        complain(&format!("okeanos: {why}; recovering as with barrier=flush"));
+    };
     let (home, journal) = match ext4::find_flush_zones(&parts).await {
         Err(error) if wanted == Wanted::IfThere => {
             // Other damage is for recovery to tell.

@@ -1,6 +1,6 @@
 //! `okeanos disk serve`: an emulated disk in real time, as a file that a loop device can stand on.
 
-use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_table;
 use crate::daemon::porter::{Porter, Standing};
@@ -148,7 +148,7 @@ async fn run_on(
     herald: Herald,
 ) -> Result<(), CliError> {
     let background = herald.is_background();
-    let up = bring_up(&world, &served.disk, &porter);
+    let up = bring_up(&world, &served.disk, &directory, &porter);
     let (session, signals, control, device) = match up {
         Ok(up) => up,
         Err(error) => return herald.failed(error),
@@ -190,9 +190,14 @@ async fn run_on(
 
 type Up = (Rc<Session<DiskDoor>>, Signals, ControlSocket, (u32, u32));
 
-fn bring_up(world: &RealWorld, disk: &Rc<dyn Disk>, porter: &Porter) -> Result<Up, CliError> {
+fn bring_up(
+    world: &RealWorld,
+    disk: &Rc<dyn Disk>,
+    directory: &Path,
+    porter: &Porter,
+) -> Result<Up, CliError> {
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-    let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+    let control = ControlSocket::bind(&socket_directory_beside(directory)).map_err(no_control)?;
     let kind = Kind::Plain { name: disk.name().to_owned() };
     let options =
         MountOptions { kind, mode: None, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };

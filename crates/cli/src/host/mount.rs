@@ -6,7 +6,7 @@
 use super::HostMountArguments;
 use super::options::HostSettings;
 use super::store::{StoreName, failed, open_journal};
-use crate::daemon::control::{About, Ask, End, socket_directory};
+use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::Porter;
 use crate::daemon::reporter::{Level, Reporter};
@@ -108,7 +108,7 @@ async fn run_daemon(
 ) -> Result<(), CliError> {
     let started = async {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-        let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+        let control = ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         let host = bring_up(&world, &plan, &reporter).await?;
         daemon::settle_in();
         let kind = Kind::Plain { name: plan.store.full_name() };

@@ -5,7 +5,7 @@
 //! root it has none left.
 
 use crate::checkpoint::Checkpointer;
-use crate::daemon::control::{About, Ask, End, public_directory, socket_directory};
+use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::reporter::{Level, Reporter};
@@ -116,7 +116,7 @@ impl Mounted {
         reporter: Reporter,
     ) -> Result<Mounted, CliError> {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-        let control = ControlSocket::bind(&socket_directory()).map_err(no_control)?;
+        let control = ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         // Without it only root is told.
         let public = (plan.is_root && plan.settings.allow_other)
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
@@ -147,6 +147,7 @@ impl Mounted {
         let told = reporter.clone();
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
+            kernel_checks_flags: fuse::checks_flags(),
             report: Box::new(move |text| told.tell(text)),
         };
         let door = VolumeDoor::new(volume.clone(), door_options);

@@ -74,6 +74,7 @@ pub struct NbdArguments {
 }
 
 pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
+    runtime::standard_error::tell_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
     let listener = match (&arguments.socket, &arguments.listen) {
         (Some(path), _) => Listener::unix(path),

@@ -3,6 +3,7 @@
 use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;
 use crate::text::output::print;
+use runtime::standard_error;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -59,6 +60,7 @@ impl Log {
 
 /// Until the program is ended.
 pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
+    standard_error::tell_panics_without_waiting();
     let log = Log::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let socket = TcpListener::bind(address).map_err(|error| CliError::system(address, error))?;
     let own = socket.local_addr().map_err(|error| CliError::system(address, error))?;
@@ -95,7 +97,7 @@ impl Listener {
         if !has_room {
             refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
-            eprintln!("okeanos: a connection ends: {error}");
+            let _ = standard_error::tell(&format!("okeanos: a connection ends: {error}"), Duration::ZERO);
             refuse(stream, &error.to_string());
         }
     }

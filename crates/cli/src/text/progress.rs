@@ -12,9 +12,9 @@ impl Progress {
     }
     pub fn show(&self, text: impl std::fmt::Display) {
         if self.shown {
-            eprint!("\r\x1b[K{text}");
+            let mut terminal = std::io::stderr();
             // A progress line that cannot be shown harms nobody.
-            let _ = std::io::stderr().flush();
+            let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
         }
     }
 }

@@ -107,36 +107,67 @@ fn the_image_keeps_the_file_system_under_it_busy_and_nothing_else_does() {
 
 #[test]
 fn a_signal_takes_no_mount_away_but_the_daemons_own() {
-    let rig = Rig::new();
-    rig.run(&format!(
-        "{RESCUED}
-         $O mkfs --force other 64M -- -q >made; mkdir elsewhere
-         # Another volume lies over it.
-         serve transport=classic image; $O mount -o transport=classic other $M; echo theirs >$M/file
-         kill $DAEMON; wait $DAEMON; [ $(cat $M/file) = theirs ]
-         $O umount $M; $O umount $M; settle image other; clean image; clean other
-         # It was moved, and another volume is in its place.
-         serve transport=classic image; echo ours >$M/file; mount --move $M elsewhere
-         $O mount -o transport=classic other $M; kill $DAEMON; wait $DAEMON
-         [ $(cat $M/file) = theirs ]; refuses mountpoint -q elsewhere; $O umount $M; settle image; clean image
-         # The same of served disks.
-         $O disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
-         for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-         $O mount -o transport=classic other $M; kill $DAEMON; wait $DAEMON || true; [ $(cat $M/file) = theirs ]
-         $O umount $M; umount -l $M"
-    ));
+    for transport in TRANSPORTS {
+        // A served disk takes the ring where it may.
+        let Some(_ring) = ring_for(transport) else { continue };
+        let rig = Rig::new();
+        rig.run(&format!(
+            "{RESCUED}
+             $O mkfs --force other 64M -- -q >made; mkdir elsewhere
+             # Another volume lies over it.
+             serve transport={transport} image; $O mount -o transport={transport} other $M; echo theirs >$M/file
+             kill $DAEMON; wait $DAEMON; [ $(cat $M/file) = theirs ]
+             $O umount $M; $O umount $M; settle image other; clean image; clean other
+             # It was moved, and another volume is in its place.
+             serve transport={transport} image; echo ours >$M/file; mount --move $M elsewhere
+             $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON
+             [ $(cat $M/file) = theirs ]; refuses mountpoint -q elsewhere; $O umount $M; settle image; clean image
+             # The same of served disks.
+             $O disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
+             for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+             $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON || true; [ $(cat $M/file) = theirs ]
+             $O umount $M; umount -l $M"
+        ));
+    }
 }
 
 #[test]
 fn a_mount_may_cover_every_place_that_the_daemon_knows() {
-    for place in ["/run", "/dev", "/sys", "/proc", "/tmp"] {
-        let rig = Rig::new();
-        rig.run(&format!(
-            "{RESCUED}
-             timeout 60 $O mount -o transport=classic image {place}; echo in >{place}/file
-             $O stats {place} >told || [ {place} = /proc ]
-             {{ [ {place} = /proc ] && umount /proc; }} || $O umount {place}; settle image; clean image"
-        ));
+    for transport in TRANSPORTS {
+        let Some(_ring) = ring_for(transport) else { continue };
+        for place in ["/run", "/dev", "/sys", "/proc", "/tmp"] {
+            let rig = Rig::new();
+            rig.run(&format!(
+                "{RESCUED}
+                 timeout 60 $O mount -o transport={transport} image {place}; echo in >{place}/file
+                 $O stats {place} >told || [ {place} = /proc ]
+                 {{ [ {place} = /proc ] && umount /proc; }} || $O umount {place}; settle image; clean image"
+            ));
+        }
+    }
+}
+
+/// Over the directory, and over the one above it. His commands cannot look beneath a mount, and reach the daemon all the same.
+#[test]
+fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
+    for transport in TRANSPORTS {
+        let Some(_ring) = ring_for(transport) else { continue };
+        let told = if transport == "uring" { "io_uring" } else { transport };
+        for place in ["$PWD/run", "$PWD/run/okeanos"] {
+            // A node of our own for /dev/fuse: the system's may be closed to ordinary users.
+            Rig::new().run(&format!(
+                "mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 755 .; cp $O okeanos
+                 truncate -s 64M image; mke2fs -q -t ext4 -E root_owner=65534:65534 image; chown 65534 image
+                 mkdir run; chown 65534 run; export XDG_RUNTIME_DIR=$PWD/run; as_nobody mkdir -p -m 700 {place}
+                 in_time() {{ as_nobody timeout 60 \"$@\"; }}
+                 for round in first second; do
+                     in_time ./okeanos mount -o transport={transport} image {place}; as_nobody touch {place}/$round
+                     in_time ./okeanos stats --json {place} >told; grep -q '\"transport\": \"{told}\"' told
+                     in_time ./okeanos umount {place}; clean image
+                 done
+                 in_time ./okeanos mount image {place}; as_nobody ls {place}/first {place}/second; in_time ./okeanos umount {place}"
+            ));
+        }
     }
 }
 

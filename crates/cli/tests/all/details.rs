@@ -73,11 +73,13 @@ fn changes_become_durable_in_time_without_being_synced() {
 #[test]
 fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
     let rig = Rig::new();
-    let tell = "stat -c '%n %Y %X' $M/*";
+    // With their nanoseconds, which are zero where a time became the nearest.
+    let tell = "stat -c '%n %.9Y %.9X' $M/*";
     let script = |mount: &str, umount: &str, size: u32| {
         format!(
             "mke2fs -q -t ext4 -I {size} image 64M >made 2>&1; {mount} image $M; rmdir $M/lost+found
-             for t in 2200-01-01 2039-01-01 1901-12-14 2500-01-01 1800-01-01; do touch -d \"$t UTC\" $M/$t; done
+             for t in 2200-01-01 2039-01-01 1901-12-14 2500-01-01 1800-01-01; do
+                 touch -d \"$t 00:00:00.123456789 UTC\" $M/$t; done
              {tell}; {umount} $M; settle image; {mount} image $M; {tell}; {umount} $M; settle image; rm image"
         )
     };
@@ -86,6 +88,29 @@ fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
         let theirs = rig.run(&script("mount -o loop", "umount", size));
         assert_eq!(ours, theirs, "inodes of {size} bytes");
     }
+}
+
+/// A small one, which is in the inode, and a large one.
+#[test]
+fn an_attribute_overwritten_with_itself_changes_no_time_as_in_the_kernels_ext4() {
+    let rig = Rig::new();
+    let script = |mount: &str, umount: &str| {
+        format!(
+            "{mount} image $M; echo text >$M/file
+             set_it() {{
+                 before=$(stat -c %z $M/file); sleep 0.05; setfattr -n user.name -v $1 $M/file
+                 [ \"$(stat -c %z $M/file)\" = \"$before\" ] && echo the same || echo another
+             }}
+             for value in small $(head -c 900 /dev/zero | tr '\\0' v); do
+                 set_it $value; set_it $value; set_it other; set_it $value; done
+             rm $M/file; {umount} $M; settle image"
+        )
+    };
+    rig.run("$O mkfs image 64M -- -q >made");
+    let theirs = rig.run(&script("mount -o loop", "umount"));
+    assert_eq!(theirs.lines().filter(|line| *line == "the same").count(), 2, "{theirs}");
+    assert_eq!(rig.run(&script("$O mount", "$O umount")), theirs);
+    rig.check("");
 }
 
 #[test]

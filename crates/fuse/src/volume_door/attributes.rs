@@ -46,7 +46,7 @@ impl VolumeDoor {
             // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them. Thread 0 is
             // one whose rights we do not see.
             let may_keep = header.pid == 0 || privilege::holds(header.pid, Capability::SetId);
-            change.kill_privileges &= !may_keep;
+            change.kill_privileges &= !may_keep || privilege::changes_owner(header.pid).await;
         }
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
         Ok(answer_attributes(&attributes))

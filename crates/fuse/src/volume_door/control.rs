@@ -21,6 +21,8 @@ const GETVERSION_32: u32 = 0x8004_7601;
 /// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
+/// No project has the number -1 (`projid_valid`).
+const NO_PROJECT: u32 = u32::MAX;
 /// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names say (0).
 const SET_DURABILITY: u32 = 0x4004_4fd0;
 /// The flags that both ways can tell, and their bits in either (`FS_XFLAG_...`).
@@ -51,7 +53,7 @@ impl VolumeDoor {
             }
             SETFLAGS => {
                 let wanted = first_word(input)?;
-                self.check_flags_change(header, &arguments, &inode, wanted)?;
+                self.check_flags_change(header, &arguments, &inode, wanted, self.volume.project(&inode))?;
                 self.volume.set_flags(&inode, wanted).await?;
                 changed = true;
             }
@@ -61,7 +63,7 @@ impl VolumeDoor {
                     return Err(Error::Refused(libc::EOPNOTSUPP));
                 }
                 let (wanted, project) = (flags_of(wanted.xflags, before)?, wanted.projid);
-                self.check_flags_change(header, &arguments, &inode, wanted)?;
+                self.check_flags_change(header, &arguments, &inode, wanted, project)?;
                 self.volume.set_flags_and_project(&inode, wanted, Some(project)).await?;
                 changed = true;
             }
@@ -89,16 +91,20 @@ impl VolumeDoor {
         Ok(if changed { answer.with_stale_attributes(header.nodeid) } else { answer })
     }
 
-    /// From Linux 5.13 on the kernel checks who may change flags, and then asks with a structure of its own. What
-    /// comes with an address of the caller's nobody has checked.
+    /// What the kernel's ext4 demands (`fileattr_set_prepare`), where nobody has checked it.
     fn check_flags_change(
         &self,
         header: &InHeader,
         arguments: &IoctlIn,
         inode: &Inode,
         wanted: u32,
+        project: u32,
     ) -> Result<()> {
-        if arguments.arg == 0 {
+        let is_moved = project != self.volume.project(inode);
+        if is_moved && project == NO_PROJECT {
+            return Err(Error::Refused(libc::EINVAL));
+        }
+        if self.options.kernel_checks_flags && is_asked_by_kernel(arguments) {
             return Ok(());
         }
         let changed = self.volume.flags(inode) ^ wanted;
@@ -108,6 +114,11 @@ impl VolumeDoor {
             || is_privileged && !privilege::holds(header.pid, Capability::LinuxImmutable)
         {
             return Err(Error::Refused(libc::EPERM));
+        }
+        // Projects are counted by whoever rules the machine: an owner in a user namespace of his own does not.
+        let is_accounted = is_moved || changed & flags::PROJECT_INHERIT != 0;
+        if is_accounted && !privilege::is_of_our_user_namespace(header.pid) {
+            return Err(Error::Refused(libc::EINVAL));
         }
         Ok(())
     }
@@ -147,6 +158,16 @@ fn standard(arguments: &IoctlIn) -> u32 {
         GETVERSION_32 if compatible => GETVERSION,
         command => command,
     }
+}
+
+/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A caller may give the address
+/// zero, too, but then as much as the number says, which is a long for flags; the kernel gives 32 bits.
+fn is_asked_by_kernel(arguments: &IoctlIn) -> bool {
+    let own_size = match arguments.cmd {
+        SETFLAGS => size_of::<u32>(),
+        _ => size_of::<Fsxattr>(),
+    };
+    arguments.arg == 0 && arguments.in_size as usize == own_size
 }
 
 fn first_word(input: &[u8]) -> Result<u32> {

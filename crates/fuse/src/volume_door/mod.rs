@@ -30,6 +30,8 @@ const REPORTS_MAX: u32 = 100;
 pub struct DoorOptions {
     /// Each change of a directory is durable before its reply (mount options `sync` and `dirsync`).
     pub synchronous_directories: bool,
+    /// The kernel checks who may change flags and projects, and passes no such call on as it came: [`crate::checks_flags`].
+    pub kernel_checks_flags: bool,
     /// Told of each failure that is the volume's or the disk's fault and not the caller's.
     pub report: Box<dyn Fn(&str)>,
 }
@@ -42,8 +44,8 @@ pub struct VolumeDoor {
     /// Node and thread of the last removal of file capabilities. Before a write the kernel takes them away by a REMOVEXATTR
     /// and a SETATTR that asks for nothing (`setattr_prepare` within `fuse_do_setattr`). For chown(-1, -1) it sends the
     /// same: FATTR_KILL_SUIDGID comes only with a new owner or size, and no bit tells the reason. Who may not keep set-id
-    /// bits loses them either way. For the others the write is believed, since it is what happens: chown(-1, -1) by root
-    /// of a file with capabilities, or by the thread that has just removed them, leaves set-id bits.
+    /// bits loses them either way. For the others the call that the thread waits in tells; where that cannot be seen, the
+    /// write is believed, since it is what happens.
     capabilities_taken: Cell<Option<(u64, u32)>>,
 }
 

@@ -4,6 +4,7 @@ mod choices;
 mod floors;
 mod names;
 mod recipes;
+mod reports;
 mod sentences;
 mod sources;
 

@@ -1,14 +1,20 @@
 //! A tiny flat file system in memory, and a way to mount it where nobody else sees it.
 
-use device::LocalFuture;
+use device::{LocalFuture, World};
+use disks::MemoryDisk;
+use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use fuse::abi::*;
-use fuse::{Answer, FileSystem, Operation, Request};
+use fuse::{Answer, DoorOptions, FileSystem, Operation, Request, VolumeDoor};
+use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use units::InodeNumber;
+use zerocopy::IntoBytes;
 
 /// What the file system saw, for the test's own thread.
 #[derive(Default, Debug)]
@@ -138,6 +144,42 @@ impl Memory {
 fn open_out(flags: u32) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
     OpenOut { open_flags: if direct { fopen::DIRECT_IO } else { fopen::KEEP_CACHE }, ..Default::default() }
+}
+
+/// A request as it comes over the classic channel.
+pub fn request(header: InHeader, body: &[u8]) -> Request {
+    let len = (size_of::<InHeader>() + body.len()) as u32;
+    let header = InHeader { len, unique: 2, ..header };
+    Request::from_message(&[header.as_bytes(), body].concat()).unwrap()
+}
+
+/// Runs `work` over a fresh volume in virtual time, with the number of a file on it that user 1000 owns.
+pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
+    kernel_checks_flags: bool,
+    work: impl FnOnce(Rc<VolumeDoor>, Rc<Volume>, InodeNumber) -> F + 'static,
+) {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    let mut make = Command::new("mke2fs");
+    let make = make.args(["-q", "-F", "-t", "ext4", "-O", "project"]).arg(image.path()).arg("16M");
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::read_image(world.clone(), image.path()).unwrap();
+    virtual_world.run(async move {
+        let options = VolumeOptions::default();
+        let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
+        let volume = Volume::open(parts).await.unwrap();
+        let report = Box::new(|_: &str| {});
+        let options = DoorOptions { synchronous_directories: false, kernel_checks_flags, report };
+        let door = VolumeDoor::new(volume.clone(), options);
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
+        let made = volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
+        work(door, volume.clone(), made.value.number).await;
+        drop((made, root));
+        volume.close().await.unwrap();
+    });
 }
 
 /// Gives this thread, and those it starts, mounts of their own. Mounting needs root and /dev/fuse; a test

@@ -1,0 +1,43 @@
+//! What only the kernel's version tells.
+
+use std::ffi::CStr;
+
+/// Whether the kernel checks who may change flags and projects of files, and never passes such a call on as it came:
+/// from Linux 5.13 on (`vfs_fileattr_set`).
+pub fn checks_flags() -> bool {
+    let mut told = std::mem::MaybeUninit::<libc::utsname>::uninit();
+    // SAFETY: the kernel fills the structure where it returns zero, and ends each text with a zero byte.
+    let release = unsafe {
+        if libc::uname(told.as_mut_ptr()) != 0 {
+            return false;
+        }
+        CStr::from_ptr(told.assume_init_ref().release.as_ptr())
+    };
+    version_of(&release.to_string_lossy()).is_some_and(|version| version >= (5, 13))
+}
+
+/// The first two numbers of a release. One that reads otherwise is believed to be old.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        for (release, version) in [
+            ("6.18.44-cloud-amd64", Some((6, 18))),
+            ("5.4.0-150-generic", Some((5, 4))),
+            ("5.13-rc1", Some((5, 13))),
+            ("10.0", Some((10, 0))),
+            ("", None),
+            ("next", None),
+        ] {
+            assert_eq!(version_of(release), version, "{release}");
+        }
+        assert!(version_of("5.12.99") < Some((5, 13)) && version_of("10.1") > Some((5, 13)));
+    }
+}
