@@ -142,8 +142,32 @@ fn at_width(command: clap::Command, width: usize) -> clap::Command {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
     #[test]
     fn every_argument_is_well_defined() {
         super::Program::command().debug_assert();
+    }
+
+    /// The help of each option of this name, with its command.
+    fn helps(command: &clap::Command, option: &str) -> Vec<(String, String)> {
+        let own = command.get_arguments().filter(|argument| argument.get_long() == Some(option));
+        let own = own.map(|argument| {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            (command.get_name().to_owned(), help)
+        });
+        own.chain(command.get_subcommands().flat_map(|below| helps(below, option))).collect()
+    }
+
+    #[test]
+    fn options_that_take_a_name_list_the_names() {
+        for (option, name, least) in
+            [("model", "cloud-volume", 6), ("setup", "wrapping-4k", 1), ("fault", "flush-hang@N", 1)]
+        {
+            let helps = helps(&super::Program::command(), option);
+            assert!(helps.len() >= least, "--{option}: {helps:?}");
+            for (command, help) in helps {
+                assert!(help.contains(name), "{command} --{option}: {help}");
+            }
+        }
     }
 }

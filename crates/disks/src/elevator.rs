@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drive_has_one_request_at_a_time_none_is_long_and_the_content_is_right() {
+    fn the_drive_has_one_short_request_at_a_time_and_the_right_content() {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator(&world);
         world.run(async move {

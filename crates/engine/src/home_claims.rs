@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_of_a_block_go_out_in_the_order_in_which_they_were_asked_for() {
+    fn writes_of_a_block_go_out_in_the_order_of_their_requests() {
         let claims = HomeClaims::default();
         let first = claims.enqueue(HomeBlock(5), 2);
         let second = claims.enqueue(HomeBlock(6), 2);

@@ -34,7 +34,7 @@ mod tests {
     use journal::Decision;
 
     #[test]
-    fn a_sequence_is_forgotten_when_its_block_is_clean_and_its_records_are_out_of_the_log() {
+    fn a_sequence_is_forgotten_when_its_block_is_clean_and_out_of_the_log() {
         let (at, sequences) = (HomeBlock(5), Sequences::default());
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
         sequences.set(at, logged);

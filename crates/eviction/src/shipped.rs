@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shipped_profile_is_as_the_tool_wrote_it_of_the_drive_of_its_name() {
+    fn shipped_profiles_are_as_the_tool_wrote_them_of_their_drives() {
         for (name, text) in SHIPPED {
             let profile = Profile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!((profile.model.as_str(), profile.trials), (name, 50));

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_changes_all_the_time_is_known_before_it_holds_up_the_tail() {
+    fn an_ever_changing_block_is_known_before_it_holds_up_the_tail() {
         let mut log = Log::new();
         let capacity = 2 * 16;
         for _ in 0..6 {

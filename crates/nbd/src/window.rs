@@ -111,7 +111,7 @@ mod tests {
     const LARGEST: usize = crate::request::PAYLOAD_MAX as usize;
 
     #[test]
-    fn sixty_four_clients_with_the_largest_requests_hold_a_quarter_of_a_gigabyte_and_small_ones_go_on() {
+    fn sixty_four_clients_hold_a_quarter_of_a_gigabyte_and_small_requests_go_on() {
         let world = VirtualWorld::new(5);
         let inner = world.clone();
         world.run(async move {

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_program_left_is_removed_and_what_a_running_one_has_is_not() {
+    fn leftovers_of_a_killed_program_are_removed_and_a_running_ones_are_not() {
         let parent = tempfile::tempdir().unwrap();
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -237,7 +237,7 @@ mod tests {
         (world, result)
     }
     #[test]
-    fn a_window_moves_on_as_soon_as_one_has_ended_and_an_error_closes_it() {
+    fn a_window_moves_on_when_one_ends_and_an_error_closes_it() {
         let (world, result) = window(&[100, 30, 30, 30]);
         assert_eq!((world.now(), result), (Instant(100), Ok(vec![30, 30, 30, 100])));
         let (world, result) = window(&[100, 0, 500, 0]);

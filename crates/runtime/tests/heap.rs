@@ -17,7 +17,7 @@ fn resident() -> usize {
 
 /// One test: the heap is everybody's.
 #[test]
-fn block_buffers_are_whole_pages_in_a_row_and_take_no_more_than_their_bytes() {
+fn block_buffers_are_adjacent_whole_pages_and_take_only_their_bytes() {
     let mut blocks: Vec<Buffer> = Vec::with_capacity(BLOCKS);
     let before = resident();
     blocks.extend((0..BLOCKS).map(|_| Buffer::copy_of(&[1; BLOCK])));

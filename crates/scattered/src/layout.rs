@@ -258,7 +258,7 @@ mod tests {
         }
     }
     #[test]
-    fn ten_in_a_hundred_megabytes_cost_a_tenth_of_a_terabyte_and_a_thousandth_for_the_table() {
+    fn logs_cost_a_tenth_of_a_terabyte_and_the_table_a_thousandth() {
         let layout = layout(1 << 40, Sizes::default());
         let share = layout.homes() as f64 * BLOCK as f64 / (1u64 << 40) as f64;
         assert!((0.899..0.9).contains(&share), "{share}");

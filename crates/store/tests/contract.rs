@@ -166,7 +166,7 @@ fn special_files_are_made_as_what_they_are() {
 }
 
 #[test]
-fn times_of_links_and_pipes_are_set_and_not_those_of_what_a_link_names() {
+fn times_of_links_and_pipes_are_set_and_those_of_link_targets_are_not() {
     on_each(|(first, second, _)| async move {
         let target = make(&*first, "target").await;
         let before = first.attributes(target).await.unwrap().modified;

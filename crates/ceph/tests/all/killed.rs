@@ -72,7 +72,7 @@ async fn wait(world: &RealWorld, milliseconds: u64) {
 }
 
 #[test]
-fn a_killed_client_leaves_a_state_that_it_told_or_the_number_of_its_last_durable_one() {
+fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
     let cluster = Cluster::small();
     let options = cluster.options("here");
     run(|world| async move {
@@ -118,7 +118,7 @@ fn a_killed_client_leaves_a_state_that_it_told_or_the_number_of_its_last_durable
 
 /// Why a host makes a file durable before it outgrows its room.
 #[test]
-fn a_file_that_outgrows_its_room_is_told_to_the_servers_with_a_size_that_nobody_was_told() {
+fn a_file_that_outgrows_its_room_is_reported_with_an_unannounced_size() {
     let cluster = Cluster::small();
     let options = cluster.options("here");
     run(|world| async move {

@@ -132,7 +132,7 @@ fn ceph_fuse_recalls_a_token_too_and_sees_each_write() {
 }
 
 #[test]
-fn after_kill_9_the_next_life_resets_the_former_and_the_durable_content_is_there() {
+fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
     let cluster = Cluster::small();
     let options = cluster.options("here");
     run(|world| async move {

@@ -44,8 +44,7 @@ pub struct CompareArguments {
     /// How often everything is run
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// Lay the volumes on this disk, emulated in real time, instead of on images (see `okeanos disk list`)
-    #[arg(long)]
+    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
     model: Option<String>,
     /// Size of each image, or of the emulated disk
     #[arg(long, default_value = "1G", value_parser = parse_size)]

@@ -40,8 +40,7 @@ pub struct ProgramsArguments {
     /// How much each work does; 1 is what tables are made with
     #[arg(long, default_value = "1")]
     scale: f64,
-    /// Lay the volumes on this disk, emulated in real time, instead of on images (see `okeanos disk list`)
-    #[arg(long)]
+    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
     model: Option<String>,
     /// Size of the image, or of the emulated disk
     #[arg(long, default_value = "3G", value_parser = parse_size)]

@@ -154,7 +154,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn a_full_pipe_costs_reports_and_no_time_and_the_next_reader_learns_of_it() {
+    fn a_full_pipe_drops_reports_without_delay_and_the_next_reader_is_told() {
         let (mut reader, writer) = io::pipe().unwrap();
         let way = Way::Own(reopened(writer.as_raw_fd()).unwrap());
         let reporter = Reporter(Rc::new(State { way, level: Level::Error, lost: Cell::new(0) }));

@@ -54,7 +54,7 @@ enum DiskCommand {
 /// A drive, or several equal ones in a RAID-0.
 #[derive(Args)]
 pub struct DriveArguments {
-    #[arg(help = models_help(), long)]
+    #[arg(help = models_help("The drive"), long)]
     pub model: String,
     /// So many of these drives in a RAID-0
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -226,9 +226,10 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-pub fn models_help() -> String {
+/// Help for an option that takes a model: what it is for, and the names that it takes.
+pub fn models_help(purpose: &str) -> String {
     let names: Vec<&str> = shipped().map(|(name, _)| name).collect();
-    format!("A model file, or one of okeanos disk list: {}", names.join(", "))
+    format!("{purpose}; a model file, or one of okeanos disk list: {}", names.join(", "))
 }
 
 /// A shipped model by name, or a model file by path.

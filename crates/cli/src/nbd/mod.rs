@@ -3,7 +3,7 @@
 mod disk;
 mod scattered;
 
-use crate::disk::Switch;
+use crate::disk::{Switch, models_help};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::{format_duration, parse_size};
@@ -53,8 +53,7 @@ pub struct NbdArguments {
     read_only: bool,
     #[command(flatten)]
     logs: ScatteredArguments,
-    /// An emulated drive instead of DISK: a model of `okeanos disk list`, or a model file
-    #[arg(long, value_name = "M", conflicts_with = "disk", required_unless_present = "disk")]
+    #[arg(help = models_help("An emulated drive instead of DISK"), long, value_name = "M", conflicts_with = "disk", required_unless_present = "disk")]
     model: Option<String>,
     /// Of the emulated drive; less than the model's size
     #[arg(long, value_parser = parse_size, requires = "model")]

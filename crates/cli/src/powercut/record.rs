@@ -71,7 +71,7 @@ mod tests {
     const RECORD: WriteRecord = WriteRecord { run: 77, number: 1 << 40 };
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_torn_at_any_sector_it_is_none() {
+    fn a_record_reads_back_as_written_and_a_torn_one_is_none() {
         for size in [512, 4096] {
             let bytes = RECORD.bytes(size);
             assert_eq!(bytes.len(), size);

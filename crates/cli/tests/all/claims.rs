@@ -127,7 +127,7 @@ fn an_image_is_not_mounted_beside_the_kernel() {
 }
 
 #[test]
-fn a_volume_that_others_make_anew_between_claim_and_mount_is_refused_and_left_alone() {
+fn a_volume_made_anew_between_claim_and_mount_is_refused_and_left_alone() {
     // Each mount(2) of the daemon and its porter begins late: so there is time to be between.
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; L=$(losetup -f --show image); trap 'losetup -d $L' EXIT

@@ -47,7 +47,7 @@ fn every_mode_evicts_where_it_would_flush() {
 }
 
 #[test]
-fn the_zone_is_a_file_right_behind_the_journal_and_the_kernel_takes_the_volume() {
+fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
     let rig = Rig::new();
     rig.run(PROFILE);
     for kind in ["", "-t ext3"] {

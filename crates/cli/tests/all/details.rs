@@ -31,7 +31,7 @@ fn a_read_only_mount_changes_nothing() {
 }
 
 #[test]
-fn every_option_of_time_and_size_mounts_and_warns_only_where_data_is_in_danger() {
+fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
     let rig = Rig::new();
     rig.run(
         r#"$O mkfs --force image 64M -- -q >made

@@ -12,7 +12,7 @@ const DRIVE: &str = r#"
 "#;
 
 #[test]
-fn a_file_system_of_the_kernel_runs_on_a_served_disk_and_its_syncs_flush_it() {
+fn a_kernel_file_system_runs_on_a_served_disk_and_its_syncs_flush() {
     let rig = Rig::new();
     let counts = rig.run(&format!(
         "{DRIVE}
@@ -57,7 +57,7 @@ fn forced_writes_syncs_and_lies_reach_the_drive_as_they_are() {
 }
 
 #[test]
-fn drives_in_a_raid_0_share_what_is_written_and_the_replay_goes_to_all_of_them() {
+fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
     let rig = Rig::new();
     let counts = rig.run(&format!(
         "{DRIVE}

@@ -20,7 +20,7 @@ fn what_is_kept_goes_on_under_the_same_conditions_alone() {
 }
 
 #[test]
-fn a_device_is_refused_without_leave_in_use_or_too_small_a_part_of_it() {
+fn a_device_is_refused_without_leave_or_in_use_or_too_small() {
     let rig = Rig::new();
     let said = rig.run(
         r#"truncate -s 64M image

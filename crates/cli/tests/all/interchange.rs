@@ -165,19 +165,19 @@ fn recovered_alike(mke2fs: &str, options: &str) {
 }
 
 #[test]
-fn a_crash_of_the_kernel_with_data_home_first_is_recovered_as_the_kernel_does() {
+fn a_kernel_crash_with_data_home_first_is_recovered_as_by_the_kernel() {
     recovered_alike("-t ext4", "data=ordered");
     recovered_alike("-t ext4 -O orphan_file", "data=writeback");
     recovered_alike("-t ext4 -b 1024 -O ^metadata_csum", "data=ordered");
     recovered_alike("-t ext4 -O ^extents,^64bit", "data=ordered");
 }
 #[test]
-fn a_crash_of_the_kernel_with_data_in_the_journal_is_recovered_as_the_kernel_does() {
+fn a_kernel_crash_with_data_in_the_journal_is_recovered_as_by_the_kernel() {
     recovered_alike("-t ext4 -b 4096", "data=journal");
     recovered_alike("-t ext3 -b 1024", "data=journal");
 }
 #[test]
-fn a_crash_of_the_kernel_with_asynchronous_commits_is_recovered_as_the_kernel_does() {
+fn a_kernel_crash_with_asynchronous_commits_is_recovered_as_by_the_kernel() {
     recovered_alike("-t ext4 -b 4096", "data=journal,journal_async_commit");
 }
 
@@ -236,7 +236,7 @@ fn nothing_is_lost(told: &str, context: &str) {
 }
 
 #[test]
-fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel() {
+fn e2fsck_and_the_kernel_replay_the_plain_journal_of_a_killed_okeanos() {
     let plain = ["writeback", "ordered", "journal"].into_iter();
     let cases = plain.flat_map(|mode| PLACES.map(|place| (mode, place, "-b 4096")));
     // Logs with other tags: without checksums, and with narrow block numbers.
@@ -266,7 +266,7 @@ fn a_plain_journal_of_a_killed_okeanos_is_replayed_by_e2fsck_and_by_the_kernel()
 }
 
 #[test]
-fn a_live_journal_of_parts_is_refused_by_e2fsck_and_the_kernel_until_okeanos_recovers_it() {
+fn e2fsck_and_the_kernel_refuse_a_live_journal_of_parts_until_recovered() {
     let cases = ["wasteless,records=blocks", "selective,records=blocks"].into_iter().zip(PLACES);
     for (mode, place) in cases.chain(["wasteless", "selective"].into_iter().zip(PLACES)) {
         let rig = killed(mode, place, "-b 4096");

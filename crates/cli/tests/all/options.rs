@@ -19,7 +19,7 @@ fn a_read_only_mount_replays_the_journal() {
 }
 
 #[test]
-fn a_write_protected_disk_with_a_journal_to_replay_is_refused_with_the_way_out() {
+fn a_write_protected_disk_with_a_live_journal_is_refused_with_the_way_out() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; echo old >text; debugfs -w -R 'write text old' image 2>/dev/null
            serve data=ordered image; echo kept >$M/file; sync $M/file
@@ -120,7 +120,7 @@ fn a_mount_that_names_no_mode_is_selective_and_learns_its_threshold() {
 }
 
 #[test]
-fn a_volume_without_a_journal_is_not_mounted_in_a_mode_that_logs_data_in_silence() {
+fn a_mode_that_logs_data_warns_on_a_volume_without_a_journal() {
     Rig::new().run(
         r#"mke2fs -q -t ext4 -O ^has_journal image 64M
            for mode in journal wasteless selective adaptive; do
@@ -131,7 +131,7 @@ fn a_volume_without_a_journal_is_not_mounted_in_a_mode_that_logs_data_in_silence
 }
 
 #[test]
-fn after_damage_with_remount_ro_changes_find_a_read_only_volume_and_syncs_an_error() {
+fn after_damage_remount_ro_refuses_changes_and_syncs_fail() {
     Rig::new().run(&format!(
         r#"{DAMAGED} $O mount -o errors=remount-ro image $M; echo kept >$M/before; sync $M/before; echo more >>$M/before
            refuses cat $M/bad
@@ -176,7 +176,7 @@ fn a_remount_makes_a_read_only_volume_writable_and_back() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_written_stays_read_only_for_a_reason_that_is_told() {
+fn a_volume_that_cannot_be_written_stays_read_only_and_says_why() {
     Rig::new().run(&format!(
         r#"{REMOUNT} L=$(losetup -r -f --show image); trap 'losetup -d $L' EXIT; $O mount -o ro $L $M
            refuses $O mount -o remount,rw $L $M 2>out; grep -q write-protected out; has ro; refuses_changes

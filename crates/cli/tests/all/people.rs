@@ -32,7 +32,7 @@ fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
 }
 
 #[test]
-fn every_mount_is_listed_with_its_mode_and_health_and_a_dead_daemon_is_told_apart() {
+fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
     Rig::new().run(
         r#"$O list >told; grep -q 'No okeanos volume' told || ! grep -q "$M" told
            $O mkfs image 64M -- -q >made; $O mkfs second 64M -- -q >made; mkdir other
@@ -179,7 +179,7 @@ fn logs_have_levels_and_a_file_and_verbose_shows_requests() {
 }
 
 #[test]
-fn check_finds_damage_and_lies_in_bitmaps_and_its_exit_codes_are_those_of_fsck() {
+fn check_finds_damage_and_lying_bitmaps_and_exits_as_fsck_does() {
     Rig::new().run(
         r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
            for options in '' '-b 1024' '-O ^metadata_csum,uninit_bg' '-O ^extents,^metadata_csum,^64bit'; do

@@ -117,7 +117,7 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
 }
 
 #[test]
-fn a_writer_that_dies_is_judged_by_what_was_heard_also_by_a_listener_that_came_later() {
+fn a_dead_writer_is_judged_by_what_even_a_late_listener_heard() {
     let rig = Rig::new();
     let path = rig.path("file");
     {

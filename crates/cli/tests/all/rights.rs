@@ -231,7 +231,7 @@ fn set_durability(file: &File, is_enough: u32) -> i32 {
 }
 
 #[test]
-fn durability_is_enough_for_a_file_if_one_who_may_write_to_it_says_so() {
+fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
     let volume = Volume::new(&["-t", "ext4"]);
     std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
     volume.mount("allow_other,data=ordered,durable_only=nothing");

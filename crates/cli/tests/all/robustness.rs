@@ -96,7 +96,7 @@ fn mount_failing(disk: &FailingDisk, volume: &Volume, mode: &str) {
 
 /// The disk is well again at once; what it holds is unknown all the same.
 #[test]
-fn one_failed_write_or_flush_is_told_to_every_later_sync_and_loses_nothing_acknowledged() {
+fn a_failed_write_or_flush_fails_later_syncs_and_loses_nothing_acknowledged() {
     for (mode, request) in [
         ("wasteless", Request::Write),
         ("ordered", Request::Flush),

@@ -25,7 +25,7 @@ fn live_runs(told: &Value) -> u64 {
 }
 
 #[test]
-fn mkfs_makes_the_logs_that_are_asked_for_and_e2fsck_and_the_kernel_accept_them() {
+fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
     let rig = Rig::new();
     // How it is asked for, more for mke2fs, and the logs: how many, how long, how far apart (in MiB).
     for (sizes, extra, expected) in [
@@ -78,7 +78,7 @@ fn logs_that_do_not_fit_are_refused_and_leave_no_image() {
 }
 
 #[test]
-fn every_mode_and_record_format_works_over_scattered_logs_and_leaves_what_the_kernel_reads() {
+fn all_modes_and_formats_work_over_scattered_logs_and_the_kernel_reads_them() {
     let rig = Rig::new();
     for mode in MODES {
         for records in ["blocks", "packed"] {

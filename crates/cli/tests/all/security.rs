@@ -8,7 +8,7 @@ use std::process::Command;
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_mount_is_for_its_owner_and_with_allow_other_for_everybody_as_far_as_modes_and_lists_allow() {
+fn a_mount_is_for_its_owner_and_allow_other_lets_everybody_in() {
     let rig = Rig::new();
     rig.run(
         r#"chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless,allow_other image $M; cd $M

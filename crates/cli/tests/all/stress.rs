@@ -43,26 +43,26 @@ fn survives(arguments: &[&str], options: &str) {
 }
 
 #[test]
-fn wasteless_with_a_small_cache_and_a_small_journal() {
+fn wasteless_survives_with_a_small_cache_and_a_small_journal() {
     survives(&["-t", "ext4", "-b", "4096", "-J", "size=4"], "data=wasteless,cache=16M");
 }
 
 #[test]
-fn journal_with_a_small_cache_and_a_small_journal() {
+fn journal_survives_with_a_small_cache_and_a_small_journal() {
     survives(&["-t", "ext4", "-b", "1024", "-J", "size=2"], "data=journal,cache=16M");
 }
 
 #[test]
-fn ordered_on_block_maps() {
+fn ordered_survives_on_block_maps() {
     survives(&["-t", "ext3", "-b", "1024"], "data=ordered");
 }
 
 #[test]
-fn selective() {
+fn selective_survives_many_threads() {
     survives(&["-t", "ext4", "-b", "2048"], "data=selective,cache=16M");
 }
 
 #[test]
-fn writeback_without_a_loop_device() {
+fn writeback_survives_without_a_loop_device() {
     survives(&["-t", "ext4"], "data=writeback,noloop");
 }

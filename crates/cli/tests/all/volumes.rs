@@ -213,7 +213,7 @@ fn replay(image: &Path) {
 }
 
 #[test]
-fn a_recovery_that_was_killed_behind_the_replay_is_finished_by_the_next_and_told() {
+fn a_recovery_killed_after_the_replay_is_finished_and_told_by_the_next() {
     for (mode, mkfs) in [("ordered", "-O orphan_file"), ("wasteless", "-O ^orphan_file")] {
         let rig = Rig::new();
         rig.run(&format!(

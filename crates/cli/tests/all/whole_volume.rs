@@ -43,7 +43,7 @@ fn labels_are_read_by_all_and_set_by_whoever_administers() {
 }
 
 #[test]
-fn a_volume_that_was_shut_down_keeps_what_was_done_before_and_takes_nothing_more() {
+fn a_volume_that_was_shut_down_keeps_the_past_and_takes_nothing_more() {
     let rig = Rig::new();
     rig.run(&format!(
         r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q >made; chmod 755 .; $O mount -o allow_other image $M; echo before >$M/before
@@ -56,7 +56,7 @@ fn a_volume_that_was_shut_down_keeps_what_was_done_before_and_takes_nothing_more
 }
 
 #[test]
-fn what_fuse_does_not_pass_on_is_refused_by_the_name_that_the_documents_say() {
+fn what_fuse_does_not_pass_on_fails_with_the_documented_error() {
     let rig = Rig::new();
     let told = rig.run(
         r#"$O mkfs image 64M -- -q >made; $O mount image $M; echo content >$M/file; sync $M/file

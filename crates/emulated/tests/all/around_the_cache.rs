@@ -29,7 +29,7 @@ fn stream_ms(model: Model, at: usize) -> f64 {
 }
 
 #[test]
-fn a_stream_around_the_cache_keeps_the_rate_of_the_medium_as_long_as_there_is_a_buffer() {
+fn a_buffered_stream_around_the_cache_keeps_the_rate_of_the_medium() {
     for (name, _) in shipped() {
         let buffered = model(name);
         if !buffered.cache.as_ref().is_some_and(|cache| cache.sequential_bypass) {
@@ -54,7 +54,7 @@ fn a_stream_around_the_cache_keeps_the_rate_of_the_medium_as_long_as_there_is_a_
 }
 
 #[test]
-fn what_streams_is_lost_until_it_is_flushed_and_then_leaves_no_trace_in_the_cache() {
+fn streamed_data_is_lost_until_it_is_flushed_and_then_leaves_the_cache() {
     on_drive("barracuda-7200.11", honest(CacheMode::On), |world, disk| async move {
         let at = 1u64 << 30;
         for number in 0..2 {
@@ -113,8 +113,7 @@ fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
 }
 
 #[test]
-fn cached_writes_do_not_tear_a_stream_of_reads_where_reading_ahead_goes_first_and_reach_the_medium_after_it()
-{
+fn cached_writes_wait_for_a_stream_of_reads_where_reading_ahead_goes_first() {
     let (first, destaged, flush) = read_beside_cached_writes(true);
     let (second, ..) = read_beside_cached_writes(false);
     // 72 ms at the rate of the medium, and what a transfer under way and a few turns of the platter take.
@@ -152,7 +151,7 @@ fn durable_ms(offset: u64, length: usize, reads_before: bool) -> f64 {
 }
 
 #[test]
-fn a_part_of_a_physical_sector_costs_a_revolution_more_unless_the_cache_has_the_rest() {
+fn a_part_of_a_physical_sector_costs_a_revolution_unless_the_rest_is_cached() {
     const REVOLUTION: f64 = 60_000.0 / 5400.0;
     let whole = durable_ms(0, PHYSICAL as usize, false);
     for (offset, length) in [(0, 512), (512, PHYSICAL as usize), (2048, 512)] {

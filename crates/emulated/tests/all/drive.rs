@@ -99,7 +99,7 @@ fn a_sequential_writer_gets_the_rate_of_the_medium_whatever_its_requests() {
 }
 
 #[test]
-fn a_flush_and_a_fua_write_cost_the_mechanics_and_a_cached_write_does_not() {
+fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
     on_drive("cheetah-15k5", honest(CacheMode::On), |world, disk| async move {
         let (mut cached, mut flush, mut durable) = (0.0, 0.0, 0.0);
         for number in 0..50u64 {
@@ -331,7 +331,7 @@ fn nothing_starves_behind_requests_that_are_nearer() {
 }
 
 #[test]
-fn a_drive_from_a_volume_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
+fn a_drive_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     let model = model("cheetah-15k5");

@@ -115,7 +115,7 @@ fn bytes_of(buffers: &[Rc<Buffer>]) -> Vec<u8> {
 }
 
 #[test]
-fn long_reads_for_another_cache_leave_no_block_in_this_one_and_see_what_it_has() {
+fn long_reads_for_another_cache_see_this_one_and_leave_nothing_in_it() {
     let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {
         let read =
             async |at, count| bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap());

@@ -146,7 +146,7 @@ fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
 
 /// A part of a block may be logged while only the log knows the rest.
 #[test]
-fn parts_of_a_block_that_has_left_memory_are_merged_with_what_the_log_holds() {
+fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let rig = rig(&setup(DataMode::Wasteless, records));
         let parts = rig.parts.clone();

@@ -92,7 +92,7 @@ fn after(setup: &Setup, images: [Image; 2]) -> Result<[u8; 2], String> {
 const NEITHER: [u8; 2] = [crate::common::STALE; 2];
 
 #[test]
-fn a_later_commit_that_arrives_first_is_answered_behind_the_earlier_and_proves_nothing_of_it() {
+fn a_later_commit_that_arrives_first_is_answered_last_and_proves_nothing() {
     let setup = setup(DataMode::Wasteless);
     let [cut, end] = run(&setup, async move |bench| {
         let writes = bench.log.statistics().writes;

@@ -284,7 +284,7 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
 }
 
 #[test]
-fn a_handle_that_no_transaction_can_hold_is_refused_and_a_full_one_is_not_extended() {
+fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
     let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
     let parts = rig.parts.clone();

@@ -98,7 +98,7 @@ async fn read(engine: &Engine, block: u64) -> Vec<u8> {
 }
 
 #[test]
-fn logs_near_the_head_are_emptied_in_idle_time_and_what_they_held_is_read_where_it_is() {
+fn swaps_in_idle_time_empty_logs_near_the_head_and_reads_follow() {
     for mut setup in all() {
         // Little memory: most blocks are known to the table alone.
         setup.options.cache_bytes = 1 << 20;

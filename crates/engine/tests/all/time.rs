@@ -76,7 +76,7 @@ fn watch(rig: &Rig, home: u64, end: Duration) -> (Rc<Cell<Option<Duration>>>, de
 }
 
 #[test]
-fn a_block_goes_home_at_the_first_tick_of_write_back_after_its_expiry_and_not_before() {
+fn a_block_goes_home_at_the_first_tick_after_its_expiry_not_before() {
     for mode in DataMode::ALL {
         for (writeback, expire) in [(5, 32), (2, 11), (7, 3), (10, 15)].map(|(a, b)| (seconds(a), seconds(b)))
         {
@@ -111,7 +111,7 @@ fn a_block_goes_home_at_the_first_tick_of_write_back_after_its_expiry_and_not_be
 }
 
 #[test]
-fn a_block_that_is_written_again_and_again_goes_home_as_old_as_its_first_change() {
+fn a_block_written_again_goes_home_as_old_as_its_first_change() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(2), seconds(10));
         let parts = rig.parts.clone();
@@ -209,7 +209,7 @@ fn what_lies_beside_an_expired_block_stays_until_it_is_due() {
 }
 
 #[test]
-fn when_the_log_is_short_what_lies_beside_an_old_block_goes_home_with_it() {
+fn when_the_log_is_short_neighbours_of_an_old_block_go_home_too() {
     for mode in DataMode::ALL {
         let rig = fresh(mode, seconds(60), seconds(60));
         let parts = rig.parts.clone();
@@ -301,7 +301,7 @@ fn fresh_with(mode: DataMode, checkpoint: CheckpointTimes) -> Rig {
 }
 
 #[test]
-fn without_checkpoints_the_log_keeps_what_it_holds_and_other_data_goes_home_by_age() {
+fn without_checkpoints_the_log_stays_and_other_data_goes_home_by_age() {
     for mode in DataMode::ALL {
         let rig = Rc::new(fresh_with(mode, CheckpointTimes::Manual));
         let (parts, of_run) = (rig.parts.clone(), rig.clone());

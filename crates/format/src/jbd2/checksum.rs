@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_value_of_the_ancient_checksum_is_met_in_one_go_and_in_parts() {
+    fn the_ancient_checksum_gives_its_check_value_whole_and_in_parts() {
         assert_eq!(ancient_checksum(!0, b"123456789"), 0x0376_e6e7);
         assert_eq!(ancient_checksum(ancient_checksum(!0, b"1234"), b"56789"), 0x0376_e6e7);
     }

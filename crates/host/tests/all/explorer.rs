@@ -293,7 +293,7 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
 }
 
 #[test]
-fn what_was_promised_survives_a_crash_of_the_host_at_every_write_of_its_journal() {
+fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
     for (number, script, network) in cases(&SCRIPTS) {
         let all = run(script, 2, network, None);
         for write in all.journal_writes.clone() {

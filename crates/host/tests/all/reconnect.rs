@@ -97,7 +97,7 @@ fn held_files_are_written_and_synced_while_the_network_is_down() {
 }
 
 #[test]
-fn operations_wait_for_the_store_no_longer_than_they_may_and_the_journal_keeps_what_was_answered() {
+fn waits_for_the_store_are_bounded_and_the_journal_keeps_what_was_answered() {
     let stage = Rc::new(Stage::new(4));
     let disk = stage.disk(stage.formatted());
     let options = HostOptions { reconnect: None, ..under_pressure() };

@@ -326,7 +326,7 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
 
 /// Log bytes of syncs of 128 bytes: one writer alone, and a group of 100 whose inodes lie 4 to a block.
 #[test]
-fn a_sync_of_128_bytes_takes_one_sector_alone_and_250_bytes_in_a_group() {
+fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
     let block_records = {
         let mut superblock = JournalSuperblock::new(size(), LOG_BLOCKS, [9; 16]);
         let wanted = RecordsWanted {

@@ -125,7 +125,7 @@ fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
 }
 
 #[test]
-fn the_superblock_names_a_log_before_its_first_block_and_empties_it_after_its_last() {
+fn the_superblock_names_a_log_from_before_its_first_block_to_its_last() {
     let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
     let superblock = || {
         let image = std::rc::Rc::new(device::Buffer::zeroed(1024));

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_ring_does_not_take_a_poll_that_goes_on_for_ended() {
+    fn a_running_poll_is_not_taken_for_ended_when_the_ring_ends() {
         const MORE: u32 = 1 << 1;
         let world = RealWorld::new().unwrap();
         let (reader, _writer) = std::io::pipe().unwrap();

@@ -21,7 +21,7 @@ fn raid(members: &[MemoryDisk]) -> Rc<dyn Disk> {
 }
 
 #[test]
-fn each_disk_of_four_has_a_quarter_of_each_log_and_synced_writes_survive_a_cut_of_all() {
+fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
     const SPAN: usize = 4 << 20;
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());

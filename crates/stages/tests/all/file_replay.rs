@@ -38,7 +38,7 @@ fn a_trace_leaves_what_it_says_in_the_time_that_its_parts_should_take() {
 }
 
 #[test]
-fn a_part_that_is_not_wanted_ends_the_replay_and_what_cannot_be_done_is_named() {
+fn an_unwanted_part_ends_the_replay_and_impossible_operations_are_named() {
     let trace = FileTrace::read("test", TEXT.as_bytes()).unwrap();
     let first = [PhaseLength { name: "first", seconds: 1.0 }];
     let stage = stage();

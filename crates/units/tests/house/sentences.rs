@@ -1,9 +1,12 @@
-//! Documents and comments are read in a hurry: a sentence is short.
+//! Documents, comments and names of tests are read in a hurry: they are short.
 
+use super::is_test;
 use super::sources::{root, sources};
 use std::fs;
 
 const WORDS_MAX: usize = 25;
+/// Of the name of a test, which is read at a glance.
+const NAME_WORDS_MAX: usize = 14;
 
 /// Documents whose sentences are.
 const SHORT: [&str; 22] = [
@@ -102,6 +105,22 @@ fn sentences_of_comments_are_short() {
     }
     assert!(seen > 1000, "the comments are not where they are looked for");
     assert!(long.is_empty(), "{} of more than {WORDS_MAX} words:\n{}", long.len(), long.join("\n"));
+}
+
+#[test]
+fn names_of_tests_are_short() {
+    let (mut long, mut seen) = (Vec::new(), 0);
+    for (path, source) in sources(root().join("crates")) {
+        for (at, _) in source.match_indices("fn ").filter(|(at, _)| is_test(&source[..*at])) {
+            let name = source[at + 3..].split('(').next().unwrap();
+            seen += 1;
+            if name.split('_').count() > NAME_WORDS_MAX {
+                long.push(format!("{}: {name}", path.strip_prefix(root()).unwrap().display()));
+            }
+        }
+    }
+    assert!(seen > 1000, "the tests are not where they are looked for");
+    assert!(long.is_empty(), "{} of more than {NAME_WORDS_MAX} words:\n{}", long.len(), long.join("\n"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FingerprintArguments {
-    #[arg(help = super::models_help(), long, conflicts_with_all = ["disk", "destroy", "range"], required_unless_present = "disk")]
+    #[arg(help = super::models_help("An emulated drive, in virtual time"), long, conflicts_with_all = ["disk", "destroy", "range"], required_unless_present = "disk")]
     model: Option<String>,
     /// The emulated drive ignores flushes
     #[arg(long, requires = "model")]

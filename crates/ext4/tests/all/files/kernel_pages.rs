@@ -54,7 +54,7 @@ fn of_a_page_written_back_only_what_changed_is_logged() {
 }
 
 #[test]
-fn long_reads_for_the_kernels_cache_are_not_cached_twice_and_miss_nothing_that_changed() {
+fn long_reads_for_the_kernels_cache_are_cached_once_and_miss_no_change() {
     let image = TestImage::make(EXT4, "16M", 1);
     // A hole lies between two runs.
     let content = || {

@@ -263,7 +263,7 @@ fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
 
 /// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows in the merged block.
 #[test]
-fn a_base_that_has_rotted_under_a_packed_record_is_found_by_whoever_reads_the_block() {
+fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
     let image = TestImage::make(Kind { arguments: "-t ext4 -b 4096", size: "64M" });
     // The inode table's byte of a new file's first extent: nothing but its making changes it.
     let place = image.debugfs("imap <12>");
@@ -329,7 +329,7 @@ fn a_journal_with_one_block_in_two_places_is_refused() {
 
 /// A file that is no such thing, with the number that the right one might have, and made by anybody.
 #[test]
-fn a_file_that_looks_like_scattered_logs_does_not_keep_the_volume_from_being_opened() {
+fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
     let parsed = LogsSuperblock { uuid: [7; 16], inode: 11, logs: 1, log_blocks: 64, group_blocks: 128 };
     for (name, start) in
         [("right but for the flag", parsed.serialize().to_vec()), ("magic alone", LOGS_MAGIC.to_vec())]
