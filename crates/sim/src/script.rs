@@ -103,7 +103,7 @@ pub type Script = Vec<ScriptStep>;
 /// What a script does most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Something of everything.
+    /// Something of everything. Where there are several writers, at least half of their writes are longer than a block.
     All,
     /// Small and large writes over the same few blocks, again and again.
     Overwrites,
@@ -178,7 +178,25 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
         Mix::Scattered => make_scattered(&dice, size, writer),
         _ => (0..size.steps).flat_map(|_| make_steps(&dice, size)).collect(),
     };
-    (0..writers).map(script).collect()
+    let mut scripts: Vec<Script> = (0..writers).map(script).collect();
+    if size.mix == Mix::All && writers > 1 {
+        lengthen(&mut scripts, &SplitMix::new(!seed), size.block);
+    }
+    scripts
+}
+
+/// Makes half of the writes that fit into a block longer than one, so that they may be torn: beside others a
+/// transaction may be locked under them. By dice of their own: all else is as it would be without.
+fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
+    let below = |limit: u64| dice.next() % limit;
+    for step in scripts.iter_mut().flatten() {
+        if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action
+            && *length as u64 <= block
+            && below(2) == 0
+        {
+            *length = (block + 1 + below(2 * block)) as usize;
+        }
+    }
 }
 
 /// Files that are there. Then one writer changes a few blocks at a time and syncs the volume; the others change most of theirs, go
@@ -356,20 +374,61 @@ pub fn link_target(writer: usize, step: usize, length: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    /// Percent of the writes that are longer than a block.
+    fn share_of_long_writes(scripts: &[Script], block: u64) -> usize {
+        let lengths = scripts.iter().flatten().filter_map(|step| match step.action {
+            Action::Write { length, .. } => Some(length as u64),
+            _ => None,
+        });
+        let (longer, shorter): (Vec<u64>, Vec<u64>) = lengths.partition(|length| *length > block);
+        longer.len() * 100 / (longer.len() + shorter.len())
+    }
+
     #[test]
     fn about_half_of_the_writes_that_cross_are_longer_than_a_block() {
         for block in [1024, 2048, 4096] {
             for extents in [false, true] {
                 let size = ScriptSize { steps: 1000, files: 3, mix: Mix::Crossing, extents, block };
-                let scripts = make_scripts(1, 4, size);
-                let lengths = scripts.iter().flatten().filter_map(|step| match step.action {
-                    Action::Write { length, .. } => Some(length as u64),
-                    _ => None,
-                });
-                let (longer, shorter): (Vec<u64>, Vec<u64>) = lengths.partition(|length| *length > block);
-                let (longer, all) = (longer.len(), longer.len() + shorter.len());
-                assert!((45..60).contains(&(longer * 100 / all)), "{longer} of {all}, blocks of {block}");
+                let share = share_of_long_writes(&make_scripts(1, 4, size), block);
+                assert!((45..60).contains(&share), "{share} % of the writes, blocks of {block}");
             }
+        }
+    }
+
+    /// A transaction that is locked under a write tears only those that are longer than a block.
+    #[test]
+    fn at_least_half_of_the_writes_of_several_writers_are_longer_than_a_block() {
+        for block in [1024, 2048, 4096] {
+            let of = |writers| {
+                let size = ScriptSize { steps: 30, files: 3, mix: Mix::All, extents: true, block };
+                let scripts = (1..=400).flat_map(|seed| make_scripts(seed, writers, size));
+                share_of_long_writes(&scripts.collect::<Vec<_>>(), block)
+            };
+            let (alone, several) = (of(1), of(3));
+            println!("blocks of {block}: {several} % of the writes of three writers, {alone} % of one's");
+            assert!((50..70).contains(&several), "{several} % of the writes, blocks of {block}");
+            // The small ones are those that Okeanos is made for.
+            assert!((10..30).contains(&alone), "{alone} % of one's writes, blocks of {block}");
+        }
+    }
+
+    /// Or a seed that once found something would no longer do what it did.
+    #[test]
+    fn longer_writes_change_nothing_but_their_lengths() {
+        let size = ScriptSize { steps: 60, files: 3, mix: Mix::All, extents: true, block: 4096 };
+        let without_lengths = |scripts: Vec<Script>| {
+            let mut steps: Vec<ScriptStep> = scripts.into_iter().flatten().collect();
+            for step in &mut steps {
+                if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action {
+                    *length = 0;
+                }
+            }
+            steps
+        };
+        for seed in 1..=20 {
+            let first = make_scripts(seed, 3, size).swap_remove(0);
+            let alone = make_scripts(seed, 1, size);
+            assert_eq!(without_lengths(vec![first]), without_lengths(alone), "seed {seed}");
         }
     }
 
