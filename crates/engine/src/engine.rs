@@ -62,6 +62,10 @@ impl Engine {
     pub fn committed(&self) -> TransactionId {
         self.pipeline.committed()
     }
+    /// Whether the running transaction is being locked: whoever begins a change now waits, and is in the next one.
+    pub fn is_locking(&self) -> bool {
+        self.pipeline.is_locking()
+    }
 
     pub fn statistics(&self) -> Statistics {
         let cache = self.cache.borrow();

@@ -89,6 +89,9 @@ impl Engine {
                 }
             }
             AsOf::Loose => {
+                if !self.runner.durability.wants_flush_of_loose() {
+                    self.loose.went_home(self.world.now());
+                }
                 self.runner.durability.note_loose(writes);
                 if let Some(owner) = block.loose_arrived(bytes) {
                     self.loose.remove(owner, block.number);

@@ -5,12 +5,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use units::{HomeBlock, Owner, TransactionId};
+use std::time::Duration;
+use units::{HomeBlock, Instant, Owner, TransactionId};
+
+/// How long data that write-back sent home waits in a disk's cache for somebody else's flush.
+const VOLATILE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Loose {
     blocks: RefCell<BTreeSet<(Owner, HomeBlock)>>,
     ordered_with: Cell<Option<TransactionId>>,
+    /// Since when some has been in a disk's cache, unless a flush has covered it.
+    volatile_since: Cell<Instant>,
 }
 
 impl Loose {
@@ -27,6 +33,15 @@ impl Loose {
     }
     pub fn all(&self) -> Vec<(Owner, HomeBlock)> {
         self.blocks.borrow().iter().copied().collect()
+    }
+
+    /// The first that no flush has covered went home.
+    pub fn went_home(&self, now: Instant) {
+        self.volatile_since.set(now);
+    }
+    /// When what went home is to be flushed, if nobody else has done it.
+    pub fn flush_at(&self) -> Instant {
+        self.volatile_since.get().plus(VOLATILE_MAX)
     }
 
     /// A sync has had loose data go home with `transaction`.

@@ -2,6 +2,7 @@
 //!
 //! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short log (the oldest transactions
 //! first), and memory. Data of the running transaction may go early: so memory that runs short asks for no commit.
+//! What no commit waits for is flushed a second after it went home, if nobody else has done it.
 
 use crate::checkpoints::CheckpointTimes;
 use crate::engine::Engine;
@@ -29,11 +30,18 @@ impl Engine {
         let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
-            if self.blocks_until_home() == 0 {
-                self.queue.work.until(kicked).await;
+            let is_idle = self.blocks_until_home() == 0;
+            let next = match self.flush_of_loose_at() {
+                Some(flush_at) if is_idle => Some(flush_at),
+                Some(flush_at) => Some(flush_at.min(round_at)),
+                None => (!is_idle).then_some(round_at),
+            };
+            match next {
+                None => self.queue.work.until(kicked).await,
+                Some(at) => drop(race(self.queue.work.until(kicked), self.world.sleep_until(at)).await),
+            }
+            if is_idle {
                 self.checkpoints.begins_to_wait(self.world.now());
-            } else {
-                let _ = race(self.queue.work.until(kicked), self.world.sleep_until(round_at)).await;
             }
             seen = self.queue.kicks();
             if self.pipeline.is_over() {
@@ -46,10 +54,18 @@ impl Engine {
         }
     }
 
+    /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to be flushed.
+    fn flush_of_loose_at(&self) -> Option<Instant> {
+        self.runner.durability.wants_flush_of_loose().then(|| self.loose.flush_at())
+    }
+
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         if self.pipeline.is_over() {
             return Ok(());
+        }
+        if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
+            self.runner.flush_loose().await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;

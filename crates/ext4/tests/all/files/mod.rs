@@ -9,6 +9,7 @@ mod in_place;
 mod kernel_pages;
 mod large;
 mod locality;
+mod long_writes;
 mod model;
 mod random;
 mod tearing;

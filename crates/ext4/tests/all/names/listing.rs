@@ -32,7 +32,8 @@ impl Lister {
     }
 }
 
-/// Names given and blocks looked up for each name that is removed beside two listings.
+/// Names given and blocks looked up for each name that is removed beside two listings, by the removal itself and by both
+/// listings.
 fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
     TestImage::make(EXT4_1K, "64M", 20_000).with(1, move |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
@@ -53,8 +54,8 @@ fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
         };
         let mut work = 0;
         for name in &names {
-            volume.unlink(&directory, name).await.unwrap();
             let before = looked_up();
+            volume.unlink(&directory, name).await.unwrap();
             for lister in &mut listers {
                 work += lister.step(&volume, &directory).await;
             }
@@ -72,7 +73,8 @@ fn removing_names_beside_two_listings_costs_no_more_in_a_large_directory() {
             let (small, large) =
                 (work_per_name(1000, order, always_anew), work_per_name(3000, order, always_anew));
             let what = format!("{order:?}, always anew: {always_anew}: {small}, then {large} for each name");
-            assert!(large < 200 && large <= small * 2, "{what}");
+            println!("{what}");
+            assert!(large < 200 && large <= small * 4 / 3, "{what}");
         }
     }
 }

@@ -8,4 +8,5 @@ mod image;
 mod journal;
 mod lifetime;
 mod orphans;
+mod periodic;
 mod remount;

@@ -1,0 +1,136 @@
+//! What nobody syncs: durable after `commit=` all the same, and in `writeback` a file's content after `expire=`,
+//! `writeback=` and a second together. Judged by cutting the power, in virtual time.
+
+use crate::volume::image::{EXT4, TestImage};
+use device::World;
+use disks::{CrashPolicy, Image, MemoryDisk};
+use engine::EngineOptions;
+use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
+use journal::DataMode;
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{InodeNumber, Instant};
+
+/// How long the disk may take for what is due. A commit that was under way when one began has this, too.
+const DISK_TIME: Duration = Duration::from_millis(50);
+/// How long what went home waits for somebody else's flush.
+const VOLATILE_MAX: Duration = Duration::from_secs(1);
+/// Files, each made and written at a moment of its own.
+const FILES: u32 = 40;
+/// Between two of them: no part of any period, so that they fall everywhere in it.
+const APART: Duration = Duration::from_millis(877);
+
+fn name(file: u32) -> Vec<u8> {
+    format!("file {file}").into_bytes()
+}
+/// Longer than a block, and longer than what any mode takes for small.
+fn content(file: u32) -> Vec<u8> {
+    vec![file as u8 + 1; 9000]
+}
+
+async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, engine: EngineOptions) -> Rc<Volume> {
+    let options = VolumeOptions { engine, mount_point: "/test".into(), ..VolumeOptions::default() };
+    let home = Rc::new(disk.clone());
+    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await.unwrap()
+}
+
+/// Makes files, syncs none, and cuts the power when each is to be durable: what is left each time.
+fn play(image: &TestImage, engine: &EngineOptions, bound: Duration) -> Vec<Image> {
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let (disk, engine) = (image.disk(&world), engine.clone());
+    let left = virtual_world.run(async move {
+        let volume = open(&world, &disk, engine).await;
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let (mut left, mut deadlines) = (Vec::new(), std::collections::VecDeque::<Instant>::new());
+        let begin = world.now();
+        let mut begun = 0;
+        while left.len() < FILES as usize {
+            let next = (begun < FILES).then(|| begin.plus(APART * begun));
+            match (next, deadlines.front().copied()) {
+                (Some(at), due) if due.is_none_or(|due| at < due) => {
+                    world.sleep_until(at).await;
+                    let made = volume.mknod(&root, &name(begun), &Caller::ROOT, 0o100_644, 0).await;
+                    let (inode, bytes) = (made.unwrap().value, content(begun));
+                    let written = volume.write(&inode, &Caller::ROOT, 0, &bytes, WriteFlags::default()).await;
+                    assert_eq!(written.unwrap().count, bytes.len());
+                    deadlines.push_back(world.now().plus(bound + DISK_TIME));
+                    begun += 1;
+                }
+                (_, due) => {
+                    world.sleep_until(due.expect("a file that is not durable yet")).await;
+                    deadlines.pop_front();
+                    left.push(disk.crash(CrashPolicy::LoseAll));
+                }
+            }
+        }
+        volume.close().await.unwrap();
+        left
+    });
+    virtual_world.end();
+    left
+}
+
+/// The name of each file, and its content, after the cut that came when it was due.
+fn judge(left: Vec<Image>, engine: &EngineOptions, has_content: bool) {
+    for (file, image) in (0..).zip(left) {
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let (disk, engine) = (MemoryDisk::from_image(world.clone(), image), engine.clone());
+        virtual_world.run(async move {
+            let what = format!("{:?}, file {file}", engine.data);
+            let volume = open(&world, &disk, engine).await;
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let inode =
+                volume.lookup(&root, &name(file)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            if has_content {
+                let found = volume.read(&inode, 0, usize::MAX).await.unwrap().to_vec();
+                assert!(found == content(file), "{what}: not as it was written");
+            }
+        });
+        virtual_world.end();
+    }
+}
+
+#[test]
+fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
+    let image = TestImage::make(EXT4);
+    for data in DataMode::ALL {
+        for seconds in [1, 5, 12] {
+            let commit = Duration::from_secs(seconds);
+            let engine = EngineOptions { data, commit, ..EngineOptions::default() };
+            judge(play(&image, &engine, commit), &engine, data != DataMode::Writeback);
+        }
+    }
+}
+
+#[test]
+fn content_that_no_commit_waits_for_is_durable_after_expiry_a_round_of_write_back_and_a_second() {
+    let image = TestImage::make(EXT4);
+    for (expire, writeback) in [(30, 5), (3, 2)] {
+        let (expire, writeback) = (Duration::from_secs(expire), Duration::from_secs(writeback));
+        let engine =
+            EngineOptions { data: DataMode::Writeback, expire, writeback, ..EngineOptions::default() };
+        judge(play(&image, &engine, expire + writeback + VOLATILE_MAX), &engine, true);
+    }
+}
+
+/// Or the tests above would prove no bound.
+#[test]
+fn what_nobody_syncs_is_lost_if_the_power_fails_at_once() {
+    let image = TestImage::make(EXT4);
+    for data in DataMode::ALL {
+        let engine = EngineOptions { data, ..EngineOptions::default() };
+        let left = play(&image, &engine, Duration::ZERO);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = MemoryDisk::from_image(world.clone(), left[0].clone());
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, engine).await;
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            assert!(volume.lookup(&root, &name(0)).await.is_err(), "{data:?}: durable without a commit");
+        });
+        virtual_world.end();
+    }
+}
