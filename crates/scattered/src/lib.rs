@@ -22,7 +22,6 @@ mod policy;
 mod read;
 mod record;
 mod restart;
-#[cfg(test)]
 mod restart_time;
 mod snapshot;
 mod snapshot_writer;

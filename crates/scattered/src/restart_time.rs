@@ -1,5 +1,6 @@
-//! How long a restart takes on a modelled disk: 100 GB of logs in groups of 100 MB, all that may be in them in the table, and as
-//! much behind the last snapshot as there ever is.
+//! How long a restart takes on a modelled disk: 100 GB of logs in groups of 100 MB. The table has all that may be in them, and
+//! as much stands behind the last snapshot as there ever is.
+#![cfg(test)]
 
 use crate::layout::{Layout, Sizes};
 use crate::logs::Log;
@@ -114,7 +115,7 @@ const PART: u64 = 4;
 
 /// The snapshot's part grows with the table: an empty one and a part tell how long a full one takes.
 #[test]
-fn a_restart_with_100_gb_of_logs_takes_at_most_ten_seconds_of_a_modelled_disk() {
+fn a_restart_with_100_gb_of_logs_takes_at_most_ten_seconds() {
     let logs = LOGS_BYTES / BLOCK as u64;
     let few = logs / PART;
     let [none, some] = [0, few].map(restart_with);

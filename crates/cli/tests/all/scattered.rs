@@ -191,7 +191,7 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
 
 /// In idle time a full log moves; what it holds is read where it is now, and is there when the daemon was killed.
 #[test]
-fn a_log_is_swapped_on_a_real_mount_and_the_killed_daemon_loses_nothing_of_it() {
+fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
     let rig = Rig::new();
     for (mode, records) in [("journal", "blocks"), ("wasteless", "packed")] {
         rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");

@@ -255,7 +255,7 @@ fn a_log_that_cannot_be_read_stays_where_it_is() {
 
 /// The bound on memory is a promise: what a swap has read and is about to write counts, too.
 #[test]
-fn copies_of_a_swap_count_as_memory_of_the_cache_and_take_a_small_part_of_it() {
+fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
     for mut setup in all() {
         setup.options.cache_bytes = 1 << 20;
         let rig = rig(&setup, setup.images());

@@ -2,8 +2,8 @@
 //!
 //! 1. What moves stays where it was until its copies, with headers of their own, are durable ([`crate::plan_run_headers`]).
 //! 2. A copy's header names a later durable floor than the header before it did. So recovery, which may meet both, knows
-//!    the copy by it. For that a log moves only if it got a transaction since its runs came there; and it moves only if what
-//!    it got fills an eighth of it, or all would be read and written for the room of a little.
+//!    the copy by it. For that a log moves only if it got a transaction since its runs came there. What it got must fill an
+//!    eighth of it, or all would be read and written for the room of a little.
 //! 3. Meanwhile neither log takes a run, and recovery is told of the one that is filled ([`super::LogSpace::announce`]).
 //! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and leave room for them.
 

@@ -46,7 +46,7 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
 
 /// What the paper calls O_DUR: a database's log stays in the logs near the arm, however much is written at once.
 #[test]
-fn a_log_of_which_durability_is_enough_does_not_go_home_and_leaves_more_to_the_reader() {
+fn a_durable_only_log_stays_in_the_logs_and_leaves_more_to_the_reader() {
     let flush = |at: u64| LogRecord {
         at: Duration::from_millis(40 * at),
         offset: at << 16,

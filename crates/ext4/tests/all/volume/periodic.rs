@@ -106,7 +106,7 @@ fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
 }
 
 #[test]
-fn content_that_no_commit_waits_for_is_durable_after_expiry_a_round_of_write_back_and_a_second() {
+fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
     let image = TestImage::make(EXT4);
     for (expire, writeback) in [(30, 5), (3, 2)] {
         let (expire, writeback) = (Duration::from_secs(expire), Duration::from_secs(writeback));
