@@ -140,6 +140,7 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
         base: if start == 0 { Base::Zero } else { Base::Home },
         request: u64::from(APPEND),
         sequential: true,
+        in_place: false,
         durable_only: false,
     };
     handle.file_data(update).await.expect("room");

@@ -161,6 +161,10 @@ impl CachedBlock {
         self.contents.set(Contents::Data);
         self.state.set(self.state.get().ordered_for(owner));
     }
+    /// The running transaction waits for it.
+    pub fn is_ordered(&self) -> bool {
+        self.state.get().ordered().is_some()
+    }
     /// Data that no commit waits for.
     pub fn loosen(&self, owner: Owner) {
         self.contents.set(Contents::Data);
@@ -264,14 +268,17 @@ impl CachedBlock {
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }
-    /// `sent`, which was loose, is home: says whose it was, unless it was changed meanwhile.
-    pub fn loose_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
-        if !self.images.is_current(sent) {
-            return None;
+    /// Whose loose data it holds.
+    pub fn loose_owner(&self) -> Option<Owner> {
+        self.state.get().loose()
+    }
+    /// `sent`, which was loose, is home. False if it was changed meanwhile: then it is loose still.
+    pub fn loose_arrived(&self, sent: &Rc<Buffer>) -> bool {
+        let arrived = self.images.is_current(sent);
+        if arrived {
+            self.state.set(self.state.get().not_loose());
         }
-        let state = self.state.get();
-        self.state.set(state.not_loose());
-        state.loose()
+        arrived
     }
 }
 
@@ -354,14 +361,14 @@ mod tests {
         block.loosen(FILE);
         let (bytes, as_of) = block.to_send().unwrap();
         write(&block, 8, 1);
-        assert_eq!((as_of, block.loose_arrived(&bytes)), (AsOf::Loose, None));
+        assert_eq!((as_of, block.loose_arrived(&bytes)), (AsOf::Loose, false));
         // A sync takes it along; written again meanwhile, it is loose besides.
         block.order_loose(FILE);
         block.loosen(FILE);
         block.freeze(FIRST);
         assert!(block.commit_home(FIRST) && !block.is_home());
         let (bytes, _) = block.to_send().unwrap();
-        assert_eq!(block.loose_arrived(&bytes), Some(FILE));
+        assert!(block.loose_arrived(&bytes));
         assert!(block.is_home());
     }
 

@@ -245,6 +245,7 @@ impl Engine {
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
+        self.loose.committed(committed.id);
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));
         self.cache.borrow_mut().drop_made(commit.made);

@@ -11,11 +11,14 @@ use crate::error::EngineError;
 use crate::whose::Completed;
 use journal::Barrier;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use units::HomeBlock;
+use units::{HomeBlock, Owner};
 
 /// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one of everything.
 const ADDRESSES_MAX: usize = 256;
+/// Most owners whose loose data no flush has covered that are kept apart. With more, it counts as everybody's.
+const OWNERS_MAX: usize = 4096;
 
 /// The first so many of the home writes of write-back, in the order in which they completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -62,8 +65,11 @@ pub(crate) struct Durability {
     /// Where those lie that no flush has covered, oldest first; where the first `unknown` lie nobody knows.
     volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
     unknown: Cell<HomeWrites>,
-    /// Up to which one some held data that is in no transaction, or that must be durable before a commit.
-    loose: Cell<HomeWrites>,
+    /// Up to which one some held data that is in no transaction: of each owner, of all who are not kept apart, of all.
+    loose: RefCell<BTreeMap<Owner, HomeWrites>>,
+    loose_of_others: Cell<HomeWrites>,
+    loose_of_anybody: Cell<HomeWrites>,
+    /// Up to which one some held data that must be durable before a commit.
     early: Cell<HomeWrites>,
     failure: RefCell<Option<String>>,
 }
@@ -79,7 +85,9 @@ impl Durability {
             durable: Cell::default(),
             volatile: RefCell::default(),
             unknown: Cell::default(),
-            loose: Cell::default(),
+            loose: RefCell::default(),
+            loose_of_others: Cell::default(),
+            loose_of_anybody: Cell::default(),
             early: Cell::default(),
             failure: RefCell::default(),
         }
@@ -140,17 +148,29 @@ impl Durability {
         !self.ordered.get() || self.durable.get() >= writes
     }
 
-    /// The last of `writes` held data that is in no transaction.
-    pub fn note_loose(&self, writes: HomeWrites) {
-        self.loose.set(self.loose.get().max(writes));
+    /// The last of `writes` held data of `owner` that is in no transaction.
+    pub fn note_loose(&self, owner: Owner, writes: HomeWrites) {
+        self.loose_of_anybody.set(writes);
+        let mut loose = self.loose.borrow_mut();
+        loose.insert(owner, writes);
+        if loose.len() > OWNERS_MAX {
+            loose.clear();
+            self.loose_of_others.set(writes);
+        }
     }
     /// The last of `writes` held data that must be durable before the running transaction commits.
     pub fn note_early(&self, writes: HomeWrites) {
         self.early.set(self.early.get().max(writes));
     }
-    /// Whether loose data may still be in a disk's cache.
-    pub fn wants_flush_of_loose(&self) -> bool {
-        !self.is_durable(self.loose.get())
+    /// Whether loose data of `owner`, or of anybody, may still be in a disk's cache.
+    pub fn wants_flush_of_loose(&self, owner: Option<Owner>) -> bool {
+        let last = match owner {
+            Some(owner) => {
+                self.loose.borrow().get(&owner).copied().unwrap_or_default().max(self.loose_of_others.get())
+            }
+            None => self.loose_of_anybody.get(),
+        };
+        !self.is_durable(last)
     }
 
     pub fn flush_begins(&self, place: Place) -> Flush {
@@ -171,6 +191,7 @@ impl Durability {
         if flush.place == Place::Home {
             self.durable.set(self.durable.get().max(flush.covers));
             self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
+            self.loose.borrow_mut().retain(|_, write| *write > flush.covers);
         }
     }
 
@@ -355,11 +376,13 @@ mod tests {
     fn loose_data_asks_for_a_flush_until_one_has_covered_it() {
         let durability = Durability::new(ONE, true);
         durability.home_write_completed(block(1));
-        assert!(!durability.wants_flush_of_loose());
-        durability.note_loose(durability.home_written());
-        assert!(durability.wants_flush_of_loose());
+        let (own, stranger) = (Some(Owner(1)), Some(Owner(2)));
+        assert!(!durability.wants_flush_of_loose(None));
+        durability.note_loose(Owner(1), durability.home_written());
+        let wants = [own, None, stranger].map(|owner| durability.wants_flush_of_loose(owner));
+        assert_eq!(wants, [true, true, false]);
         flush(&durability);
-        assert!(!durability.wants_flush_of_loose());
+        assert!(!durability.wants_flush_of_loose(None));
         assert!(!Durability::after_unknown_writes(ONE, true).is_durable(HomeWrites(1)));
     }
 }

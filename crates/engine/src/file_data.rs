@@ -32,6 +32,7 @@ impl Engine {
             request,
             sequential: false,
             sequence,
+            in_place: false,
             must_log: self.is_in_log(home),
         };
         if self.policy.decide(&update) != Decision::LogBytes {
@@ -72,6 +73,7 @@ impl Engine {
             request: self.size_judged(update.range, update.request),
             sequential: update.sequential,
             sequence,
+            in_place: update.in_place && !self.options.order_overwrites && !block.is_ordered(),
             must_log: update.durable_only || self.is_in_log(update.home),
         });
         (decision, sequence)
@@ -98,6 +100,9 @@ impl Engine {
                 block.join(Contents::Data);
             }
             Decision::HomeBeforeCommit => {
+                if self.loose.remove(update.owner, at) {
+                    block.leave_loose();
+                }
                 transaction.add_home_data(update.owner, at, bytes);
                 block.order(update.owner);
             }

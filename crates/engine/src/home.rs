@@ -88,13 +88,16 @@ impl Engine {
                     block.leave_order(transaction.logs(block.number));
                 }
             }
+            // Also of one that was changed meanwhile and is loose still: what went is in a disk's cache.
             AsOf::Loose => {
-                if !self.runner.durability.wants_flush_of_loose() {
-                    self.loose.went_home(self.world.now());
-                }
-                self.runner.durability.note_loose(writes);
-                if let Some(owner) = block.loose_arrived(bytes) {
-                    self.loose.remove(owner, block.number);
+                if let Some(owner) = block.loose_owner() {
+                    if !self.runner.durability.wants_flush_of_loose(None) {
+                        self.loose.went_home(self.world.now());
+                    }
+                    self.runner.durability.note_loose(owner, writes);
+                    if block.loose_arrived(bytes) {
+                        self.loose.remove(owner, block.number);
+                    }
                 }
             }
         }

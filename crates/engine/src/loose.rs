@@ -1,10 +1,10 @@
-//! Data mode `writeback`: data that no commit waits for, by owner; and with which transaction a sync last had such data go
-//! home.
+//! Data that no commit waits for, by owner: all in `writeback`, overwrites in place elsewhere. And with which transaction a
+//! sync last had such data go home.
 //!
 //! Invariant: a block of whom the cache says that it is loose is in the set of its owner. One in the set may be loose no more.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use units::{HomeBlock, Instant, Owner, TransactionId};
 
@@ -14,7 +14,8 @@ const VOLATILE_MAX: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Loose {
     blocks: RefCell<BTreeSet<(Owner, HomeBlock)>>,
-    ordered_with: Cell<Option<TransactionId>>,
+    /// Of owners of whom it may not be committed yet.
+    ordered_with: RefCell<BTreeMap<Owner, TransactionId>>,
     /// Since when some has been in a disk's cache, unless a flush has covered it.
     volatile_since: Cell<Instant>,
 }
@@ -44,16 +45,23 @@ impl Loose {
         self.volatile_since.get().plus(VOLATILE_MAX)
     }
 
-    /// A sync has had loose data go home with `transaction`.
-    pub fn note_ordered(&self, transaction: TransactionId) {
-        self.ordered_with.set(Some(transaction));
+    /// A sync has had loose data of `owner` go home with `transaction`.
+    pub fn note_ordered(&self, owner: Owner, transaction: TransactionId) {
+        self.ordered_with.borrow_mut().insert(owner, transaction);
     }
-    /// What a sync that finds no loose data must wait for: somebody else's may have taken it along, and then it is as durable
-    /// as that commit.
-    pub fn durable_with(&self, transaction: TransactionId) -> TransactionId {
-        match self.ordered_with.get() {
-            Some(ordered) if ordered.is_after(transaction) => ordered,
-            _ => transaction,
+    /// All up to `transaction` are committed.
+    pub fn committed(&self, transaction: TransactionId) {
+        self.ordered_with.borrow_mut().retain(|_, with| with.is_after(transaction));
+    }
+    /// What a sync of `owner`, or of everybody, must wait for that finds no loose data: another sync may have taken it along.
+    /// Then it is as durable as that commit.
+    pub fn durable_with(&self, owner: Option<Owner>, transaction: TransactionId) -> TransactionId {
+        let ordered_with = self.ordered_with.borrow();
+        let later =
+            |one: TransactionId, other: &TransactionId| if other.is_after(one) { *other } else { one };
+        match owner {
+            Some(owner) => ordered_with.get(&owner).map_or(transaction, |with| later(transaction, with)),
+            None => ordered_with.values().fold(transaction, later),
         }
     }
 }
@@ -77,9 +85,16 @@ mod tests {
     #[test]
     fn data_that_another_sync_took_along_is_durable_with_that_commit() {
         let loose = Loose::default();
-        let (earlier, later) = (TransactionId(3), TransactionId(8));
-        assert_eq!(loose.durable_with(earlier), earlier);
-        loose.note_ordered(TransactionId(5));
-        assert_eq!([loose.durable_with(earlier), loose.durable_with(later)], [TransactionId(5), later]);
+        let (earlier, with, later) = (TransactionId(3), TransactionId(5), TransactionId(8));
+        let (own, stranger) = (Some(Owner(1)), Some(Owner(2)));
+        assert_eq!(loose.durable_with(own, earlier), earlier);
+        loose.note_ordered(Owner(1), with);
+        assert_eq!([loose.durable_with(own, earlier), loose.durable_with(own, later)], [with, later]);
+        assert_eq!(
+            [loose.durable_with(stranger, earlier), loose.durable_with(None, earlier)],
+            [earlier, with]
+        );
+        loose.committed(with);
+        assert_eq!(loose.durable_with(own, earlier), earlier);
     }
 }

@@ -186,6 +186,9 @@ pub struct EngineOptions {
     pub threshold_per_block: bool,
     /// Adaptive mode: the longest request that is logged.
     pub logged_write_size: u64,
+    /// Overwrites in place that bypass the log go home before the transaction commits, as in ext3, and not whenever write-back
+    /// pleases, as in ext4: for experiments.
+    pub order_overwrites: bool,
     /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
     /// what a checkpoint sends home. Slower, and no safer: for experiments.
     pub separate_barriers: bool,
@@ -231,6 +234,7 @@ impl Default for EngineOptions {
             threshold: WriteThreshold::Fixed(4096),
             threshold_per_block: false,
             logged_write_size: LOGGED_WRITE_SIZE,
+            order_overwrites: false,
             separate_barriers: false,
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),

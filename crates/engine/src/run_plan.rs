@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock};
+use units::{BlockSize, HomeBlock, LogBlock, Owner};
 
 /// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
@@ -111,9 +111,9 @@ impl Runner {
         Ok(self.durability.home_write_completed(at..end))
     }
 
-    /// Makes all data durable that write-back sent home and no log holds.
-    pub async fn flush_loose(&self) -> Result<(), EngineError> {
-        if self.durability.wants_flush_of_loose() {
+    /// Makes all data of `owner`, or of everybody, durable that write-back sent home and no log holds.
+    pub async fn flush_loose(&self, owner: Option<Owner>) -> Result<(), EngineError> {
+        if self.durability.wants_flush_of_loose(owner) {
             self.flush(Place::Home, vec![]).await?;
         }
         Ok(())

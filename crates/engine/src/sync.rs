@@ -28,32 +28,33 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. Modes that log
-    /// data, or send it home before each commit, need no more than the commit; `writeback` sends it home now.
+    /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. What is logged, or goes home
+    /// before the commit, needs no more than that; what goes home at any time is sent there now. Nobody else's is.
     pub async fn sync_owner(&self, owner: Owner, transaction: TransactionId) -> Result<(), EngineError> {
         self.pace.synced(owner, self.world.now());
         let loose = self.loose.of(owner);
-        self.sync_loose(loose, transaction).await
+        self.sync_loose(Some(owner), loose, transaction).await
     }
 
     /// Makes all that was done before the call durable: `sync`, `syncfs`.
     pub async fn sync(&self) -> Result<(), EngineError> {
         let loose = self.loose.all();
-        self.sync_loose(loose, self.pipeline.running_id()).await
+        self.sync_loose(None, loose, self.pipeline.running_id()).await
     }
 
-    /// Commits `transaction`, and data that no commit waited for.
+    /// Commits `transaction`, and data of `owner`, or of everybody, that no commit waited for.
     async fn sync_loose(
         &self,
+        owner: Option<Owner>,
         loose: Vec<(Owner, HomeBlock)>,
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
         let transaction = match loose.is_empty() {
-            true => self.loose.durable_with(transaction),
+            true => self.loose.durable_with(owner, transaction),
             false => self.order_loose(loose).await?,
         };
         // Write-back may have sent some home already; that is durable only after a flush.
-        if let Err(error) = self.runner.flush_loose().await {
+        if let Err(error) = self.runner.flush_loose(owner).await {
             self.abort(&error);
         }
         self.commit(transaction).await
@@ -65,17 +66,17 @@ impl Engine {
         // No credits: data that goes home takes no log blocks, and the commit block is in every bound.
         self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
         let mut transaction = self.pipeline.transaction();
+        let id = transaction.id();
         for (owner, at) in blocks {
             if self.loose.remove(owner, at)
                 && let Some(block) = self.cache.borrow().peek(at)
             {
                 block.order_loose(owner);
                 transaction.add_home_data(owner, at, 0);
+                self.loose.note_ordered(owner, id);
             }
         }
-        let id = transaction.id();
         transaction.close_handle(0);
-        self.loose.note_ordered(id);
         Ok(id)
     }
 }

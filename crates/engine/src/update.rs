@@ -61,6 +61,9 @@ pub struct FileUpdate<'a> {
     pub request: u64,
     /// Whether the request continues a long row of requests of this transaction (for adaptive journaling).
     pub sequential: bool,
+    /// Whether the file had these bytes already, and no change under way makes them reachable: the update is one of its content
+    /// alone.
+    pub in_place: bool,
     /// Durability is enough for the file ([`crate::EngineOptions::durable_only`]): logged, whatever the mode, and home only if the log or memory is
     /// full, or at the end.
     pub durable_only: bool,

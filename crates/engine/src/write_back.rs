@@ -56,7 +56,7 @@ impl Engine {
 
     /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to be flushed.
     fn flush_of_loose_at(&self) -> Option<Instant> {
-        self.runner.durability.wants_flush_of_loose().then(|| self.loose.flush_at())
+        self.runner.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
     }
 
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
@@ -65,7 +65,7 @@ impl Engine {
             return Ok(());
         }
         if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
-            self.runner.flush_loose().await?;
+            self.runner.flush_loose(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;

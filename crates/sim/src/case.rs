@@ -153,6 +153,11 @@ impl Case {
         }
     }
 
+    /// Overwrites in place that bypass the log are ordered before the commit in half of the cases.
+    pub(crate) fn order_overwrites(&self) -> bool {
+        (self.seed / 5).is_multiple_of(2)
+    }
+
     /// Two commits are on their way at once in half of the cases, where they may be.
     pub(crate) fn commits_in_flight(&self) -> usize {
         1 + (self.seed / 3 % 2) as usize

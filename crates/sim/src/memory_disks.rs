@@ -53,6 +53,7 @@ impl MemoryDisks {
             transaction_checksum: case.has_transaction_checksum(),
             records: Some(records),
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
+            order_overwrites: case.order_overwrites(),
             commits_in_flight: case.commits_in_flight(),
             log_unit,
             durable_only: case.durable_only().is_some(),

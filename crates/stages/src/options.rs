@@ -148,6 +148,7 @@ impl StageOptions {
                 expire: Duration::from_secs(30),
                 cache_bytes: 2 << 30,
                 records: Some(RecordFormat::Blocks),
+                order_overwrites: true,
                 ..EngineOptions::default()
             },
             tick: TICK,

@@ -4,6 +4,7 @@ mod compare;
 mod demo;
 mod done;
 mod filebench;
+mod mixed;
 mod mpi_io;
 mod postmark;
 mod programs;
@@ -40,6 +41,7 @@ enum What {
     MpiIo(mpi_io::MpiIoArguments),
     ReadBack(read_back::ReadBackArguments),
     Compare(compare::CompareArguments),
+    Mixed(mixed::MixedArguments),
     Programs(programs::ProgramsArguments),
     Demo(demo::DemoArguments),
 }
@@ -55,6 +57,7 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::MpiIo(arguments) => mpi_io::run(arguments),
         What::ReadBack(arguments) => read_back::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
+        What::Mixed(arguments) => mixed::run(arguments),
         What::Programs(arguments) => programs::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }

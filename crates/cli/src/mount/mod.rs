@@ -71,6 +71,8 @@ Mount options:
                        adaptive: a random request is logged up to SIZE (default 32K)
   threshold_per=request|block
                        what is small: the request (default), or what it changes of each block
+  order_overwrites     what bypasses the log waits for no commit where it overwrites what the file
+                       had, as in ext4; with this it goes home before the commit, as in ext3
   barrier=flush|none|coerce
                        none only where a disk keeps its cache over a power cut; coerce for drives
                        that ignore flushes: needs a flush zone (okeanos mkfs --flush-zone)

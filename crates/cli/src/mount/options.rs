@@ -30,6 +30,8 @@ pub struct MountSettings {
     pub threshold: Option<WriteThreshold>,
     /// The threshold is held against what changes of each block.
     pub threshold_per_block: bool,
+    /// Overwrites in place that bypass the log are ordered before the commit, as in ext3.
+    pub order_overwrites: bool,
     /// Adaptive mode: the longest request that is logged, in bytes.
     pub logged_write_size: u64,
     pub barrier: Barrier,
@@ -101,6 +103,7 @@ impl Default for MountSettings {
             data: None,
             threshold: None,
             threshold_per_block: false,
+            order_overwrites: false,
             logged_write_size: EngineOptions::default().logged_write_size,
             barrier: Barrier::Flush,
             commit: None,
@@ -254,6 +257,7 @@ impl MountSettings {
             data,
             threshold,
             threshold_per_block: self.threshold_per_block,
+            order_overwrites: self.order_overwrites,
             logged_write_size: self.logged_write_size,
             separate_barriers: false,
             barrier: match self.barrier {
@@ -422,6 +426,8 @@ impl MountSettings {
             "nokeep_awake" => self.keep_awake = false,
             "barrier" => self.barrier = Barrier::Flush,
             "nobarrier" => self.barrier = Barrier::None,
+            "order_overwrites" => self.order_overwrites = true,
+            "noorder_overwrites" => self.order_overwrites = false,
             "noatime" => self.atime = Atime::Never,
             "relatime" | "atime" | "norelatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,

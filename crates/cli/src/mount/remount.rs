@@ -122,10 +122,11 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 30] = [
+    let stays: [(&str, bool); 31] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
+        ("order_overwrites", before.order_overwrites == after.order_overwrites),
         ("barrier=coerce", coerces(before) == coerces(after)),
         ("writeback", before.writeback == after.writeback),
         ("expire", before.expire == after.expire),

@@ -18,6 +18,7 @@ async fn write(engine: &Rc<Engine>, home: u64, start: u32, bytes: &[u8], base: B
         base,
         request: bytes.len() as u64,
         sequential: false,
+        in_place: false,
         durable_only: false,
     };
     handle.file_data(update).await.unwrap();
@@ -324,6 +325,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
                 base: Base::Zero,
                 request: 8292,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             };
             handle.file_data(update).await.unwrap();

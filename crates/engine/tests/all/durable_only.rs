@@ -24,6 +24,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
         base: Base::Zero,
         request: 1 << 20,
         sequential: true,
+        in_place: false,
         durable_only,
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();

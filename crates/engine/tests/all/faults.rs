@@ -105,6 +105,7 @@ fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
                 base: engine::Base::Home,
                 request: 4,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             };
             handle.file_data(update).await.unwrap();

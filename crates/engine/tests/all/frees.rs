@@ -44,6 +44,7 @@ fn one_handle_may_free_every_block_that_a_full_log_has_records_of() {
                             base: Base::Zero,
                             request: 1,
                             sequential: false,
+                            in_place: false,
                             durable_only: false,
                         };
                         handle.file_data(update).await.unwrap();

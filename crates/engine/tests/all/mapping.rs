@@ -160,6 +160,7 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
                 base: Base::Home,
                 request: bytes.len() as u64,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             };
             for block in 0..LOGGED {
@@ -209,6 +210,7 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
                 base: Base::Home,
                 request: 4,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             };
             let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();

@@ -20,6 +20,7 @@ fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
         base: Base::Zero,
         request: 4096,
         sequential: false,
+        in_place: false,
         durable_only: false,
     }
 }

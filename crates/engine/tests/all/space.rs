@@ -75,6 +75,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
                     base: if number % 2 == 0 { Base::Zero } else { Base::Home },
                     request: 4,
                     sequential: true,
+                    in_place: false,
                     durable_only: false,
                 };
                 handle.file_data(update).await.unwrap();
@@ -116,6 +117,7 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
                         base: Base::Zero,
                         request: 4,
                         sequential: true,
+                        in_place: false,
                         durable_only: false,
                     };
                     handle.file_data(update).await.unwrap();
@@ -158,6 +160,7 @@ fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
                         base: Base::Zero,
                         request: 4,
                         sequential: false,
+                        in_place: false,
                         durable_only: false,
                     };
                     handle.file_data(update).await.unwrap();
@@ -262,6 +265,7 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
                 base: Base::Zero,
                 request: 1024,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             };
             handle.file_data(update).await.unwrap();
@@ -340,6 +344,7 @@ async fn use_free_and_use_again(parts: EngineParts) {
         base: Base::Zero,
         request: 4,
         sequential: false,
+        in_place: false,
         durable_only: false,
     };
     handle.file_data(update).await.unwrap();

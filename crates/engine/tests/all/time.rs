@@ -42,6 +42,7 @@ async fn write_data(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> Transaction
         base: Base::Home,
         request: bytes.len() as u64,
         sequential: false,
+        in_place: false,
         durable_only: false,
     };
     handle.file_data(update).await.unwrap();

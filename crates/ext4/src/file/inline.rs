@@ -80,6 +80,7 @@ impl Volume {
             base: Base::Zero,
             request: content.len() as u64,
             sequential: false,
+            in_place: false,
             durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;

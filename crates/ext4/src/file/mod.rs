@@ -215,6 +215,8 @@ impl Volume {
             base: Base::Home,
             request: range.len() as u64,
             sequential: false,
+            // The end of the file may move over it with this very handle.
+            in_place: false,
             durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;

@@ -290,6 +290,7 @@ impl Volume {
             base,
             request: request.length,
             sequential,
+            in_place: base == Base::Home && at + length as u64 <= request.inode.fields.borrow().size,
             durable_only: self.is_durable_only(request.inode),
         });
         PartOfBlock { length, update }

@@ -21,7 +21,7 @@ impl Policy for Adaptive {
             UpdateSequence::Bypassed { .. } => false,
             UpdateSequence::None => update.request <= self.logged_write_size && !update.sequential,
         };
-        if logged { Decision::LogBlock } else { Decision::HomeBeforeCommit }
+        if logged { Decision::LogBlock } else { update.past_log() }
     }
     fn set_logged_write_size(&mut self, bytes: u64) {
         self.logged_write_size = bytes;

@@ -57,6 +57,9 @@ pub struct Update {
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
+    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes reachable: without it
+    /// nothing but older bytes of the file would show.
+    pub in_place: bool,
     /// Whatever the mode would rather do: durability is enough for the file, or replay could undo what bypasses the log, because
     /// it holds a record of the block.
     pub must_log: bool,
@@ -65,6 +68,10 @@ pub struct Update {
 impl Update {
     pub fn is_whole_block(&self) -> bool {
         self.range == self.block_size.whole()
+    }
+    /// Past the log: a commit waits only for what it makes reachable.
+    fn past_log(&self) -> Decision {
+        if self.in_place { Decision::HomeWhenever } else { Decision::HomeBeforeCommit }
     }
 }
 
@@ -191,7 +198,7 @@ mod tests {
 
     fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
         let (block_size, sequential) = (BlockSize::new(4096).unwrap(), false);
-        Update { range, block_size, request, sequential, sequence, must_log: false }
+        Update { range, block_size, request, sequential, sequence, in_place: false, must_log: false }
     }
 
     fn decisions(mode: DataMode, sequence: UpdateSequence) -> [Decision; 3] {
@@ -221,6 +228,21 @@ mod tests {
         assert_eq!(decisions(DataMode::Adaptive, new), [LogBlock; 3]);
         assert_eq!(decisions(DataMode::Adaptive, journalled), [LogBlock; 3]);
         assert_eq!(decisions(DataMode::Adaptive, bypassed), [HomeBeforeCommit; 3]);
+    }
+
+    #[test]
+    fn no_commit_waits_for_an_overwrite_in_place_that_bypasses_the_log() {
+        for mode in DataMode::ALL {
+            for sequence in [UpdateSequence::None, UpdateSequence::Bypassed { last: TransactionId(7) }] {
+                let (policy, whole) = (mode.policy(THRESHOLD), BlockRange::new(0, 4096));
+                let other = update(whole, 1 << 20, sequence);
+                let expected = match policy.decide(&other) {
+                    Decision::HomeBeforeCommit => Decision::HomeWhenever,
+                    decision => decision,
+                };
+                assert_eq!(policy.decide(&Update { in_place: true, ..other }), expected, "{mode}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{Decision, Policy, Update};
 pub(super) struct Ordered;
 
 impl Policy for Ordered {
-    fn decide(&self, _update: &Update) -> Decision {
-        Decision::HomeBeforeCommit
+    fn decide(&self, update: &Update) -> Decision {
+        update.past_log()
     }
 }

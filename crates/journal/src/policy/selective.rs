@@ -33,7 +33,7 @@ impl Policy for Selective {
                 Small::Learnt(auto) => auto.is_small(update.request, update.sequential),
             },
         };
-        if logged { Wasteless.decide(update) } else { Decision::HomeBeforeCommit }
+        if logged { Wasteless.decide(update) } else { update.past_log() }
     }
     fn logs_data(&self) -> bool {
         true

@@ -191,8 +191,8 @@ impl Volume {
         let sequence = self.sequences.get(&index).copied().unwrap_or_default();
         let sequence = sequence.current(clean, self.disk_tail);
         let block_size = block_size();
-        let (sequential, must_log) = (false, false);
-        let update = Update { range, block_size, request, sequential, sequence, must_log };
+        let (sequential, in_place, must_log) = (false, false, false);
+        let update = Update { range, block_size, request, sequential, sequence, in_place, must_log };
         let decision = self.policy.decide(&update);
         if self.policy.keeps_sequences() {
             self.sequences.insert(index, sequence.after(decision, self.next));

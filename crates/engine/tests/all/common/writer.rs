@@ -203,6 +203,7 @@ impl Writer {
                 base: if fresh { Base::Zero } else { Base::Home },
                 request: length,
                 sequential: false,
+                in_place: false,
                 durable_only: false,
             })
             .await
@@ -321,6 +322,7 @@ pub async fn write_byte(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) ->
         base: Base::Zero,
         request: 1,
         sequential: false,
+        in_place: false,
         durable_only: false,
     };
     handle.file_data(update).await.unwrap();

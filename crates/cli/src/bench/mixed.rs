@@ -1,0 +1,124 @@
+use super::rig_error;
+use crate::disk;
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::quantity::{format_duration, parse_duration, parse_size};
+use crate::text::table::Table;
+use rigs::{Contender, MixedMeasure, MixedOptions, MixedRow, mixed};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples (as root):
+  okeanos bench mixed
+  okeanos bench mixed --contenders ext4:ordered,okeanos:wasteless --model cheetah-15k5-300 --large 64M --dirty 256M
+
+Each turn makes every file system anew. Then each works alone, then all at once, then the writers while much of another
+file is dirty. Before each case the volume is mounted again, so that nothing is in memory.";
+
+/// Synchronous writers beside a reader and a writer of large files: what each costs the others
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MixedArguments {
+    /// ext4:MODE, ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE
+    #[arg(
+        long,
+        value_name = "NAME,NAME,…",
+        value_delimiter = ',',
+        default_value = "ext4:ordered,okeanos,okeanos:wasteless"
+    )]
+    contenders: Vec<Contender>,
+    /// How many threads append
+    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    writers: u32,
+    /// Bytes of a record
+    #[arg(long, default_value = "128", value_parser = parse_size)]
+    size: u64,
+    /// How long each case lasts
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    seconds: Duration,
+    /// How often everything is run
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Size of the file that is read, and of the one that is overwritten
+    #[arg(long, default_value = "512M", value_parser = parse_size)]
+    large: u64,
+    /// How much of another file is dirty when the last case begins
+    #[arg(long, default_value = "1G", value_parser = parse_size)]
+    dirty: u64,
+    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
+    model: Option<String>,
+    /// Where the images are made; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    directory: PathBuf,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
+    let program =
+        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    if let Some(model) = &arguments.model {
+        disk::find(model)?;
+    }
+    let options = MixedOptions {
+        contenders: arguments.contenders,
+        writers: arguments.writers,
+        size: arguments.size.clamp(20, 64 << 20) as usize,
+        time: arguments.seconds,
+        turns: arguments.turns,
+        large: arguments.large,
+        dirty: arguments.dirty,
+        directory: arguments.directory,
+        model: arguments.model,
+        program,
+    };
+    let progress = Progress::new();
+    let rows = mixed(&options, |text| progress.show(text)).map_err(rig_error)?;
+    drop(progress);
+    match (arguments.json, arguments.markdown) {
+        (true, _) => print_json(&rows),
+        (_, true) => print(&markdown(&rows)),
+        _ => print(&table(&rows)),
+    }
+}
+
+const COLUMNS: [&str; 8] =
+    ["file system", "at work", "syncs/s", "p50", "p99", "max", "reading", "overwriting"];
+
+fn cells(row: &MixedRow) -> [String; 8] {
+    let MixedMeasure { syncs_per_second, latency, reading, overwriting } = &row.median;
+    let time = |nanoseconds: Option<u64>| {
+        nanoseconds.map(|ns| format_duration(Duration::from_nanos(ns))).unwrap_or_default()
+    };
+    let rate = |bytes: Option<f64>| {
+        bytes.map(|bytes| format!("{:.0} MiB/s", bytes / f64::from(1 << 20))).unwrap_or_default()
+    };
+    [
+        row.contender.clone(),
+        row.case.name().into(),
+        syncs_per_second.map(|rate| format!("{rate:.0}")).unwrap_or_default(),
+        time(latency.map(|latency| latency.p50_ns)),
+        time(latency.map(|latency| latency.p99_ns)),
+        time(latency.map(|latency| latency.max_ns)),
+        rate(*reading),
+        rate(*overwriting),
+    ]
+}
+
+fn markdown(rows: &[MixedRow]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head = line(&COLUMNS.map(str::to_owned)) + "|---|---|---:|---:|---:|---:|---:|---:|\n";
+    rows.iter().fold(head, |text, row| text + &line(&cells(row)))
+}
+
+fn table(rows: &[MixedRow]) -> Table {
+    let mut table = Table::new(COLUMNS);
+    rows.iter().for_each(|row| table.row(cells(row)));
+    table
+}
