@@ -1,0 +1,181 @@
+use super::bytes::checksum;
+use super::*;
+use crate::jbd2::error::FormatError;
+use crate::jbd2::field::{be32, put32};
+
+fn superblock() -> JournalSuperblock {
+    let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 2048, [5; 16]);
+    superblock.set_log_format(true, true, true);
+    superblock.set_tail(TransactionId(7), LogBlock(9));
+    superblock.users[47] = [1; 16];
+    superblock
+}
+fn parse(superblock: &JournalSuperblock) -> Result<JournalSuperblock, FormatError> {
+    JournalSuperblock::parse(&superblock.serialize(), superblock.block_size, 2048)
+}
+
+#[test]
+fn both_versions_come_back_as_written() {
+    assert_eq!(parse(&superblock()), Ok(superblock()));
+    let mut old = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 2048, [0; 16]);
+    old.version = SuperblockVersion::V1;
+    assert_eq!(parse(&old), Ok(old));
+}
+
+fn packed(unit: u32) -> JournalSuperblock {
+    let mut superblock = superblock();
+    superblock.set_clean(TransactionId(3));
+    superblock.set_log_format(true, true, false);
+    superblock.set_packed(PackedLog { unit, nonce: 0x0123_4567_89ab_cdef });
+    superblock
+}
+
+#[test]
+fn a_log_of_packed_transactions_counts_in_its_units() {
+    let mut live = packed(512);
+    live.set_tail(TransactionId(7), LogBlock(4095));
+    assert_eq!(live.log_blocks(), LogBlock(2)..LogBlock(4096));
+    assert_eq!(parse(&live), Ok(live.clone()));
+    live.set_tail(TransactionId(7), LogBlock(1));
+    assert!(parse(&live).is_err(), "before the log");
+    let clean = JournalSuperblock { start: LogBlock(0), ..live };
+    assert!(parse(&clean).unwrap().is_forgotten());
+}
+
+#[test]
+fn scattered_logs_are_named_while_they_hold_records() {
+    for mut live in [superblock(), packed(512)] {
+        live.start = LogBlock(0);
+        live.set_scattered(0xfedc_ba98_7654_3210);
+        live.scattered.as_mut().unwrap().active.set(1023);
+        live.transaction_bound = Some(4096);
+        live.set_tail(TransactionId(7), live.log_blocks().start);
+        assert_eq!(parse(&live), Ok(live.clone()));
+        let forgotten = JournalSuperblock { start: LogBlock(0), ..live.clone() };
+        assert!(parse(&forgotten).unwrap().is_forgotten());
+        live.set_clean(TransactionId(8));
+        assert_eq!((live.scattered.clone(), parse(&live)), (None, Ok(live)));
+    }
+}
+
+#[test]
+fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
+    for mut live in [superblock(), packed(512)] {
+        live.set_tail(TransactionId(u32::MAX), live.log_blocks().start);
+        live.transaction_bound = Some(128);
+        assert_eq!(parse(&live), Ok(live.clone()));
+        let mut block = live.serialize();
+        put32(&mut block, at::SEQUENCE, 5);
+        let sum = checksum(&block);
+        put32(&mut block, at::CHECKSUM, sum);
+        let moved = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+        assert_eq!(moved.transaction_bound, None);
+        live.set_clean(TransactionId(8));
+        let clean = live.serialize();
+        assert_eq!((be32(&clean, at::MAX_TRANSACTION), be32(&clean, at::MAX_TRANSACTION_SINCE)), (0, 0));
+    }
+}
+
+#[test]
+fn units_that_are_no_sectors_of_a_block_are_refused() {
+    for unit in [0, 1, 256, 513, 2048, 1 << 31] {
+        let mut changed = packed(1024);
+        changed.packed = Some(PackedLog { unit, nonce: 1 });
+        assert!(parse(&changed).is_err(), "{unit}");
+    }
+    let mut long = JournalSuperblock { length: 1 << 31, ..packed(1024) };
+    assert_eq!(long.shortest_unit(), 1024);
+    assert!(long.check_unit().is_ok());
+    long.packed = Some(PackedLog { unit: 512, nonce: 1 });
+    assert!(long.check_unit().is_err());
+}
+
+#[test]
+fn unknown_features_are_refused_by_name() {
+    let mut unknown = superblock();
+    unknown.incompatible |= 0x100;
+    unknown.read_only_compatible |= 0x2;
+    let text = parse(&unknown).unwrap_err().to_string();
+    assert!(text.contains("incompatible 0x100") && text.contains("read-only compatible 0x2"), "{text}");
+    assert_eq!(Incompatible::NAMES.iter().fold(0, |all, (bit, _)| all | bit), Incompatible::KNOWN);
+}
+
+#[test]
+fn no_changed_byte_of_a_checksummed_superblock_is_accepted() {
+    let block = superblock().serialize();
+    for at in 0..SIZE {
+        let mut damaged = block.clone();
+        damaged[at] ^= 0x20;
+        let parsed = JournalSuperblock::parse(&damaged, superblock().block_size, 2048);
+        assert!(parsed.is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn logs_outside_the_journal_are_refused() {
+    let cases: [fn(&mut JournalSuperblock); 6] = [
+        |it| it.length = 2049,
+        |it| it.first = LogBlock(0),
+        |it| it.first = LogBlock(2047),
+        |it| it.start = LogBlock(2048),
+        |it| (it.first, it.start) = (LogBlock(5), LogBlock(4)),
+        |it| it.length = 2,
+    ];
+    for (number, change) in cases.into_iter().enumerate() {
+        let mut changed = superblock();
+        change(&mut changed);
+        assert!(parse(&changed).is_err(), "case {number}");
+    }
+}
+
+#[test]
+fn fast_commit_blocks_are_no_part_of_the_log() {
+    let mut fast = superblock();
+    assert_eq!((fast.log_end(), fast.fast_commit_start()), (LogBlock(2048), None));
+    fast.incompatible |= Incompatible::FAST_COMMIT;
+    assert_eq!((fast.log_end(), fast.fast_commit_start()), (LogBlock(1792), Some(LogBlock(1793))));
+    fast.fast_commit_blocks = 1025;
+    assert_eq!(fast.log_end(), LogBlock(2048));
+}
+
+#[test]
+fn a_live_multiwrite_log_that_is_called_empty_remembers_where_it_began() {
+    let live = superblock();
+    let mut block = live.serialize();
+    put32(&mut block, at::SEQUENCE, 0);
+    put32(&mut block, at::START, 0);
+    let sum = checksum(&block);
+    put32(&mut block, at::CHECKSUM, sum);
+    let forgotten = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+    assert!(forgotten.is_forgotten() && !live.is_forgotten());
+    assert_eq!(forgotten.remembered(), Some(live.clone()));
+    // Written by a version that did not keep it, or nonsense.
+    for kept in [0, 2048] {
+        let nowhere = JournalSuperblock { kept: Some((live.sequence, LogBlock(kept))), ..forgotten.clone() };
+        assert_eq!(nowhere.remembered(), None);
+    }
+    let mut clean = live;
+    clean.set_clean(TransactionId(9));
+    assert_eq!(clean.serialize()[at::KEPT_SEQUENCE..at::CHECKSUM], [0; 8]);
+}
+
+#[test]
+fn a_superblock_and_its_copy_that_differ_are_found_out() {
+    let live = superblock();
+    let mut block = live.serialize();
+    let same = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+    assert_eq!(same.disputed(), None);
+    put32(&mut block, at::SEQUENCE, live.sequence.0.wrapping_add(1000));
+    let sum = checksum(&block);
+    put32(&mut block, at::CHECKSUM, sum);
+    let forged = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
+    assert_eq!(forged.disputed(), Some(live));
+}
+
+#[test]
+fn a_clean_log_has_no_live_multiwrite_records() {
+    let mut superblock = superblock();
+    superblock.set_clean(TransactionId(u32::MAX));
+    assert!(superblock.is_clean() && !superblock.has_incompatible(Incompatible::MULTIWRITE));
+    assert_eq!(superblock.next_transaction(), TransactionId(0));
+}
