@@ -1,9 +1,11 @@
 //! Giving blocks back.
 
 use super::bitmap_bytes;
-use crate::{Caller, Error, Result, Volume};
-use engine::{Contents, Handle};
+use crate::{Caller, Error, Inode, Result, Stamped, Volume, errno};
+use engine::{Contents, Credits, Handle};
 use format::ext4::bitmap;
+use std::cell::Cell;
+use std::rc::Rc;
 use units::{GroupNumber, HomeBlock};
 
 /// A full volume commits at most so often for one request before it says so.
@@ -93,6 +95,56 @@ impl Volume {
             attempt += 1;
         }
         Ok(())
+    }
+
+    /// Makes a change in a handle of its own. Where space is missing that a commit sets free, waits for that commit and tries
+    /// again; the change must have undone what it did.
+    pub(crate) async fn with_room<T>(
+        &self,
+        credits: impl Fn() -> Credits,
+        change: impl AsyncFn(&mut Handle) -> Result<T>,
+    ) -> Result<Stamped<T>> {
+        self.attempt(credits, change, async || Ok(())).await
+    }
+
+    /// The same for changes that make inodes. One that a failed attempt leaves is freed once its handle is stopped.
+    pub(crate) async fn with_room_or_abandoned<T>(
+        self: &Rc<Self>,
+        credits: impl Fn() -> Credits,
+        change: impl AsyncFn(&mut Handle, &mut Option<Rc<Inode>>) -> Result<T>,
+    ) -> Result<Stamped<T>> {
+        let abandoned = Cell::new(None);
+        let noting = async |handle: &mut Handle| {
+            let mut left = None;
+            let changed = change(handle, &mut left).await;
+            abandoned.set(left);
+            changed
+        };
+        let freeing = async || match abandoned.take() {
+            Some(inode) => self.free_if_unused(&inode).await,
+            None => Ok(()),
+        };
+        self.attempt(credits, noting, freeing).await
+    }
+
+    async fn attempt<T>(
+        &self,
+        credits: impl Fn() -> Credits,
+        change: impl AsyncFn(&mut Handle) -> Result<T>,
+        stopped: impl AsyncFn() -> Result<()>,
+    ) -> Result<Stamped<T>> {
+        for attempt in 0.. {
+            let mut handle = self.engine.start(credits()).await?;
+            let changed = change(&mut handle).await;
+            let transaction = handle.stop();
+            stopped().await?;
+            match changed {
+                Ok(value) => return Ok(Stamped { value, transaction }),
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("attempts have an end")
     }
 
     /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try again when

@@ -2,7 +2,7 @@
 //! inode: nothing is ever put into inodes here.
 
 use super::{Content, Piece};
-use crate::{Allocate, Caller, Error, Inode, Result, Volume, errno};
+use crate::{Allocate, Caller, Error, Inode, Result, Volume};
 use device::Buffer;
 use engine::{Base, FileUpdate, Handle};
 use format::ext4::inode::flags;
@@ -48,17 +48,11 @@ impl Volume {
             return Ok(());
         }
         let _table = self.hold(&[inode]).await?;
-        for attempt in 0.. {
-            // The mapping with the inode. (Before it has one, it counts as deep.)
-            let mut handle = self.engine().start(self.credits_map(inode)).await?;
-            let left = self.leave_inline_within(&mut handle, inode, caller).await;
-            handle.stop();
-            match left {
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                left => return left,
-            }
-        }
-        unreachable!("attempts have an end")
+        // The mapping with the inode. (Before it has one, it counts as deep.)
+        let credits = || self.credits_map(inode);
+        let leave = async |handle: &mut Handle| self.leave_inline_within(handle, inode, caller).await;
+        self.with_room(credits, leave).await?;
+        Ok(())
     }
 
     async fn leave_inline_within(&self, handle: &mut Handle, inode: &Inode, caller: &Caller) -> Result<()> {

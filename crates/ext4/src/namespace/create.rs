@@ -4,7 +4,7 @@ use super::links::add_subdirectory;
 use super::{Intent, Stamped, check_name, refused};
 use crate::directory::Directory;
 use crate::error::errno;
-use crate::{Allocate, Caller, Error, Inode, NewInode, Result, Volume};
+use crate::{Allocate, Caller, Inode, NewInode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::feature;
@@ -99,22 +99,11 @@ impl Volume {
         let _tables = self.hold(&[parent]).await?;
         // Not with an open handle, for which a commit would wait.
         self.read_durability(parent).await;
-        for attempt in 0.. {
-            let credits = directory.insert_credits() + self.make_credits(parent);
-            let mut handle = self.engine().start(credits).await?;
-            let mut abandoned = None;
-            let made = self.make_within(&mut handle, &directory, parent, name, making, &mut abandoned).await;
-            let transaction = handle.stop();
-            if let Some(inode) = abandoned {
-                self.free_if_unused(&inode).await?;
-            }
-            match made {
-                Ok(value) => return Ok(Stamped { value, transaction }),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                Err(error) => return Err(error),
-            }
-        }
-        unreachable!("attempts have an end")
+        let credits = || directory.insert_credits() + self.make_credits(parent);
+        self.with_room_or_abandoned(credits, async |handle, abandoned| {
+            self.make_within(handle, &directory, parent, name, making, abandoned).await
+        })
+        .await
     }
 
     /// The inode + its lists + its first block and the mapping of it + the parent + an orphan if all fails.
@@ -236,21 +225,11 @@ impl Volume {
         let _lock = parent.lock.read().await;
         self.changeable(parent, Intent::Add)?;
         let making = Making { caller, mode: mode & !TYPE_MASK | REGULAR, rdev: 0, target: b"" };
-        for attempt in 0.. {
-            let mut handle = self.engine().start(self.make_credits(parent)).await?;
-            let mut abandoned = None;
-            let made = self.tmpfile_within(&mut handle, parent, making, &mut abandoned).await;
-            let transaction = handle.stop();
-            if let Some(inode) = abandoned {
-                self.free_if_unused(&inode).await?;
-            }
-            match made {
-                Ok(value) => return Ok(Stamped { value, transaction }),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                Err(error) => return Err(error),
-            }
-        }
-        unreachable!("attempts have an end")
+        let credits = || self.make_credits(parent);
+        self.with_room_or_abandoned(credits, async |handle, abandoned| {
+            self.tmpfile_within(handle, parent, making, abandoned).await
+        })
+        .await
     }
 
     async fn tmpfile_within(

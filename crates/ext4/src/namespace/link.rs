@@ -4,7 +4,7 @@ use super::links::{LINKS_MAX, remove_subdirectory};
 use super::{Intent, Stamped, check_name, refused};
 use crate::directory::{Directory, Found};
 use crate::error::errno;
-use crate::{Caller, Error, Inode, Result, Volume};
+use crate::{Caller, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::inode::flags;
@@ -44,19 +44,12 @@ impl Volume {
             _ => {}
         }
         let _tables = self.hold(&[parent, inode]).await?;
-        for attempt in 0.. {
-            // Directory + both inodes + the orphans.
-            let credits = directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
-            let mut handle = self.engine().start(credits).await?;
-            let linked = self.link_within(&mut handle, &directory, parent, inode, name, caller).await;
-            let transaction = handle.stop();
-            match linked {
-                Ok(()) => return Ok(Stamped { value: (), transaction }),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                Err(error) => return Err(error),
-            }
-        }
-        unreachable!("attempts have an end")
+        // Directory + both inodes + the orphans.
+        let credits = || directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
+        self.with_room(credits, async |handle| {
+            self.link_within(handle, &directory, parent, inode, name, caller).await
+        })
+        .await
     }
 
     async fn link_within(

@@ -127,21 +127,11 @@ impl Volume {
     async fn rename_locked(self: &Rc<Self>, moving: &Move<'_>) -> Result<units::TransactionId> {
         self.check_move(moving).await?;
         let _held = self.hold_places(moving).await?;
-        for attempt in 0.. {
-            let mut handle = self.engine().start(self.rename_credits(moving)).await?;
-            let mut abandoned = None;
-            let done = self.rename_within(&mut handle, moving, &mut abandoned).await;
-            let transaction = handle.stop();
-            if let Some(inode) = abandoned {
-                self.free_if_unused(&inode).await?;
-            }
-            match done {
-                Ok(()) => return Ok(transaction),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                Err(error) => return Err(error),
-            }
-        }
-        unreachable!("attempts have an end")
+        let credits = || self.rename_credits(moving);
+        let rename = async |handle: &mut Handle, abandoned: &mut Option<Rc<Inode>>| {
+            self.rename_within(handle, moving, abandoned).await
+        };
+        Ok(self.with_room_or_abandoned(credits, rename).await?.transaction)
     }
 
     async fn check_move(self: &Rc<Self>, moving: &Move<'_>) -> Result<()> {

@@ -10,7 +10,7 @@ mod value_inode;
 
 use crate::error::errno;
 use crate::{Caller, Error, Inode, Result, Volume};
-use engine::Credits;
+use engine::{Credits, Handle};
 use format::ext4::inode::flags;
 use format::ext4::xattr::Attribute;
 pub(crate) use names::Name;
@@ -175,24 +175,18 @@ impl Volume {
         let holder = change.holder.as_ref();
         let _holders = self.hold(&holder.map_or(vec![], |holder| vec![&**holder])).await?;
         let adopting = holder.map_or(Credits(0), |_| self.credits_reference());
-        for attempt in 0.. {
-            let mut handle = self.engine().start(needed.credits + adopting).await?;
-            let attributes = self.before(&handle, inode);
+        let store = async |handle: &mut Handle| {
+            let attributes = self.before(handle, inode);
             if let Some(mode) = change.mode {
                 inode.fields.borrow_mut().mode = mode;
             }
-            let mut stored = self.store_xattrs(&mut handle, inode, &change.before, &change.after).await;
+            let mut stored = self.store_xattrs(handle, inode, &change.before, &change.after).await;
             if let (Some(holder), Ok(())) = (holder, &stored) {
-                stored = self.take_over(&mut handle, holder).await;
+                stored = self.take_over(handle, holder).await;
             }
-            let stored = self.whole(&handle, attributes, stored);
-            let transaction = handle.stop();
-            match stored {
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
-                result => return result.map(|()| transaction),
-            }
-        }
-        unreachable!("retry_allocation ends the attempts")
+            self.whole(handle, attributes, stored)
+        };
+        Ok(self.with_room(|| needed.credits + adopting, store).await?.transaction)
     }
 }
 
