@@ -141,10 +141,21 @@ pub fn by_kernel(image: &Path) -> Result<Vec<String>, String> {
     }
     let mut lines = Vec::new();
     walk(directory.path(), "/", &mut lines);
-    let unmounted = Command::new("umount").arg(directory.path()).stdin(Stdio::null()).status().unwrap();
-    assert!(unmounted.success());
+    unmount(directory.path());
     lines.sort();
     Ok(lines)
+}
+
+/// A process that another thread has just forked has what is open here open, too, until it executes its program.
+fn unmount(directory: &Path) {
+    for _ in 0..100 {
+        let unmounted = Command::new("umount").arg(directory).stdin(Stdio::null()).status().unwrap();
+        if unmounted.success() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("{} stays busy", directory.display());
 }
 
 fn walk(root: &Path, path: &str, lines: &mut Vec<String>) {
