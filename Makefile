@@ -39,8 +39,9 @@ demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
 demo-ceph: deps-ceph build ## a shared file system on this machine: its clients, 16 synchronous writers, a crash; one table
 	scripts/compare-shared.sh $(OKEANOS)
 
-lint: ## format, clippy, dependencies between floors
+lint: ## format, clippy, dependencies between floors, features
 	scripts/check-floors.sh
+	scripts/check-features.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
