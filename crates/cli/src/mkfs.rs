@@ -133,6 +133,11 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     options.extend(journal.map(|journal| format!("journal_dev={}", journal.display())));
     options.extend(arguments.scattered_logs.is_some().then(|| "log=scattered".to_string()));
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
+    if has_long_blocks(extra) {
+        print(
+            &"Okeanos mounts blocks longer than 4096 bytes everywhere; most kernels' own ext4 does not.\n",
+        )?;
+    }
     let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
     print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
 }
@@ -213,6 +218,10 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
 fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> Vec<OsString> {
     let mut arguments = extra.to_vec();
     if force && !arguments.iter().any(|argument| argument == "-F") {
+        arguments.push("-F".into());
+    }
+    if has_long_blocks(extra) && !arguments.iter().any(|argument| argument == "-F") {
+        // mke2fs asks whether it is to go on, because few kernels mount these. We have looked at what is there.
         arguments.push("-F".into());
     }
     if let Some((user, group)) = owner {
@@ -298,6 +307,12 @@ fn make(target: &Path, of_journal: Vec<OsString>, extra: &[OsString]) -> Result<
     arguments.extend_from_slice(extra);
     arguments.push(target.into());
     programs::run("mke2fs", &arguments)
+}
+
+/// Whether the kernel's own ext4 may refuse blocks of that size.
+fn has_long_blocks(extra: &[OsString]) -> bool {
+    const PAGE: u64 = 4096;
+    block_size_of(extra).to_string_lossy().parse().is_ok_and(|bytes: u64| bytes > PAGE)
 }
 
 /// What follows `-b` in the arguments for mke2fs.

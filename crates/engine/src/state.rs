@@ -6,7 +6,7 @@ use units::Owner;
 pub(crate) enum BlockState {
     /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
     Settled,
-    /// Data mode `writeback`: newer than home, in no transaction.
+    /// Data that no commit waits for: newer than home, in no transaction.
     Loose(Owner),
     /// The commit of the running transaction. `ordered`: data that must be home before. `loose`: changed once more since,
     /// for no transaction.

@@ -78,7 +78,7 @@ fn judge_once(
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
-        match history.judge(found, acknowledged, data_acknowledged, started, promise(case.mode)) {
+        match history.judge(found, acknowledged, data_acknowledged, started, promise(case)) {
             Ok(judged) => {
                 report.writes += judged.writes;
                 report.split += u64::from(judged.split);
@@ -98,10 +98,13 @@ fn judge_once(
     Ok(())
 }
 
-fn promise(mode: DataMode) -> Promise {
-    match mode {
+fn promise(case: &Case) -> Promise {
+    match case.mode {
         DataMode::Journal | DataMode::Wasteless => Promise::Version,
-        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive => Promise::Data,
+        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive if case.order_overwrites() => {
+            Promise::Data
+        }
+        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive => Promise::Reachable,
         DataMode::Writeback => Promise::Synced,
     }
 }

@@ -72,6 +72,8 @@ pub enum Promise {
     Version,
     /// Only bytes that were written to the file, and every synced one (`ordered`, `selective`).
     Data,
+    /// The same, but no commit waits for overwrites in place: a sync promises those of its own file alone.
+    Reachable,
     /// Synced bytes; anything in bytes never synced (`writeback`).
     Synced,
 }
@@ -156,7 +158,7 @@ impl History {
         let whole = |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
         let writes = match promise {
             Promise::Version => (acknowledged..started).filter(whole).count() as u64,
-            Promise::Data | Promise::Synced => 0,
+            Promise::Data | Promise::Reachable | Promise::Synced => 0,
         };
         for state in (acknowledged..=started).rev() {
             match self.matches(found, &self.states[state], state, window, promise) {
@@ -300,6 +302,7 @@ impl History {
                 let from = synced.map_or(window.acknowledged, |synced| synced.max(window.acknowledged));
                 Some(self.stable(identity, from..=window.started))
             }
+            Promise::Reachable => Some(self.reachable(identity, synced, window)),
             Promise::Synced => {
                 synced.map(|from| self.untouched(identity, from..=window.started)).or(Some(Vec::new()))
             }
@@ -316,7 +319,9 @@ impl History {
                     None => {
                         promise == Promise::Synced
                             || *byte == 0
+                            || *byte == expected[place]
                             || self.values[&identity][place].contains(*byte)
+                                && self.had(identity, synced.unwrap_or(0)..=window.started, place, *byte)
                     }
                 },
             };
@@ -354,6 +359,36 @@ impl History {
         stable
     }
 
+    /// The bytes of a file that a crash may not change where no commit waits for overwrites in place: as of the file's last
+    /// sync, or as a committed transaction made them part of the file or zeroed them, unless they were overwritten since.
+    fn reachable(&self, identity: usize, synced: Option<usize>, window: Window) -> Vec<Option<u8>> {
+        let mut promised: Vec<Option<u8>> = Vec::new();
+        let mut before: &[u8] = &[];
+        for state in 0..=window.started {
+            let Some(content) = content_of(&self.states[state], identity) else { continue };
+            promised.resize(content.len(), None);
+            let is_write = state > 0 && matches!(self.script[state - 1].action, Action::Write { .. });
+            for (place, byte) in content.iter().enumerate().skip(first_difference(before, content)) {
+                let is_overwritten = is_write && place < before.len();
+                if before.get(place) != Some(byte) {
+                    promised[place] = (!is_overwritten && state <= window.acknowledged).then_some(*byte);
+                }
+            }
+            if synced == Some(state) {
+                promised.iter_mut().zip(content).for_each(|(promised, byte)| *promised = Some(*byte));
+            }
+            before = content;
+        }
+        promised
+    }
+
+    /// Whether a byte of the file had this value in one of these states.
+    fn had(&self, identity: usize, mut states: States, place: usize, byte: u8) -> bool {
+        states.any(|state| {
+            content_of(&self.states[state], identity).is_some_and(|content| content.get(place) == Some(&byte))
+        })
+    }
+
     /// The bytes of those blocks that were the same in all states of the window. A block that a later write
     /// allocated, its data not yet home, may show in `writeback` what the disk held before: all of it.
     fn untouched(&self, identity: usize, window: States) -> Vec<Option<u8>> {
@@ -388,6 +423,14 @@ const SMALLEST_BLOCK: usize = 1024;
 /// Bytes of what is compared at once, because that is fast.
 const PIECE: usize = 512;
 
+fn first_difference(before: &[u8], content: &[u8]) -> usize {
+    let both = before.len().min(content.len());
+    let mut pairs = before.chunks(PIECE).zip(content.chunks(PIECE));
+    let whole = pairs.position(|(before, content)| before != content).unwrap_or(both / PIECE) * PIECE;
+    let rest = before[whole.min(both)..both].iter().zip(&content[whole.min(both)..both]);
+    whole.min(both) + rest.take_while(|(before, content)| before == content).count()
+}
+
 /// From the first byte of `content` to the last that differs from `before`.
 fn changed_range(before: Option<&[u8]>, content: &[u8]) -> std::ops::Range<usize> {
     let before = before.unwrap_or_default();
@@ -395,8 +438,7 @@ fn changed_range(before: Option<&[u8]>, content: &[u8]) -> std::ops::Range<usize
         return 0..0;
     }
     let differ = |(left, right): (&u8, &u8)| left != right;
-    let both = before.len().min(content.len());
-    let first = before.iter().zip(content).position(differ).unwrap_or(both);
+    let first = first_difference(before, content);
     if before.len() != content.len() {
         return first..content.len();
     }
@@ -465,4 +507,45 @@ impl fmt::Display for CrashVerdict {
 fn zeros_of(tree: &Tree, action: &Action) -> Option<Zeros> {
     let Action::Punch { file, at, length } = action else { return None };
     Some(Zeros { identity: identity_of(tree, *file)?, range: *at as usize..(at + length) as usize })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{ScriptStep, pattern};
+
+    const INODE: InodeNumber = InodeNumber(12);
+
+    /// Makes a file, writes it, overwrites it in place, appends to it, and syncs the volume after step `synced`.
+    fn history(synced: usize) -> History {
+        let write = |place, length| Action::Write { file: 0, place, length };
+        let actions = [
+            Action::Create { file: 0 },
+            write(Offset::End, 100),
+            write(Offset::At(0), 100),
+            write(Offset::End, 100),
+        ];
+        let sync = |step| if step == synced { Sync::Volume } else { Sync::None };
+        let step = |(step, action)| ScriptStep { action, sync: sync(step) };
+        History::of(0, &actions.into_iter().enumerate().map(step).collect())
+    }
+
+    /// What was overwritten is as of step `overwritten`, what was appended is `appended`.
+    fn judge(history: &History, overwritten: usize, appended: u8, promise: Promise) -> bool {
+        let tail = if appended == 0 { pattern(0, 3, 100) } else { vec![appended; 100] };
+        let content = [pattern(0, overwritten, 100), tail].concat();
+        let file = FoundEntry::File { inode: INODE, links: 1, content, attribute: Vec::new() };
+        let found = Found::from([(file_name(0), file)]);
+        history.judge(&found, 4, 4, 4, promise).is_ok()
+    }
+
+    #[test]
+    fn what_no_commit_waits_for_may_be_missing_until_its_file_is_synced() {
+        let unsynced = history(1);
+        assert!(judge(&unsynced, 2, 0, Promise::Reachable) && judge(&unsynced, 1, 0, Promise::Reachable));
+        assert!(!judge(&unsynced, 1, 0, Promise::Data), "committed, so it is home");
+        assert!(!judge(&unsynced, 2, 0xd7, Promise::Reachable), "what is appended is home before its commit");
+        let synced = history(2);
+        assert!(judge(&synced, 2, 0, Promise::Reachable) && !judge(&synced, 1, 0, Promise::Reachable));
+    }
 }

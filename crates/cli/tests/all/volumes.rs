@@ -45,6 +45,48 @@ fn ext4_with_blocks_of_2_kib_is_the_same_to_okeanos_and_the_kernel() {
 fn ext3_is_the_same_to_okeanos_and_the_kernel() {
     prove("mke2fs -q -t ext3 -b 4096 image 256M", "-o data=ordered", "", "");
 }
+/// The kernel mounts no blocks longer than a page. Made, worked on, killed, recovered, checked and read back by programs.
+fn prove_without_kernel(block: u32, mode: &str) {
+    let rig = Rig::new();
+    rig.run(&format!("$O mkfs image 320M -- -q -b {block}"));
+    assert!(
+        rig.run("dumpe2fs -h image 2>/dev/null").contains(&format!("Block size:               {block}\n"))
+    );
+    let before = rig.run(&format!("$O mount -o data={mode} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    rig.check("");
+    let killed = rig.run(&format!(
+        "serve data={mode} image
+         {TELL}
+         cp $M/log $M/kept; sync $M/kept $M; echo later | dd of=$M/log conv=notrunc,fsync status=none
+         kill_daemon; umount -l $M; {DETACHED}; $O recover image >recovered"
+    ));
+    assert_eq!(before, killed, "blocks of {block}: after an unmount");
+    rig.check("");
+    rig.run(&format!(
+        "$O mount -o data={mode} image $M; head -c 6 $M/log | grep later; cmp -i 6 $M/log $M/kept; $O umount $M"
+    ));
+    rig.check("");
+}
+
+#[test]
+fn volumes_of_8_to_64_kib_blocks_are_made_used_recovered_and_sound() {
+    for (block, mode) in [(8192, "selective"), (16384, "wasteless"), (32768, "ordered"), (65536, "journal")] {
+        prove_without_kernel(block, mode);
+    }
+}
+
+#[test]
+fn an_inode_that_was_never_used_is_told_as_such() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 64M -- -q");
+    for number in [13, 500] {
+        let words = format!("$O inspect inode {number} image");
+        let said = rig.run(&format!("if {words} >out 2>&1; then exit 1; fi; cat out"));
+        assert!(said.contains(&format!("inode {number} was never used")), "{said}");
+        assert!(!said.contains("e2fsck"), "{said}");
+    }
+}
+
 #[test]
 fn a_volume_with_an_external_journal_is_the_same_to_okeanos_and_the_kernel() {
     let rig = Rig::new();

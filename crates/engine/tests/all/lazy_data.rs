@@ -1,10 +1,12 @@
-//! Data mode `writeback`: data that no commit waits for, until somebody syncs it.
+//! Data that no commit waits for, until somebody syncs it: all in `writeback`, overwrites in place that bypass the log elsewhere.
 
-use crate::common::{Layout, Rig, Setup, write_byte};
-use disks::Latency;
-use engine::Credits;
+use crate::common::{Layout, Rig, Setup, overwrite, write_byte};
+use device::Operation;
+use disks::{Fault, Latency};
+use engine::{Contents, Credits, Engine};
 use journal::DataMode;
 use runtime::{Either, race};
+use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
@@ -97,5 +99,172 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
     .unwrap();
     for owner in 0..FILES {
         assert_eq!(rig.home_block(100 + owner)[0], 7);
+    }
+}
+
+/// Where overwrites in place bypass the log.
+const BYPASSING: [DataMode; 3] = [DataMode::Ordered, DataMode::Selective, DataMode::Adaptive];
+
+/// Nothing goes home by age, nothing is committed by it.
+fn still(mode: DataMode) -> Rig {
+    let mut setup = Setup::new(mode, Layout::Separate, 4096);
+    setup.options.commit = Duration::from_secs(3600);
+    setup.options.expire = Duration::from_secs(3600);
+    Rig::new(&setup, 1, setup.images())
+}
+
+async fn pause(engine: &Rc<Engine>, time: Duration) {
+    engine.world().sleep_until(engine.world().now().plus(time)).await
+}
+
+/// First bytes of blocks after a cut that leaves only what is durable.
+fn durable<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
+    let image = &rig.crash(0)[0];
+    blocks.map(|block| {
+        let mut byte = [0];
+        image.read(block << 12, &mut byte);
+        byte[0]
+    })
+}
+
+#[test]
+fn a_sync_brings_home_overwrites_of_its_own_file_alone() {
+    for mode in BYPASSING {
+        let rig = still(mode);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            overwrite(&engine, 1, 50, 1).await;
+            let own = overwrite(&engine, 2, 60, 2).await;
+            engine.sync_owner(Owner(2), own).await.unwrap();
+        })
+        .unwrap();
+        let [stranger, own] = durable(&rig, [50, 60]);
+        assert_eq!((stranger == 1, own), (false, 2), "{mode}");
+    }
+}
+
+#[test]
+fn a_sync_of_everything_brings_all_overwrites_home() {
+    for mode in BYPASSING {
+        let rig = still(mode);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            for owner in 1..4 {
+                overwrite(&engine, owner, 50 + 2 * owner, owner as u8).await;
+            }
+            engine.sync().await.unwrap();
+        })
+        .unwrap();
+        assert_eq!(durable(&rig, [52, 54, 56]), [1, 2, 3], "{mode}");
+    }
+}
+
+/// The other sync has it on its way, and this one finds nothing more to do.
+#[test]
+fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
+    for mode in BYPASSING {
+        let rig = still(mode);
+        let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
+        rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let first = overwrite(&engine, 1, 50, 1).await;
+            engine.commit(first).await.unwrap();
+            overwrite(&engine, 2, 60, 2).await;
+            let all = engine.sync();
+            let own = async {
+                pause(&engine, Duration::from_millis(1)).await;
+                // What it knows of is committed already.
+                engine.sync_owner(Owner(1), first).await.unwrap();
+            };
+            let (mut all, mut own) = (std::pin::pin!(all), std::pin::pin!(own));
+            race(&mut all, &mut own).await;
+        })
+        .unwrap();
+        assert_eq!(durable(&rig, [50]), [1], "{mode}");
+    }
+}
+
+/// Write-back has it in a disk's cache: the sync of the owner, who has nothing in memory any more, must flush.
+#[test]
+fn a_sync_flushes_overwrites_that_write_back_sent_home() {
+    for mode in BYPASSING {
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.options.expire = Duration::from_millis(10);
+        setup.options.writeback = Duration::from_millis(10);
+        let rig = Rig::new(&setup, 1, setup.images());
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let own = overwrite(&engine, 1, 50, 1).await;
+            engine.commit(own).await.unwrap();
+            // Less than the second after which nobody need ask for it.
+            pause(&engine, Duration::from_millis(300)).await;
+            engine.sync_owner(Owner(1), own).await.unwrap();
+        })
+        .unwrap();
+        assert_eq!(durable(&rig, [50]), [1], "{mode}");
+    }
+}
+
+/// The block is zeroed in part, or appended to: its older overwrite goes home with it, before the commit.
+#[test]
+fn an_ordered_change_takes_the_overwrite_below_it_along() {
+    let rig = still(DataMode::Ordered);
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let engine = Rig::open(parts).await;
+        overwrite(&engine, 1, 50, 1).await;
+        let ordered = write_byte(&engine, 1, 50, 2).await;
+        engine.commit(ordered).await.unwrap();
+        assert_eq!(engine.statistics().cache.dirty_blocks, 0);
+    })
+    .unwrap();
+    assert_eq!(durable(&rig, [50]), [2]);
+}
+
+/// It is on its way home as its file goes, and the next owner's data comes behind it.
+#[test]
+fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
+    for mode in BYPASSING {
+        let rig = still(mode);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            overwrite(&engine, 1, 50, 1).await;
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.forget(HomeBlock(50), 1, Contents::Data);
+            // As a bitmap changes.
+            handle.create(HomeBlock(40));
+            engine.commit(handle.stop()).await.unwrap();
+            let next = write_byte(&engine, 2, 50, 2).await;
+            engine.sync_owner(Owner(2), next).await.unwrap();
+            // The first owner has nothing left that would be sent.
+            engine.sync_owner(Owner(1), next).await.unwrap();
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        assert_eq!(rig.home_block(50)[0], 2, "{mode}");
+    }
+}
+
+#[test]
+fn an_overwrite_that_cannot_go_home_fails_the_sync() {
+    for mode in BYPASSING {
+        let rig = still(mode);
+        let parts = rig.parts.clone();
+        let disk = rig.disks[0].clone();
+        rig.run(async move {
+            let engine = Rig::open(parts).await;
+            let own = overwrite(&engine, 1, 50, 1).await;
+            engine.commit(own).await.unwrap();
+            disk.inject(Fault::forever(Operation::Write));
+            assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}");
+            assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}: told once and forgotten");
+        })
+        .unwrap();
     }
 }

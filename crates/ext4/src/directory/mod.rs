@@ -73,10 +73,6 @@ impl<'a> Directory<'a> {
             return Err(Error::Refused(errno::ENOTDIR));
         }
         let superblock = volume.superblock.borrow();
-        if superblock.block_size.bytes() > 1 << 15 {
-            // Record lengths of 64 KiB are written in a special way.
-            return Err(Error::Refused(errno::EOPNOTSUPP));
-        }
         let settings = Settings {
             features: superblock.features,
             block_size: superblock.block_size,

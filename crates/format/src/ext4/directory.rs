@@ -291,8 +291,7 @@ impl<'a> Entries<'a> {
             return wrong("too little room for an entry");
         };
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
-        // Blocks of 64 KiB, where a record may be 65536 bytes long, are not supported.
-        let record = usize::from(u16::from_le_bytes([rest[4], rest[5]]));
+        let record = stored_length(self.block, at);
         let name_length = usize::from(rest[6]);
         if record < HEADER_LENGTH || record % 4 != 0 {
             return wrong("the record length is no multiple of 4 from 8 on");
@@ -322,14 +321,37 @@ fn set_inode(block: &mut [u8], at: usize, inode: u32) {
     block[at..at + 4].copy_from_slice(&inode.to_le_bytes());
 }
 
-fn set_record_length(block: &mut [u8], at: usize, length: usize) {
-    assert!(length < 1 << 16 && length.is_multiple_of(4));
-    block[at + 4..at + 6].copy_from_slice(&(length as u16).to_le_bytes());
+/// Stands for the record that fills a block of 64 KiB, whose length 16 bits do not hold.
+const LONGEST: u16 = 65535;
+
+/// The record length of the entry at `at`.
+pub(super) fn stored_length(block: &[u8], at: usize) -> usize {
+    match u16::from_le_bytes([block[at + 4], block[at + 5]]) {
+        LONGEST | 0 if block.len() == 1 << 16 => block.len(),
+        length => length.into(),
+    }
+}
+
+pub(super) fn set_record_length(block: &mut [u8], at: usize, length: usize) {
+    assert!(length <= 1 << 16 && length.is_multiple_of(4));
+    block[at + 4..at + 6].copy_from_slice(&u16::try_from(length).unwrap_or(LONGEST).to_le_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_fills_64_kib_is_read_back() {
+        let format = DirectoryFormat { seed: None, ..FORMAT };
+        let mut block = vec![0; 1 << 16];
+        format.clear(&mut block);
+        assert_eq!(block[4..6], [0xff, 0xff]);
+        let entries: Vec<_> = format.entries(&block).map(|entry| entry.unwrap().record_length).collect();
+        assert_eq!(entries, [1 << 16]);
+        format.fill(&mut block, [(InodeNumber(9), 1, b"name".as_slice())].into_iter());
+        assert_eq!(names(&format, &block), [(9, b"name".to_vec())]);
+    }
 
     const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 

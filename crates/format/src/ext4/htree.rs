@@ -8,7 +8,7 @@
 //! metadata_csum 8 bytes follow the table: 4 reserved, and the checksum of all used bytes.
 
 use super::checksum::crc32c;
-use super::directory::{DirectoryError, DirectoryFormat};
+use super::directory::{DirectoryError, DirectoryFormat, set_record_length, stored_length};
 use super::hash::HashVersion;
 use units::{BlockRange, FileBlock, InodeNumber};
 
@@ -67,8 +67,7 @@ impl IndexTable {
     }
 
     pub fn of_node(format: &DirectoryFormat, block: &[u8]) -> Result<IndexTable, DirectoryError> {
-        let hidden = u16::from_le_bytes([block[4], block[5]]);
-        if block[..4] != [0; 4] || usize::from(hidden) != block.len() {
+        if block[..4] != [0; 4] || stored_length(block, 0) != block.len() {
             return Err(DirectoryError { at: 0, why: "no entry hides the index" });
         }
         IndexTable::parse(format, block, NODE_TABLE)
@@ -162,8 +161,7 @@ impl IndexTable {
     ) -> IndexTable {
         assert!(from < self.count);
         node.fill(0);
-        let length = node.len() as u16;
-        node[4..6].copy_from_slice(&length.to_le_bytes());
+        set_record_length(node, 0, node.len());
         let limit = IndexTable::limit_for(format, node.len(), NODE_TABLE);
         let count = self.count - from;
         assert!(count <= limit);
@@ -214,7 +212,7 @@ pub fn make_root(
 ) -> IndexTable {
     let length = block.len();
     block[12..].fill(0);
-    block[4..6].copy_from_slice(&12_u16.to_le_bytes());
+    set_record_length(block, 0, 12);
     format.write(block, 12, length - 12, parent, parent_type, b"..");
     block[INFO + 4] = version as u8;
     block[INFO + 5] = 8;

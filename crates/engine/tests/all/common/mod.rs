@@ -10,7 +10,7 @@ pub use files::{FILE_BLOCKS, Files};
 #[allow(unused_imports)]
 pub use rig::{Layout, Rig, STALE, Setup};
 #[allow(unused_imports)]
-pub use writer::{History, Script, check, run_script, write_byte};
+pub use writer::{History, Script, check, overwrite, run_script, write_byte};
 
 use disks::Image;
 use std::cell::RefCell;

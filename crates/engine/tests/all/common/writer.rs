@@ -313,16 +313,26 @@ fn is_same(a: &Slot, b: &Slot) -> bool {
 
 /// A handle that writes the first byte of a data block, and zeros behind it.
 pub async fn write_byte(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
+    write_bytes(engine, owner, home, &[byte], Base::Zero).await
+}
+
+/// A handle that overwrites a whole data block in place.
+pub async fn overwrite(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> TransactionId {
+    let bytes = vec![byte; engine.block_size().bytes()];
+    write_bytes(engine, owner, home, &bytes, Base::Home).await
+}
+
+async fn write_bytes(engine: &Rc<Engine>, owner: u64, home: u64, bytes: &[u8], base: Base) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
         owner: Owner(owner),
         home: HomeBlock(home),
-        range: BlockRange::new(0, 1),
-        bytes: &[byte],
-        base: Base::Zero,
-        request: 1,
+        range: BlockRange::new(0, bytes.len() as u32),
+        bytes,
+        base,
+        request: if base == Base::Zero { 1 } else { 1 << 20 },
         sequential: false,
-        in_place: false,
+        in_place: base == Base::Home,
         durable_only: false,
     };
     handle.file_data(update).await.unwrap();
