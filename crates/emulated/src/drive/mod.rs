@@ -221,6 +221,10 @@ impl EmulatedDisk {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
         Statistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
+    /// Where the arm is when what it does now is done; 0 without an arm.
+    pub(crate) fn cylinder(&self) -> u32 {
+        self.0.medium.borrow().cylinder()
+    }
     /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
     pub fn set_cache(&self, mode: CacheMode) {
         let caching = mode == CacheMode::On || self.0.lies.ignores_cache_off;
