@@ -118,6 +118,8 @@ struct State {
     position: Cell<u64>,
     /// And when: nanoseconds of the world and fractions.
     ended: Cell<f64>,
+    /// It was a read.
+    ended_reading: Cell<bool>,
     /// Where the last write of the host ended, for streams that bypass the cache.
     last_write_end: Cell<u64>,
     off_at: Cell<Option<Instant>>,
@@ -207,6 +209,7 @@ impl EmulatedDisk {
             turns: Cell::new(0),
             position: Cell::new(0),
             ended: Cell::new(0.0),
+            ended_reading: Cell::new(false),
             last_write_end: Cell::new(u64::MAX),
             off_at: Cell::new(None),
             statistics: Cell::default(),
