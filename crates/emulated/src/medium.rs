@@ -63,6 +63,13 @@ impl Medium {
             Medium::Flash(_) | Medium::Volume(_) => Travelled::default(),
         }
     }
+    /// Where the arm stands when what it does now is done; 0 without an arm.
+    pub fn cylinder(&self) -> u32 {
+        match self {
+            Medium::Platters(arm) => arm.cylinder(),
+            Medium::Flash(_) | Medium::Volume(_) => 0,
+        }
+    }
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         match self {
             Medium::Platters(arm) => arm.positioning_ns(now, direction, sector),

@@ -25,6 +25,14 @@ impl Engine {
         Ok(self.checkpoints.last())
     }
 
+    /// When it returns, home has all that was committed at the call; the log keeps it, too. Linux's sync(2) ends so: it writes
+    /// what its journal has committed.
+    pub async fn write_committed_home(&self) -> Result<(), EngineError> {
+        let _turn = self.queue.turn().await;
+        self.pipeline.check()?;
+        self.write_all_committed().await?.map_or(Ok(()), Err)
+    }
+
     pub fn checkpoint_progress(&self) -> CheckpointProgress {
         self.checkpoints.progress()
     }

@@ -3,6 +3,7 @@
 //! again gives the same.
 
 use crate::error::EngineError;
+use crate::limits::HOME_REQUESTS_MAX;
 use crate::log::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
 use crate::run_plan::Runner;
@@ -14,7 +15,10 @@ use journal::{
     BlockKind, Bounds, FindRuns, HomeBounds, LogRing, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages,
     ReplayPass, RevokePass, ScanPass, SuperblockImage, plan_empty_log,
 };
+use runtime::join_window;
 use serde::Serialize;
+use std::iter::Peekable;
+use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
@@ -218,37 +222,40 @@ impl Recovery<'_> {
         InHome { bounds: HomeBounds { blocks: home.end(), forbidden }, home }
     }
 
-    /// Writes images (sorted by address) home, neighbours together, after reading what no record gave.
-    async fn write_images(&mut self, mut images: Vec<ReplayImage>, dry_run: bool) -> Result<(), EngineError> {
+    /// Writes images (sorted by address) home, neighbours together, several runs at once, after reading what no record gave. No
+    /// two hold one block, so their order does not matter; when this returns all are written.
+    async fn write_images(&mut self, images: Vec<ReplayImage>, dry_run: bool) -> Result<(), EngineError> {
         let most = READ_BYTES >> self.parts.block_size.shift();
-        let mut rest = &mut images[..];
-        while !rest.is_empty() {
-            let neighbours = rest.windows(2).take_while(|pair| pair[0].home.plus(1) == pair[1].home).count();
-            let (run, others) = rest.split_at_mut((neighbours + 1).min(most));
-            rest = others;
-            self.write_run(run, dry_run).await?;
-        }
+        let this = &*self;
+        let runs = RunsOfNeighbours { images: images.into_iter().peekable(), most };
+        let writes = runs.map(|run| -> Pin<Box<dyn Future<Output = _> + '_>> {
+            Box::pin(async move { this.write_run(run, dry_run).await })
+        });
+        let written = join_window(writes, HOME_REQUESTS_MAX).await?;
+        self.report.home_blocks_written += written.iter().map(|(written, _)| written).sum::<u64>();
+        self.report.home_blocks_read += written.iter().map(|(_, read)| read).sum::<u64>();
         Ok(())
     }
 
-    async fn write_run(&mut self, run: &mut [ReplayImage], dry_run: bool) -> Result<(), EngineError> {
+    /// How many blocks it wrote, and how many of them it had to read first.
+    async fn write_run(&self, mut run: Vec<ReplayImage>, dry_run: bool) -> Result<(u64, u64), EngineError> {
         let size = self.parts.block_size.bytes();
         let begun = run[0].home;
+        let count = run.len() as u64;
+        let mut read = 0;
         if run.iter().any(|image| !image.missing.is_empty()) {
             let bases = self.parts.home.read(begun, run.len()).await?;
             for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
-                self.report.home_blocks_read += u64::from(!image.missing.is_empty());
+                read += u64::from(!image.missing.is_empty());
                 image.fill_from(base);
             }
         }
-        self.report.home_blocks_written += run.len() as u64;
-        if dry_run {
-            return Ok(());
+        if !dry_run {
+            let kinds = vec![BlockKind::HomeData; run.len()];
+            let contents = run.into_iter().map(|image| Rc::new(image.content)).collect();
+            self.runner.write_home(begun, &kinds, contents).await?;
         }
-        let contents = run.iter_mut().map(|image| std::mem::replace(&mut image.content, Buffer::zeroed(0)));
-        let contents = contents.map(Rc::new).collect();
-        let kinds = vec![BlockKind::HomeData; run.len()];
-        self.runner.write_home(begun, &kinds, contents).await.map(drop)
+        Ok((count, read))
     }
 
     /// Everything is home: says in the superblock that nothing is left to do.
@@ -261,6 +268,28 @@ impl Recovery<'_> {
         records::clear(superblock, self.parts.options.journal_checksum);
         let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
+    }
+}
+
+/// Cuts images into runs of neighbours, of `most` at most.
+struct RunsOfNeighbours {
+    images: Peekable<std::vec::IntoIter<ReplayImage>>,
+    most: usize,
+}
+
+impl Iterator for RunsOfNeighbours {
+    type Item = Vec<ReplayImage>;
+
+    fn next(&mut self) -> Option<Vec<ReplayImage>> {
+        let mut run = vec![self.images.next()?];
+        while run.len() < self.most {
+            let end = run[0].home.plus(run.len() as u64);
+            match self.images.next_if(|image| image.home == end) {
+                Some(image) => run.push(image),
+                None => break,
+            }
+        }
+        Some(run)
     }
 }
 

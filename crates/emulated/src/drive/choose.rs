@@ -55,19 +55,16 @@ impl EmulatedDisk {
                 matches!(choice.candidate, Candidate::Destage(start) if start == self.0.position.get());
             // The arm sets out when the overhead is over: a sector that passes before then costs a revolution.
             let position = || {
-                let begin = now + self.overhead_ns(choice);
+                let begin = now + self.overhead_ns(now, choice);
                 begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
             };
             (if is_oldest || continues { 0 } else { position() }, choice.order)
         })
     }
 
-    fn overhead_ns(&self, choice: &Choice) -> u64 {
-        self.overhead(
-            matches!(choice.candidate, Candidate::Destage(_)),
-            choice.direction,
-            choice.sectors.start,
-        )
+    fn overhead_ns(&self, now: u64, choice: &Choice) -> u64 {
+        let destages = matches!(choice.candidate, Candidate::Destage(_));
+        self.overhead(now, destages, choice.direction, choice.sectors.start)
     }
 
     fn elevator(&self, choices: Vec<Choice>) -> Option<Choice> {

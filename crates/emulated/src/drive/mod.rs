@@ -118,6 +118,8 @@ struct State {
     position: Cell<u64>,
     /// And when: nanoseconds of the world and fractions.
     ended: Cell<f64>,
+    /// It was a read.
+    ended_reading: Cell<bool>,
     /// Where the last write of the host ended, for streams that bypass the cache.
     last_write_end: Cell<u64>,
     off_at: Cell<Option<Instant>>,
@@ -207,6 +209,7 @@ impl EmulatedDisk {
             turns: Cell::new(0),
             position: Cell::new(0),
             ended: Cell::new(0.0),
+            ended_reading: Cell::new(false),
             last_write_end: Cell::new(u64::MAX),
             off_at: Cell::new(None),
             statistics: Cell::default(),
@@ -220,6 +223,10 @@ impl EmulatedDisk {
     pub fn statistics(&self) -> Statistics {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
         Statistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
+    }
+    /// Where the arm is when what it does now is done; 0 without an arm.
+    pub(crate) fn cylinder(&self) -> u32 {
+        self.0.medium.borrow().cylinder()
     }
     /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
     pub fn set_cache(&self, mode: CacheMode) {

@@ -37,15 +37,23 @@ impl EmulatedDisk {
     }
 
     /// Nanoseconds between the choice of a transfer and the arm's setting out.
-    pub(super) fn overhead(&self, destages: bool, direction: Direction, start: u64) -> u64 {
+    pub(super) fn overhead(&self, now: u64, destages: bool, direction: Direction, start: u64) -> u64 {
         let interface = &self.0.model.interface;
         let ms = match direction {
             // The drive knows what comes next: a segment that continues the one before loses no revolution.
             Direction::Write if destages && start == self.0.position.get() => 0.0,
+            Direction::Read if self.reads_on(now, start) => 0.0,
             Direction::Write => interface.write_ms.get(),
             Direction::Read => interface.read_ms.get(),
         };
         (ms * 1e6) as u64
+    }
+
+    /// Whether a read from `start` on waited while the medium read what is before it: the drive goes on at once.
+    fn reads_on(&self, now: u64, start: u64) -> bool {
+        self.0.ended_reading.get()
+            && start == self.0.position.get()
+            && self.0.ended.get().ceil() as u64 == now
     }
 
     fn start(&self, now: u64, candidate: Candidate) {
@@ -62,11 +70,12 @@ impl EmulatedDisk {
         };
         let Waiting { order, direction, sectors, pieces, done, keep } = request;
         let ended = self.0.ended.get();
-        let continues = is_seamless && sectors.start == self.0.position.get() && ended.ceil() as u64 == now;
+        let continues = is_seamless && sectors.start == self.0.position.get() && ended.ceil() as u64 == now
+            || direction == Direction::Read && self.reads_on(now, sectors.start);
         let mut begin = match continues {
             // Rounded up each time, it would soon come too late for its next sector.
             true => ended,
-            false => (now + self.overhead(destages, direction, sectors.start)) as f64,
+            false => (now + self.overhead(now, destages, direction, sectors.start)) as f64,
         };
         if direction == Direction::Write {
             begin = self.read_rests(begin, &sectors);
@@ -76,6 +85,7 @@ impl EmulatedDisk {
         let ended = end_of(&runs);
         let end = ended.ceil() as u64;
         self.0.ended.set(ended);
+        self.0.ended_reading.set(direction == Direction::Read);
         self.0.position.set(sectors.end);
         self.0.in_service.borrow_mut().push(Service {
             order,

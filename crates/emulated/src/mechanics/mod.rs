@@ -51,6 +51,11 @@ impl Arm {
         }
     }
 
+    /// Where the arm is when what it does now is done.
+    pub fn cylinder(&self) -> u32 {
+        self.cylinder
+    }
+
     pub fn travelled(&self) -> Travelled {
         self.travelled
     }

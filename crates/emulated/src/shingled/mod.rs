@@ -42,10 +42,10 @@ impl Shingles {
     pub fn single_log() -> Shingles {
         Shingles { logs: ShingledLogs::Single { bytes: 25_000_000_000 }, ..Shingles::scattered_logs() }
     }
-    /// As the paper proposes. Its delay is "tens to hundreds of microseconds".
+    /// As the paper proposes: a log in each cylinder, since the drive knows its cylinders. Its delay is "tens to hundreds of microseconds".
     pub fn scattered_logs() -> Shingles {
         Shingles {
-            logs: ShingledLogs::Surface { tracks: 8, alignment_us: 100.0 },
+            logs: ShingledLogs::Surface { tracks: 1, alignment_us: 100.0 },
             band: 30_000_000,
             swap_above: 80,
             swap_idle: Duration::from_millis(100),
@@ -86,8 +86,6 @@ struct Inner {
     extents: Extents,
     logs: Vec<Log>,
     orders: u64,
-    /// Cylinder of the last request that was not logged.
-    head: u32,
     /// The log that the last write went to.
     current: usize,
     requests: usize,
@@ -126,7 +124,6 @@ impl ShingledDisk {
             extents: Extents::default(),
             logs: vec![Log::default(); layout.logs.len()],
             orders: 0,
-            head: 0,
             current: 0,
             requests: 0,
             last_request: world.now(),
@@ -204,24 +201,23 @@ impl State {
     fn runs(&self, sectors: &Range<u64>) -> (Vec<(u64, Range<u64>)>, Vec<usize>) {
         let mut inner = self.inner.borrow_mut();
         let (mut runs, mut logs) = (Vec::new(), Vec::new());
-        let mut home = |inner: &mut Inner, range: Range<u64>| {
+        let mut home = |range: Range<u64>| {
             let mut from = range.start;
             for (at, count) in self.layout.homes(range) {
                 runs.push((at, from..from + count));
                 from += count;
-                inner.head = self.layout.cylinder(at + count - 1);
             }
         };
         let mut from = sectors.start;
         let extents = inner.extents.within(sectors.clone());
         for (start, extent) in &extents {
             if from < *start {
-                home(&mut inner, from..*start);
+                home(from..*start);
             }
             from = extent.end;
         }
         if from < sectors.end {
-            home(&mut inner, from..sectors.end);
+            home(from..sectors.end);
         }
         for (start, extent) in &extents {
             runs.push((extent.place, *start..extent.end));
@@ -276,7 +272,8 @@ impl State {
         Ok(())
     }
 
-    /// In the log nearest the arm that has room for all, or else for some; the single log is one behind the other.
+    /// In the log nearest the arm that has room for all, or else for some; the single log is one behind the other. The drive knows its
+    /// arm: a read that the cache answered has not moved it.
     fn place(&self, sectors: Range<u64>) -> Option<Part> {
         let mut inner = self.inner.borrow_mut();
         let count = sectors.end - sectors.start;
@@ -284,7 +281,7 @@ impl State {
             let place = &self.layout.logs[log].sectors;
             place.end - place.start - inner.logs[log].fill
         };
-        let (head, current, logs) = (inner.head, inner.current, self.layout.logs.len());
+        let (head, current, logs) = (self.drive.cylinder(), inner.current, self.layout.logs.len());
         let first = |least: u64| match self.shingles.logs {
             ShingledLogs::Single { .. } => {
                 (current..logs).chain(0..current).find(|log| room(&inner, *log) >= least)

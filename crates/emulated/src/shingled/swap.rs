@@ -1,4 +1,4 @@
-//! In idle time a full log's content moves to the empty log that is farthest from the arm.
+//! In idle time a full log's content moves to the empty log that is farthest from it.
 
 use super::State;
 use crate::SECTOR;
@@ -37,7 +37,7 @@ impl State {
                 return Ok(());
             };
             let count = (extent.end - start).min(STEP);
-            let head = inner.head;
+            let hot = self.layout.logs[log].cylinder;
             let room = |log: usize| {
                 let place = &self.layout.logs[log].sectors;
                 place.end - place.start - inner.logs[log].fill
@@ -48,7 +48,7 @@ impl State {
             };
             let cold = (0..self.layout.logs.len())
                 .filter(|cold| *cold != log && room(*cold) >= count + limit(*cold))
-                .max_by_key(|cold| self.layout.logs[*cold].cylinder.abs_diff(head));
+                .max_by_key(|cold| self.layout.logs[*cold].cylinder.abs_diff(hot));
             let Some(cold) = cold else { return Ok(()) };
             let to = self.layout.logs[cold].sectors.start + inner.logs[cold].fill;
             inner.logs[cold].fill += count;

@@ -50,6 +50,30 @@ fn a_sequential_reader_gets_the_rate_of_the_medium() {
     assert!((rate / 134.7 - 1.0).abs() < 0.02, "{rate} MB/s, 134.7 are told");
 }
 
+/// The second waits at the drive while the first passes under the head.
+#[test]
+fn a_reader_with_two_requests_under_way_gets_the_rate_of_the_medium() {
+    for chunk in [65536, 128 << 10, 1 << 20] {
+        let rate = on_drive("cheetah-15k5", honest(CacheMode::Off), move |world, disk| async move {
+            let count = (64 << 20) / chunk;
+            let read = async {
+                let begin = |number: usize| {
+                    runtime::spawn_with_result(&world, disk.read((number * chunk) as u64, chunk))
+                };
+                let mut before = begin(0);
+                for number in 1..count {
+                    let next = begin(number);
+                    before.await.expect("it runs to its end").expect("a read");
+                    before = next;
+                }
+                before.await.expect("it runs to its end").expect("a read");
+            };
+            (count * chunk) as f64 / timed(&world, read).await / 1e3
+        });
+        assert!((rate / 134.7 - 1.0).abs() < 0.03, "{rate} MB/s in requests of {chunk}, 134.7 are told");
+    }
+}
+
 #[test]
 fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
     const LENGTH: usize = 32 << 20;

@@ -106,3 +106,28 @@ fn a_band_takes_tenths_of_a_second_to_clean_and_a_logged_write_milliseconds() {
         world.end();
     }
 }
+
+/// The cache answers the second read of a place far away, and the arm stays where the third was.
+#[test]
+fn a_logged_write_lies_near_the_arm_and_not_near_a_read_from_cache() {
+    let world = VirtualWorld::new(5);
+    let (inner, disk) = (world.clone(), disk(&world, Shingles::scattered_logs()));
+    let (writes, mean) = world.run(async move {
+        let (writes, mut took) = (20, Duration::ZERO);
+        for number in 0..writes {
+            let (cached, far) = ((10 + number) << 30, (500 + number) << 30);
+            for at in [cached, far, cached] {
+                disk.read(at, 4096).await.expect("a read");
+            }
+            let begin = inner.now();
+            let part = Rc::new(Buffer::copy_of(&[7; 4096]));
+            disk.write(300 << 30, vec![part], Durability::Durable).await.expect("a write");
+            took += inner.now().since(begin);
+        }
+        (writes, took / writes as u32)
+    });
+    println!("{mean:?} on average of {writes}");
+    // Half a revolution and a short seek; from one end to the other it is twice as long.
+    assert!(mean < Duration::from_millis(8), "{mean:?}");
+    world.end();
+}

@@ -17,6 +17,9 @@ pub struct Updates {
     /// Bytes of an update, at most a block.
     pub bytes: usize,
     pub order: HomeOrder,
+    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the journal is ext3's own: committed blocks are dirty ones of
+    /// the device, and it ends with writing these (`__sync_blockdev`). Of data journaling Linux writes the data with the next sync.
+    pub home_with_sync: bool,
 }
 
 /// In which order data goes home that no log takes: `ordered` alone has such.
@@ -62,6 +65,9 @@ impl Updates {
             let begun = world.now();
             self.send_home(scene, files).await?;
             volume.sync().await?;
+            if self.home_with_sync {
+                volume.engine().write_committed_home().await?;
+            }
             waited += world.now().since(begun);
             count += 1;
             // A writer that is late does not make up for it.

@@ -21,7 +21,7 @@ fn play(data: DataMode, log: LogKind, large: Large, small: Small) -> SharedDisk 
 }
 
 fn updates(per_second: u32, order: HomeOrder) -> Small {
-    Small::Updates(Updates { per_second, bytes: 4096, order })
+    Small::Updates(Updates { per_second, bytes: 4096, order, home_with_sync: false })
 }
 
 #[test]
@@ -90,6 +90,36 @@ fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
     let [by_place, by_file, in_turn] =
         [HomeOrder::ByPlace, HomeOrder::ByFile, HomeOrder::ByFileInTurn].map(of);
     assert!(by_place < by_file && by_file < in_turn, "{by_place}, {by_file}, {in_turn}");
+}
+
+/// On one volume, which has scattered logs in both cases.
+#[test]
+fn reads_take_no_longer_with_an_empty_mapping_table() {
+    let rate = |log: LogKind| {
+        let mut options =
+            StageOptions { seed: 3, ..StageOptions::of_manylogs(DataMode::Adaptive, LogKind::Scattered) };
+        options.engine.log = log;
+        options.home.options.size = Some(16 << 30);
+        options.journal_size = 64 << 20;
+        let stage = Stage::build(&options).unwrap();
+        let scene = Beside { large: Large::reader(1 << 30), small: Small::Nobody, seconds: 4, seed: 3 };
+        scene.play(&stage).unwrap().bytes_a_second
+    };
+    let [with_table, without] = [LogKind::Scattered, LogKind::Circular].map(rate);
+    println!("{with_table} and {without} bytes a second");
+    assert!(with_table >= without * 0.999, "{with_table} and {without} bytes a second");
+}
+
+#[test]
+fn a_sync_that_brings_metadata_home_takes_longer_and_leaves_the_reader_less() {
+    let of = |home_with_sync| {
+        let updates = Updates { per_second: 40, bytes: 4096, order: HomeOrder::ByFile, home_with_sync };
+        let reader = Large::reader(1 << 30);
+        play(DataMode::Ordered, LogKind::Circular, reader, Small::Updates(updates))
+    };
+    let [home, stays] = [true, false].map(of);
+    assert!(home.mean_wait_ms > stays.mean_wait_ms * 1.2, "{home:?}, {stays:?}");
+    assert!(home.bytes_a_second < stays.bytes_a_second, "{home:?}, {stays:?}");
 }
 
 #[test]

@@ -157,6 +157,10 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             .join(" ")
             + " The paper's swaps: 17, 16, 0, 4, 6 and 64, 24, 3, 10, 12.",
         "The mapping table is in memory that survives power loss, as the paper's. The drive chooses among 32 requests.".into(),
+        "A log in each cylinder of a shingled drive was chosen after a run in which a log had 8 tracks, and MLSMR was 1.13 times as fast as SLSMR. The paper says of logs that the drive \
+         manages: per-cylinder layout is possible, and a write goes to the track that the head is aligned at. Before that, a write went beside the last read also where the \
+         cache had answered it, which moves no arm: 1.03 times. That was a fault of the model."
+            .into(),
     ];
     Ok(Results { pictures, claims: claims(&mixes), notes })
 }
@@ -169,6 +173,8 @@ struct Compared {
     most: f64,
     mean: f64,
     asked: f64,
+    /// What was chosen after a run that failed, and what the other choice gave.
+    chosen: Option<(&'static str, &'static str)>,
 }
 
 const COMPARED: [Compared; 2] = [
@@ -179,6 +185,7 @@ const COMPARED: [Compared; 2] = [
         most: 2.8,
         mean: 1.9,
         asked: 1.2,
+        chosen: None,
     },
     Compared {
         name: "MLSMR over SLSMR",
@@ -187,12 +194,14 @@ const COMPARED: [Compared; 2] = [
         most: 1.3,
         mean: 1.3,
         asked: 1.15,
+        chosen: Some(("a log in each cylinder", "1.09 to 1.18, 1.13 on average, with logs of 8 tracks")),
     },
 ];
 
 fn claims(mixes: &[Mixed]) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for Compared { name, speed_up, least, most, mean: paper, asked } in COMPARED {
+    for Compared { name, speed_up, least, most, mean: paper, asked, chosen } in COMPARED {
+        let first = claims.len();
         for mix in mixes {
             claims.push(ratio(
                 &format!("{}: {name}, mean of all percentiles", mix.name),
@@ -217,6 +226,9 @@ fn claims(mixes: &[Mixed]) -> Vec<Claim> {
             )
             .of_ours(),
         );
+        if let Some((what, other)) = chosen {
+            claims[first..].iter_mut().for_each(|claim| *claim = claim.clone().chosen(what, other));
+        }
     }
     claims
 }

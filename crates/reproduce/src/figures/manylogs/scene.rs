@@ -12,18 +12,33 @@ pub struct Line {
     pub data: DataMode,
     pub log: LogKind,
     pub order: HomeOrder,
+    /// What a sync committed goes home before it returns, as sync(2) does with ext3's own modes.
+    pub home_with_sync: bool,
+    /// The drive gets all requests as they come, and chooses.
+    pub queued: bool,
     /// Of databases' logs durability is enough: the paper's O_DUR.
     pub durable_only: bool,
 }
 
 pub const fn line(name: &'static str, data: DataMode, log: LogKind) -> Line {
-    Line { name, data, log, order: HomeOrder::ByPlace, durable_only: false }
+    Line {
+        name,
+        data,
+        log,
+        order: HomeOrder::ByPlace,
+        home_with_sync: false,
+        queued: false,
+        durable_only: false,
+    }
 }
 
-/// As sync(2) of the paper's Linux 3.4 wrote: file by file.
-pub const ORDERED: Line =
-    Line { order: HomeOrder::ByFile, ..line("ordered", DataMode::Ordered, LogKind::Circular) };
-pub const DATA: Line = line("journal", DataMode::Journal, LogKind::Circular);
+/// As sync(2) of the paper's Linux 3.4 wrote: file by file, and what the journal committed thereafter.
+pub const ORDERED: Line = Line {
+    order: HomeOrder::ByFile,
+    home_with_sync: true,
+    ..line("ordered", DataMode::Ordered, LogKind::Circular)
+};
+pub const DATA: Line = Line { home_with_sync: true, ..line("journal", DataMode::Journal, LogKind::Circular) };
 pub const ADAPTIVE: Line = line("adaptive", DataMode::Adaptive, LogKind::Circular);
 pub const MANYLOGS: Line = line("manylogs", DataMode::Adaptive, LogKind::Scattered);
 pub const O_DUR: Line = Line { name: "manylogs O_DUR", durable_only: true, ..MANYLOGS };
@@ -93,6 +108,9 @@ fn rig(context: &Context, setting: Setting, cell: &Cell) -> StageOptions {
     let Line { name, data, log, .. } = cell.line;
     let mut options = StageOptions { seed: context.seed, ..StageOptions::of_manylogs(data, log) };
     options.home.drives = setting.drives;
+    if cell.line.queued {
+        options.home.elevator = None;
+    }
     options.durable_only = cell.line.durable_only.then(LogsBeside::durable_only);
     if context.quick {
         options.home.options.size = Some((8 << 30) / u64::from(setting.drives));

@@ -1,0 +1,72 @@
+//! How long a volume with scattered logs takes to open after a power cut, and where the time goes.
+
+use crate::mapped_file;
+use disks::HostScheduler;
+use engine::{DataMode, LogKind, RecoveryReport};
+use ext4::{Caller, WriteFlags};
+use runtime::SplitMix;
+use stages::{Stage, StageOptions};
+
+const FILES: u64 = 16;
+const FILE: u64 = 1 << 30;
+/// Then comes a sync.
+const TOGETHER: u64 = 20;
+
+/// Blocks all over the disk, so many of them, each updated and logged once; then the power is cut.
+fn restart_after(updates: u64, elevator: Option<HostScheduler>) -> RecoveryReport {
+    let mut options =
+        StageOptions { seed: 5, ..StageOptions::of_manylogs(DataMode::Adaptive, LogKind::Scattered) };
+    options.home.options.size = Some(64 << 30);
+    options.home.elevator = elevator;
+    options.journal_size = 64 << 20;
+    let mut stage = Stage::build(&options).unwrap();
+    let (world, volume) = (stage.world().clone(), stage.volume().clone());
+    world.run(async move {
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            files.push(mapped_file(&volume, &format!("tenant-{number}"), FILE).await);
+        }
+        volume.sync().await.unwrap();
+        volume.engine().checkpoint().await.unwrap();
+        let dice = SplitMix::new(5);
+        for update in 0..updates {
+            let file = &files[(update % FILES) as usize];
+            let at = dice.below(FILE >> 12) << 12;
+            volume.write(file, &Caller::ROOT, at, &[7; 4096], WriteFlags::default()).await.unwrap();
+            if (update + 1) % TOGETHER == 0 {
+                volume.sync().await.unwrap();
+            }
+        }
+    });
+    let report = stage.crash_and_recover().unwrap();
+    println!(
+        "{updates} updates: {} logs read, {:.2} s to find the runs, {:.2} to scan them, {:.2} to write {} blocks home",
+        report.logs_read,
+        seconds(report.find_nanoseconds),
+        seconds(report.scan.nanoseconds),
+        seconds(report.replay.nanoseconds),
+        report.home_blocks_written
+    );
+    stage.close_and_check().unwrap();
+    report
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// Why there is no `mtl=` for a volume: a table saves the search alone (docs/modes/scattered.md).
+#[test]
+fn a_restart_spends_most_of_its_time_on_writing_home() {
+    let report = restart_after(2_000, Some(HostScheduler::NOOP));
+    assert!(report.logs_read > 0 && report.find_nanoseconds > 0 && report.home_blocks_written >= 1_900);
+    let reading = report.find_nanoseconds + report.scan.nanoseconds;
+    assert!(reading * 4 < report.replay.nanoseconds, "{report:?}");
+}
+
+#[test]
+fn replay_leaves_a_drive_that_sorts_something_to_choose_from() {
+    let [alone, sorted] = [Some(HostScheduler::NOOP), None].map(|elevator| restart_after(2_000, elevator));
+    assert_eq!(alone.home_blocks_written, sorted.home_blocks_written);
+    assert!(sorted.replay.nanoseconds * 3 < alone.replay.nanoseconds * 2, "{alone:?}, {sorted:?}");
+}
