@@ -90,6 +90,7 @@ impl Host {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
+                        self.forget_kept(&file);
                         self.count(|counters| counters.recalls += 1);
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
                     }
@@ -116,7 +117,7 @@ impl Host {
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
-        file.token.set(None);
+        self.end_token(file);
         self.noted(self.store.return_token(file.id).await)
     }
 

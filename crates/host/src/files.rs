@@ -21,6 +21,10 @@ pub(crate) struct File {
     /// At the store.
     pub open: Cell<Option<OpenFile>>,
     pub token: Cell<Option<Token>>,
+    /// How many tokens it has had: the number of this one.
+    pub grant: Cell<u64>,
+    /// A door's kernel may keep its attributes.
+    pub kept: Cell<bool>,
     /// As the store told last.
     pub told: Cell<Version>,
     pub dirty: Cell<Option<Dirty>>,
@@ -57,6 +61,8 @@ impl Files {
                 opens: Cell::new(0),
                 open: Cell::new(None),
                 token: Cell::new(None),
+                grant: Cell::new(0),
+                kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
                 recalled: Cell::new(false),

@@ -3,6 +3,7 @@
 
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
+use crate::kept::Forget;
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -47,6 +48,7 @@ pub struct Host {
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
+    pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
 
@@ -74,6 +76,7 @@ impl Host {
             restoring: Rc::default(),
             restored: Event::default(),
             told: RefCell::default(),
+            forget: RefCell::default(),
             counters: Cell::default(),
         });
         host.start_tasks();
@@ -135,7 +138,7 @@ impl Host {
         if !is_idle() {
             return Ok(());
         }
-        if file.token.take().is_some() {
+        if self.end_token(file).is_some() {
             self.noted(self.store.return_token(file.id).await)?;
         }
         if let Some(open) = file.open.take() {
@@ -148,7 +151,7 @@ impl Host {
 
     /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger one, or that for shared
     /// writing where another does not give way.
-    async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
+    pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
         let open = match file.open.get() {
             Some(open) => open,
@@ -170,7 +173,7 @@ impl Host {
             Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
             Some(_) => {
                 // Two that both hold one for reading and wait for the other would wait for ever.
-                file.token.set(None);
+                self.end_token(file);
                 self.noted(self.store.return_token(file.id).await)?;
             }
             None => {}
@@ -182,6 +185,7 @@ impl Host {
             result => (wanted, self.noted(result)?),
         };
         file.token.set(Some(taken));
+        file.grant.set(file.grant.get() + 1);
         file.told.set(attributes.version);
         Ok(taken)
     }
@@ -220,9 +224,7 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<Attributes, HostError> {
-        let end =
-            at.checked_add(bytes.len() as u64).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
-        let end = end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?;
+        let end = end_of(at, bytes.len() as u64)?;
         loop {
             let _busy = self.enter().await?;
             match self.try_write(id, (at, end), bytes, durable).await {
@@ -373,6 +375,12 @@ impl Host {
         }
         result.and(log)
     }
+}
+
+/// Where a range ends, if the journal can name its blocks.
+pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
+    let end = at.checked_add(length).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
+    Ok(end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?)
 }
 
 const EACCES: i32 = 13;
