@@ -97,8 +97,9 @@ $(TOOLS)/%:
 	$(CARGO) install --quiet --debug --locked --root $(TOOLS) --target-dir $(TOOLS)/build $(subst -,@,$*)
 	@touch $@
 
-test-posix: deps posix-tools build ## the POSIX suites of others, on mounted volumes
+test-posix: deps deps-ceph posix-tools build ## the POSIX suites of others, on mounted volumes and on a host in front of a shared store
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
+	scripts/test-posix-host.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
 
 soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume

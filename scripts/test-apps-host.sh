@@ -32,7 +32,10 @@ finish() {
     for directory in "$ours" "$theirs"; do
         ! mounted "$directory" || timeout 60 umount "$directory" 2>"$place/out" || umount --lazy "$directory" || true
     done
-    [ -z "$client" ] || kill -KILL "$client" 2>"$place/out" || true
+    if [ -n "$client" ]; then
+        kill -KILL "$client" 2>"$place/out" || true
+        wait "$client" 2>"$place/out" || true
+    fi
     [ ! -d "$place/c" ] || "$cluster" stop "$place/c" || true
     rm -rf "$place"
 }
