@@ -91,6 +91,11 @@ impl Files {
         dirty.sort_by_key(|(since, file)| (*since, file.id));
         dirty.into_iter().map(|(_, file)| file).collect()
     }
+    /// How many are dirty and can go to the store.
+    pub fn dirty_count(&self) -> usize {
+        let files = self.0.borrow();
+        files.values().filter(|file| file.dirty.get().is_some() && file.failure.borrow().is_none()).count()
+    }
     pub fn all(&self) -> Vec<Rc<File>> {
         self.0.borrow().values().cloned().collect()
     }

@@ -41,6 +41,8 @@ pub struct Host {
     pub(crate) closed: Cell<bool>,
     /// [`Host::closed`] was set, or the connection lost.
     pub(crate) ended: Event,
+    /// More files may be dirty than should be.
+    pub(crate) crowd: Event,
     /// Operations and tasks under way with this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
@@ -71,6 +73,7 @@ impl Host {
             lost: RefCell::default(),
             closed: Cell::default(),
             ended: Event::default(),
+            crowd: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
@@ -120,12 +123,7 @@ impl Host {
         }
         let _busy = self.busy();
         self.let_go(&file).await?;
-        // Each dirty file is an open one at the store.
-        let dirty = self.files.dirty();
-        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > self.options.dirty_files_max) {
-            // What goes wrong is the oldest file's, and told by its next sync.
-            let _ = self.destage(oldest).await;
-        }
+        self.leave_crowd().await;
         Ok(())
     }
     /// Gives up what nobody needs: the token and the open file of one that is neither open nor dirty.

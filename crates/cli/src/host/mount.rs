@@ -45,8 +45,8 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     }
     let foreground = arguments.foreground;
     let mut plan = Plan { arguments, store, settings, directory };
-    // Each dirty file of a directory is two open ones: itself and its token.
-    let most = daemon::allow_open_files() / 4;
+    // Each dirty file of a directory is two open ones: itself and its token. Twice as many may be dirty for a while.
+    let most = daemon::allow_open_files() / 8;
     plan.settings.host.dirty_files_max = plan.settings.host.dirty_files_max.min(most as usize).max(1);
     if foreground {
         return serve(plan, Herald::nobody());

@@ -363,3 +363,34 @@ fn hole_in_a_file_that_a_peer_holds_is_made_when_it_gives_way() {
         }
     });
 }
+
+#[test]
+fn closing_a_file_waits_for_others_only_beyond_twice_the_bound() {
+    let stage = Stage::new(42);
+    let disk = stage.disk(stage.formatted());
+    let options = HostOptions { dirty_files_max: 8, ..under_pressure() };
+    let (begun, world) = (stage.begin(&disk, options), stage.world());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let mut waited = Vec::new();
+        for number in 0..16 {
+            let file = make(&host, &format!("file-{number}")).await;
+            host.write(file, 0, b"dirty", Durable::Soon).await.unwrap();
+            let begun = world.now();
+            host.close_file(file).await.unwrap();
+            waited.push(world.now().since(begun));
+        }
+        assert!(waited.iter().all(|time| time.is_zero()), "{waited:?}");
+        // Nobody closes any more: the oldest go by themselves, and no more than need to.
+        sleep(&*world, Duration::from_millis(500)).await;
+        let left = 16 - host.statistics().destaged_files;
+        assert!((1..=8).contains(&left), "{left} are dirty");
+        for number in 16..200 {
+            let file = make(&host, &format!("file-{number}")).await;
+            host.write(file, 0, b"dirty", Durable::Soon).await.unwrap();
+            host.close_file(file).await.unwrap();
+            let dirty = number + 1 - host.statistics().destaged_files;
+            assert!(dirty <= 17, "{dirty} are dirty after {number}");
+        }
+    });
+}
