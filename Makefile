@@ -83,6 +83,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
+	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
 	@scripts/install-packages.sh binutils
