@@ -84,6 +84,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
+	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
 	@scripts/install-packages.sh binutils
@@ -98,8 +99,9 @@ $(TOOLS)/%:
 	$(CARGO) install --quiet --debug --locked --root $(TOOLS) --target-dir $(TOOLS)/build $(subst -,@,$*)
 	@touch $@
 
-test-posix: deps posix-tools build ## the POSIX suites of others, on mounted volumes
+test-posix: deps deps-ceph posix-tools build ## the POSIX suites of others, on mounted volumes and on a host in front of a shared store
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
+	scripts/test-posix-host.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
 
 soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume

@@ -120,6 +120,45 @@ for number in $(seq 10); do
         done
     done
 done
+# The kernel keeps attributes of a held file, and not a moment longer: also no mode or size that another gives it.
+requests() { "$OKEANOS" stats --json one | sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p'; }
+asked=$(requests getattr)
+looks=$(timeout 120 python3 - one/kept two/kept fuse/kept <<'END'
+import os, sys
+own, *others = sys.argv[1:]
+size, looks = 0, 0
+def look(file, what):
+    global looks
+    for _ in range(300):
+        seen = os.fstat(file)
+        assert (seen.st_size, seen.st_mode & 0o777) == (size, mode), f"{what}: {seen}, not {size} bytes, mode {mode:o}"
+    looks += 300
+def write(file):
+    global size
+    os.pwrite(file, b"x", size)
+    size += 1
+for number in range(20):
+    for other in others:
+        # Opened anew each time: a token for shared writing would stay.
+        file, mode = os.open(own, os.O_CREAT | os.O_RDWR), 0o600 + number % 8
+        os.fchmod(file, mode)
+        write(file)
+        look(file, "own write")
+        there = os.open(other, os.O_RDWR)
+        if number % 2:
+            write(there)
+        else:
+            mode = 0o640 + number % 8
+            os.fchmod(there, mode)
+        seen = os.fstat(file)
+        assert (seen.st_size, seen.st_mode & 0o777) == (size, mode), f"after {other}: {seen}, not {size} bytes, mode {mode:o}"
+        os.close(there)
+        os.close(file)
+print(looks)
+END
+) || fail "attributes that others changed"
+((looks > 2 * ($(requests getattr) - ${asked:-0}))) || fail "the kernel keeps no attributes: $looks looks, $(requests getattr) requests"
+
 mkdir one/tree
 for number in $(seq 12); do head -c $((number * 9973)) /dev/urandom >"one/tree/$number"; done
 cp -a one/tree kept

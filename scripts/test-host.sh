@@ -89,6 +89,14 @@ timeout 20 setpriv --reuid nobody --regid nogroup --clear-groups sh -c 'echo own
 ! timeout 20 setpriv --reuid daemon --regid daemon --clear-groups cat one/others/file 2>denied.out || fail "everybody may read it"
 grep -q "Permission denied" denied.out || fail "it is refused for another reason: $(cat denied.out)"
 
+# Room and holes, also where it is dirty; what cannot be zeroed in place is written by who asks.
+head -c 12288 /dev/zero | tr '\0' x >one/room
+fallocate -l 16384 one/room && fallocate -p -o 4096 -l 4096 one/room || fail "no room or no hole"
+cp one/room room
+[[ $(stat -c %s one/room) == 16384 && $(tr -d '\0' <room | wc -c) == 8192 ]] || fail "room or hole are wrong"
+same room shared/room
+timeout 60 cmp room two/room || fail "the other host sees another hole"
+
 # A file without a name stays usable.
 exec 7<>one/nameless && rm one/nameless && echo kept >&7 || fail "a removed file cannot be written"
 exec 7>&-

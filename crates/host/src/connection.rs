@@ -68,6 +68,7 @@ impl Host {
         self.ended.notify();
         // Nobody waits for a token that cannot come back.
         for file in self.files.all() {
+            self.forget_kept(&file);
             file.recalled.set(false);
             file.returned.notify();
         }
@@ -131,7 +132,7 @@ impl Host {
             })
             .collect();
         for file in self.files.all() {
-            file.token.set(None);
+            self.end_token(&file);
             file.open.set(None);
             file.dirty.set(None);
             *file.failure.borrow_mut() = aside.get(&file.id).map(|why| (*why).into());

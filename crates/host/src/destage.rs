@@ -90,6 +90,7 @@ impl Host {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
+                        self.forget_kept(&file);
                         self.count(|counters| counters.recalls += 1);
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
                     }
@@ -116,7 +117,7 @@ impl Host {
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
-        file.token.set(None);
+        self.end_token(file);
         self.noted(self.store.return_token(file.id).await)
     }
 
@@ -143,8 +144,10 @@ impl Host {
         let _busy = self.busy();
         let log = self.log();
         loop {
-            match race(log.until_short(), self.pause(self.options.writeback)).await {
-                Either::Left(()) => {
+            let crowded = self.crowd.until(|| self.is_crowded(1).then_some(()));
+            let pressed = race(log.until_short(), crowded);
+            match race(pressed, self.pause(self.options.writeback)).await {
+                Either::Left(_) => {
                     self.relieve().await;
                     if !self.pause(PAUSE).await {
                         return;
@@ -153,6 +156,22 @@ impl Host {
                 Either::Right(true) => self.destage_old().await,
                 Either::Right(false) => return,
             }
+        }
+    }
+
+    fn is_crowded(&self, times: usize) -> bool {
+        self.files.dirty_count() > times * self.options.dirty_files_max
+    }
+    /// Whoever closes a file need not wait for others', as long as these go to the store fast enough.
+    pub(crate) async fn leave_crowd(&self) {
+        if !self.is_crowded(1) {
+            return;
+        }
+        self.crowd.notify();
+        let dirty = if self.is_crowded(2) { self.files.dirty() } else { Vec::new() };
+        if let Some(oldest) = dirty.iter().find(|file| file.failure.borrow().is_none()) {
+            // What goes wrong is the oldest file's, and told by its next sync.
+            let _ = self.destage(oldest).await;
         }
     }
 
@@ -176,7 +195,7 @@ impl Host {
         self.destage_all(files).await;
     }
 
-    /// The journal is short: the oldest files hold its tail.
+    /// The journal is short: the oldest files hold its tail. Or too many are dirty.
     async fn relieve(&self) {
         let dirty = self.files.dirty();
         let count = dirty.len().div_ceil(4).max(FILES_AT_ONCE).min(dirty.len());

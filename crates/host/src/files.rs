@@ -21,6 +21,10 @@ pub(crate) struct File {
     /// At the store.
     pub open: Cell<Option<OpenFile>>,
     pub token: Cell<Option<Token>>,
+    /// How many tokens it has had: the number of this one.
+    pub grant: Cell<u64>,
+    /// A door's kernel may keep its attributes.
+    pub kept: Cell<bool>,
     /// As the store told last.
     pub told: Cell<Version>,
     pub dirty: Cell<Option<Dirty>>,
@@ -57,6 +61,8 @@ impl Files {
                 opens: Cell::new(0),
                 open: Cell::new(None),
                 token: Cell::new(None),
+                grant: Cell::new(0),
+                kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
                 recalled: Cell::new(false),
@@ -84,6 +90,11 @@ impl Files {
             .collect();
         dirty.sort_by_key(|(since, file)| (*since, file.id));
         dirty.into_iter().map(|(_, file)| file).collect()
+    }
+    /// How many are dirty and can go to the store.
+    pub fn dirty_count(&self) -> usize {
+        let files = self.0.borrow();
+        files.values().filter(|file| file.dirty.get().is_some() && file.failure.borrow().is_none()).count()
     }
     pub fn all(&self) -> Vec<Rc<File>> {
         self.0.borrow().values().cloned().collect()

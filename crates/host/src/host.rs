@@ -3,6 +3,7 @@
 
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
+use crate::kept::Forget;
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -40,6 +41,8 @@ pub struct Host {
     pub(crate) closed: Cell<bool>,
     /// [`Host::closed`] was set, or the connection lost.
     pub(crate) ended: Event,
+    /// More files may be dirty than should be.
+    pub(crate) crowd: Event,
     /// Operations and tasks under way with this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
@@ -47,6 +50,7 @@ pub struct Host {
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
+    pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
 
@@ -69,11 +73,13 @@ impl Host {
             lost: RefCell::default(),
             closed: Cell::default(),
             ended: Event::default(),
+            crowd: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
             told: RefCell::default(),
+            forget: RefCell::default(),
             counters: Cell::default(),
         });
         host.start_tasks();
@@ -117,12 +123,7 @@ impl Host {
         }
         let _busy = self.busy();
         self.let_go(&file).await?;
-        // Each dirty file is an open one at the store.
-        let dirty = self.files.dirty();
-        if let Some(oldest) = dirty.first().filter(|_| dirty.len() > self.options.dirty_files_max) {
-            // What goes wrong is the oldest file's, and told by its next sync.
-            let _ = self.destage(oldest).await;
-        }
+        self.leave_crowd().await;
         Ok(())
     }
     /// Gives up what nobody needs: the token and the open file of one that is neither open nor dirty.
@@ -135,7 +136,7 @@ impl Host {
         if !is_idle() {
             return Ok(());
         }
-        if file.token.take().is_some() {
+        if self.end_token(file).is_some() {
             self.noted(self.store.return_token(file.id).await)?;
         }
         if let Some(open) = file.open.take() {
@@ -148,7 +149,7 @@ impl Host {
 
     /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger one, or that for shared
     /// writing where another does not give way.
-    async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
+    pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
         let open = match file.open.get() {
             Some(open) => open,
@@ -170,7 +171,7 @@ impl Host {
             Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
             Some(_) => {
                 // Two that both hold one for reading and wait for the other would wait for ever.
-                file.token.set(None);
+                self.end_token(file);
                 self.noted(self.store.return_token(file.id).await)?;
             }
             None => {}
@@ -182,6 +183,7 @@ impl Host {
             result => (wanted, self.noted(result)?),
         };
         file.token.set(Some(taken));
+        file.grant.set(file.grant.get() + 1);
         file.told.set(attributes.version);
         Ok(taken)
     }
@@ -220,9 +222,7 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<Attributes, HostError> {
-        let end =
-            at.checked_add(bytes.len() as u64).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
-        let end = end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?;
+        let end = end_of(at, bytes.len() as u64)?;
         loop {
             let _busy = self.enter().await?;
             match self.try_write(id, (at, end), bytes, durable).await {
@@ -373,6 +373,12 @@ impl Host {
         }
         result.and(log)
     }
+}
+
+/// Where a range ends, if the journal can name its blocks.
+pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
+    let end = at.checked_add(length).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
+    Ok(end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?)
 }
 
 const EACCES: i32 = 13;

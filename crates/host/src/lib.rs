@@ -6,12 +6,14 @@
 //! has a guard of its own. Plans, record formats, the log and the passes of recovery are `journal`'s.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod conflict;
 mod connection;
 mod destage;
 mod error;
 mod files;
 mod host;
+mod kept;
 mod ledger;
 mod log;
 mod log_reader;
@@ -28,6 +30,7 @@ pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;
 pub use host::{Durable, Host};
 pub use journal::records::RecordFormat;
+pub use kept::KEPT;
 pub use log::{HostLog, LogUse};
 pub use options::{Destage, HostOptions};
 pub use record::{FileRecord, STATES_MAX, Slot};

@@ -59,7 +59,7 @@ impl Host {
         Ok(Some(guard))
     }
     async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
-        match file.token.take() {
+        match self.end_token(file) {
             Some(_) => self.noted(self.store.return_token(file.id).await),
             None => Ok(()),
         }
@@ -75,6 +75,7 @@ impl Host {
             return self.settled(Some(file)).await;
         }
         let guard = file.lock.write().await;
+        self.forget_kept(file);
         if file.opens.get() > 0 && file.open.get().is_none() {
             // Without a name it is reached by what is open alone. Who may not write to it will be told so when he does.
             file.open.set(self.store.open(file.id, Access::ReadWrite).await.ok());

@@ -20,7 +20,8 @@ pub struct HostOptions {
     pub writeback: Duration,
     /// Bytes that the store may buffer for us: above it, the oldest files go to the store.
     pub dirty_bytes_max: u64,
-    /// Files that may be dirty and closed: each is an open one at the store.
+    /// Files that may be dirty: each is an open one at the store. Above it the oldest go there; above twice as many, who closes one
+    /// waits for that.
     pub dirty_files_max: usize,
     /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays lost.
     pub reconnect: Option<Duration>,

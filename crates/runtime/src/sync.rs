@@ -89,6 +89,11 @@ impl RwLock {
         WriteGuard(self.clone())
     }
 
+    /// Whether somebody has it for writing now.
+    pub fn is_written(&self) -> bool {
+        self.holders.get() < 0
+    }
+
     async fn acquire(&self, exclusive: bool) {
         let mut waiting = Waiting { lock: self, ticket: None };
         poll_fn(|context| {

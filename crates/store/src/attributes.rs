@@ -53,6 +53,17 @@ pub enum TimeChange {
     To(Timestamp),
 }
 
+/// What [`crate::Store::allocate`] does with a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocation {
+    /// Later writes to it do not lack space; the file is as long as its end, at least.
+    Reserve,
+    /// The same, and the size stays.
+    ReserveKeepingSize,
+    /// It reads as zeros, and takes no space if the store can; the size stays.
+    PunchHole,
+}
+
 /// What [`crate::Store::set_attributes`] is to change; what is `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AttributeChange {

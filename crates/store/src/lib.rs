@@ -14,7 +14,7 @@ mod overlay;
 mod simulated;
 mod store;
 
-pub use attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+pub use attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 pub use error::{Refusal, StoreError};
 pub use event::{Identity, StoreEvent, Token};
 pub use limits::{

@@ -1,8 +1,9 @@
-use crate::attributes::{AttributeChange, Attributes, FileId};
+use crate::attributes::{Allocation, AttributeChange, Attributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use device::LocalFuture;
+use std::ops::Range;
 
 /// A handle of this connection. Void after a reconnection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,6 +120,9 @@ pub trait Store {
     /// All of `bytes`, or an error and then perhaps some. Buffered under [`Token::ExclusiveWrite`], else at the servers when
     /// it answers. Attributes as they are after it.
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes>;
+    /// At the servers and durable there when it answers, as is what was buffered before. A store may refuse it as unsupported. After
+    /// another error the file may be in a state that was not told.
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes>;
     /// Content and attributes of the file, as of now, survive whatever the servers are made to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
 

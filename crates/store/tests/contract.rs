@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, AttributeChange, Caller, Cluster, FileId, FileKind, Identity, LocalStore, Network, NewNode,
-    Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token, XattrMode,
+    Access, Allocation, AttributeChange, Caller, Cluster, FileId, FileKind, Identity, LocalStore, Network,
+    NewNode, Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token,
+    XattrMode,
 };
 use units::Timestamp;
 
@@ -121,6 +122,35 @@ fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
         assert_eq!(second.read(other, 0, 99).await.unwrap(), b"0123");
         first.write(open, 6, b"x").await.unwrap();
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123\0\0x");
+    });
+}
+
+#[test]
+fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let mut told = first.write(open, 0, &[1; 12288]).await.unwrap().version;
+        let steps = [
+            (Allocation::ReserveKeepingSize, 8192..20000, 12288),
+            (Allocation::Reserve, 0..16384, 16384),
+            (Allocation::PunchHole, 4096..8192, 16384),
+        ];
+        for (what, range, size) in steps {
+            let now = first.allocate(open, what, range).await.unwrap().version;
+            assert_eq!(now.size, size, "{what:?}");
+            assert!(now.number > told.number, "{what:?}");
+            assert_eq!(second.attributes(file).await.unwrap().version, now, "{what:?}");
+            told = now;
+        }
+        let other = second.open(file, Access::Read).await.unwrap();
+        let parts = [(0, 1), (4095, 1), (4096, 0), (8191, 0), (8192, 1), (12287, 1), (12288, 0), (16383, 0)];
+        for (at, byte) in parts {
+            assert_eq!(second.read(other, at, 1).await.unwrap(), [byte], "at {at}");
+        }
+        first.write(open, 5000, b"again").await.unwrap();
+        assert_eq!(first.read(open, 4999, 7).await.unwrap(), b"\0again\0");
     });
 }
 

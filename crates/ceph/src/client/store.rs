@@ -9,13 +9,14 @@ use runtime::sync::Event as Condition;
 use runtime::{Either, RealWorld, race};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity, LISTING_ENTRIES_MAX,
-    Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError, StoreEvent,
-    TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
+    Access, Allocation, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity,
+    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError,
+    StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
@@ -387,6 +388,15 @@ impl store::Store for Store {
             Err(error) => Err(error),
         };
         answer!(self, "a write", Usual, request, Reply::Attributes { attributes } => attributes)
+    }
+    fn allocate(
+        &self,
+        open: OpenFile,
+        what: Allocation,
+        Range { start, end }: Range<u64>,
+    ) -> Answer<Attributes> {
+        let request = self.0.opened(open, true).map(|file| Request::Allocate { file, what, start, end });
+        answer!(self, "allocating", Usual, request, Reply::Attributes { attributes } => attributes)
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         let request = self.0.opened(open, false).map(|file| Request::MakeDurable { file });

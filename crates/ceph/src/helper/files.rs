@@ -77,6 +77,20 @@ impl File {
                 return Ok(handle.clone());
             }
         }
+        self.open_anew(write)
+    }
+
+    /// The open file that is to carry a token. The library grants none for reading while the file is open for writing, also by
+    /// who asks. What cannot be opened anew, as a file without a name, keeps what it has; others' wishes then count as usual.
+    pub fn handle_for(&self, token: Token) -> Result<Arc<Handle>, Errno> {
+        let handle = self.handle(token == Token::ExclusiveWrite)?;
+        match token {
+            Token::SharedRead if self.state().writes => self.open_anew(false).or(Ok(handle)),
+            _ => Ok(handle),
+        }
+    }
+
+    fn open_anew(&self, write: bool) -> Result<Arc<Handle>, Errno> {
         let handle = Arc::new(self.inode.open(write)?);
         let mut state = self.state();
         state.writes = write;

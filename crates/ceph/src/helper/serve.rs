@@ -43,6 +43,7 @@ impl Server {
             | Request::Open { file, .. }
             | Request::Close { file }
             | Request::Write { file, .. }
+            | Request::Allocate { file, .. }
             | Request::MakeDurable { file }
             | Request::TakeToken { file, .. }
             | Request::ReturnToken { file } => (*file, false),
@@ -216,6 +217,15 @@ impl Server {
             Request::Write { file, at, bytes } => {
                 let file = files.get(file)?;
                 return self.change(&file, || file.handle(true)?.write(at, &bytes));
+            }
+            Request::Allocate { file, what, start, end } => {
+                let file = files.get(file)?;
+                // The library changes the servers' objects at once. What it has buffered of them must not come after.
+                return self.change(&file, || {
+                    files.sync(&file)?;
+                    file.handle(true)?.allocate(what, &(start..end))?;
+                    files.sync(&file)
+                });
             }
             Request::MakeDurable { file } => files.sync(&*files.get(file)?)?,
             Request::TakeToken { file, token } => {

@@ -40,7 +40,7 @@ impl Files {
     }
 
     fn grant(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
-        let handle = file.handle(token == Token::ExclusiveWrite)?;
+        let handle = file.handle_for(token)?;
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
         // Known before it is asked for: a recall may come before the answer.
         lock(&self.grants).insert(number, file.clone());

@@ -123,6 +123,7 @@ functions! {
     ceph_ll_close(*mut MountInfo, *mut RawHandle) -> c_int;
     ceph_ll_read(*mut MountInfo, *mut RawHandle, i64, u64, *mut c_char) -> c_int;
     ceph_ll_write(*mut MountInfo, *mut RawHandle, i64, u64, *const c_char) -> c_int;
+    ceph_ll_fallocate(*mut MountInfo, *mut RawHandle, c_int, i64, i64) -> c_int;
     ceph_ll_getlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64) -> c_int;
     ceph_ll_fsync(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
     ceph_ll_mknod(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, libc::dev_t, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;

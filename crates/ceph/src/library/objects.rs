@@ -5,9 +5,10 @@ use super::abi::{self, RawHandle, RawInode, Statx};
 use super::mount::{self, Mount};
 use std::ffi::{CStr, c_int};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use store::{AttributeChange, Attributes, FileId, Space, TimeChange, Token, Version, XattrMode};
+use store::{Allocation, AttributeChange, Attributes, FileId, Space, TimeChange, Token, Version, XattrMode};
 use units::Timestamp;
 
 use crate::wire::kind_of;
@@ -211,6 +212,20 @@ impl Handle {
             }
         }
         Ok(())
+    }
+
+    pub fn allocate(&self, what: Allocation, range: &Range<u64>) -> Result<(), Errno> {
+        let mode = match what {
+            Allocation::Reserve => 0,
+            Allocation::ReserveKeepingSize => libc::FALLOC_FL_KEEP_SIZE,
+            Allocation::PunchHole => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        };
+        let length = range.end.checked_sub(range.start).and_then(|length| length.try_into().ok());
+        let (at, length) = (offset(range.start, 0)?, length.ok_or(Errno(libc::EFBIG))?);
+        let mount = self.inode.mount;
+        // SAFETY: the handle is open.
+        Errno::check(unsafe { (mount.call.ceph_ll_fallocate)(mount.raw, self.raw, mode, at, length) })
+            .map(drop)
     }
 
     pub fn sync(&self) -> Result<(), Errno> {

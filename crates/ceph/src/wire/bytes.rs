@@ -1,8 +1,8 @@
 //! Values to bytes and back.
 
 use store::{
-    AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Listing, NewNode, Space, TimeChange, Token,
-    Version, XattrMode,
+    Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Listing, NewNode, Space,
+    TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -194,6 +194,7 @@ wire_struct!(Entry { name, file, kind, cursor });
 wire_struct!(Listing { entries, is_end });
 wire_struct!(Space { block_bytes, blocks, blocks_free, blocks_available, files, files_free });
 wire_enum!(Token { 0 => SharedRead, 1 => SharedWrite, 2 => ExclusiveWrite });
+wire_enum!(Allocation { 0 => Reserve, 1 => ReserveKeepingSize, 2 => PunchHole });
 wire_enum!(XattrMode { 0 => Set, 1 => Create, 2 => Replace });
 wire_enum!(NewNode {
     0 => Regular { mode }, 1 => Directory { mode }, 2 => Symlink { target }, 3 => Special { kind, mode, rdev },

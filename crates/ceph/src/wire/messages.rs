@@ -1,7 +1,9 @@
 //! The messages.
 
 use super::bytes::{Malformed, Reader, Wire, wire_enum, wire_struct};
-use store::{AttributeChange, Attributes, Caller, FileId, Listing, NewNode, Space, Token, XattrMode};
+use store::{
+    Allocation, AttributeChange, Attributes, Caller, FileId, Listing, NewNode, Space, Token, XattrMode,
+};
 
 /// How the helper is to connect: its first request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,6 +127,12 @@ pub enum Request {
         at: u64,
         bytes: Vec<u8>,
     },
+    Allocate {
+        file: FileId,
+        what: Allocation,
+        start: u64,
+        end: u64,
+    },
     MakeDurable {
         file: FileId,
     },
@@ -146,7 +154,7 @@ wire_enum!(Request {
     33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode }, 35 => RemoveXattr { file, name },
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
-    46 => ReturnToken { file },
+    46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
 });
 
 /// A success.

@@ -2,8 +2,8 @@
 
 use crate::common::{Cluster, ROOT, connect, make, run};
 use store::{
-    Access, AttributeChange, FileKind, NewNode, Refusal, RenameMode, Store as _, StoreError, TimeChange,
-    Token, XattrMode,
+    Access, Allocation, AttributeChange, FileKind, NewNode, Refusal, RenameMode, Store as _, StoreError,
+    TimeChange, Token, XattrMode,
 };
 use units::Timestamp;
 
@@ -180,5 +180,36 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
         assert_eq!((seen.version.size, seen.mode, seen.uid, seen.modified), (5000, 0o640, 1, time));
         let open = other.open(file, Access::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 1 << 20).await.unwrap(), [7; 5000]);
+    });
+}
+
+#[test]
+fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
+    let cluster = Cluster::small();
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(|world| async move {
+        let (store, other) = (connect(&world, here).await, connect(&world, there).await);
+        let file = make(&store, "file").await;
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let mut told = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+        store.write(open, 0, &[1; 12288]).await.unwrap();
+        for (what, range, size) in
+            [(Allocation::Reserve, 0..16384, 16384), (Allocation::PunchHole, 4096..8192, 16384)]
+        {
+            let now = store.allocate(open, what, range).await.unwrap().version;
+            assert!(now.size == size && now.number > told.number, "{what:?}: {now:?} after {told:?}");
+            told = now;
+        }
+        // Its servers know it already: nothing is buffered.
+        store.return_token(file).await.unwrap();
+        let found = other.lookup(other.root(), b"file").await.unwrap();
+        assert_eq!(found.attributes.version, told);
+        let open = other.open(file, Access::Read).await.unwrap();
+        let mut expected = vec![1; 12288];
+        expected[4096..8192].fill(0);
+        expected.resize(16384, 0);
+        assert_eq!(other.read(open, 0, 1 << 20).await.unwrap(), expected);
+        other.disconnect().await.unwrap();
+        store.disconnect().await.unwrap();
     });
 }

@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use store::{
-    AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode, Store as _,
-    StoreError, TimeChange, Token, Version, XattrMode,
+    Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode,
+    Store as _, StoreError, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -52,6 +52,7 @@ fn requests() -> Vec<Request> {
         Request::SetAttributes { file, change },
         Request::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
         Request::Write { file, at: 5, bytes: vec![2; 3000] },
+        Request::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
         Request::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }

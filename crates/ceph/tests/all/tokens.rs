@@ -286,3 +286,23 @@ fn signal(process: i32, signal: i32) {
     // SAFETY: a signal to the helper that this test started, and has not yet reaped.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
 }
+
+#[test]
+fn who_has_a_file_open_for_writing_gets_a_token_for_reading_at_once() {
+    let cluster = Cluster::small();
+    let options = cluster.options("here");
+    run(|world| async move {
+        let store = connect(&world, options).await;
+        let file = make(&store, "file").await;
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        for round in 0..3u8 {
+            let size = store.take_token(open, Token::SharedRead).await.unwrap().version.size;
+            assert_eq!(size, u64::from(round));
+            assert_eq!(store.read(open, 0, 100).await.unwrap(), vec![7; round.into()]);
+            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            store.write(open, round.into(), &[7]).await.unwrap();
+            store.return_token(file).await.unwrap();
+        }
+        store.disconnect().await.unwrap();
+    });
+}

@@ -45,8 +45,8 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     }
     let foreground = arguments.foreground;
     let mut plan = Plan { arguments, store, settings, directory };
-    // Each dirty file of a directory is two open ones: itself and its token.
-    let most = daemon::allow_open_files() / 4;
+    // Each dirty file of a directory is two open ones: itself and its token. Twice as many may be dirty for a while.
+    let most = daemon::allow_open_files() / 8;
     plan.settings.host.dirty_files_max = plan.settings.host.dirty_files_max.min(most as usize).max(1);
     if foreground {
         return serve(plan, Herald::nobody());
@@ -128,10 +128,18 @@ async fn run_daemon(
     let told = reporter.clone();
     let door = HostDoor::new(host.clone(), Box::new(move |text| told.tell(text)));
     let session = Session::new(world.clone(), standing.connection, door.clone(), plan.settings.transport);
+    let (knows, asks) = (Rc::downgrade(&door), Rc::downgrade(&session));
+    host.on_forget(Box::new(move |file| {
+        if let (Some(node), Some(session)) =
+            (knows.upgrade().and_then(|door| door.node_of(file)), asks.upgrade())
+        {
+            session.forget_attributes(node);
+        }
+    }));
     let serving = session.clone();
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut served, session.until_begun()).await;
-    let answers = answers(host, &plan);
+    let answers = answers(host, session.clone(), &plan);
     let control = match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
         Ok(control) => control,
         Err(error) => {
@@ -157,7 +165,11 @@ async fn run_daemon(
     }
 }
 
-fn answers(host: Rc<Host>, plan: &Plan) -> Box<crate::daemon::control_server::Answers> {
+fn answers(
+    host: Rc<Host>,
+    session: Rc<Session<HostDoor>>,
+    plan: &Plan,
+) -> Box<crate::daemon::control_server::Answers> {
     let about = About {
         process: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -169,7 +181,13 @@ fn answers(host: Rc<Host>, plan: &Plan) -> Box<crate::daemon::control_server::An
     };
     Box::new(move |ask| {
         let answer = match ask {
-            Ask::Stats => serde_json::json!({ "about": about, "host": host.statistics() }),
+            Ask::Stats => {
+                let requests: serde_json::Map<String, serde_json::Value> = session
+                    .requests_by_operation()
+                    .map(|(name, count)| (name.to_owned(), count.into()))
+                    .collect();
+                serde_json::json!({ "about": about, "host": host.statistics(), "door": { "by_operation": requests } })
+            }
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {
                 serde_json::json!(Err::<(), _>("a host's mount cannot be changed: unmount it first"))

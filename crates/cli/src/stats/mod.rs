@@ -112,7 +112,7 @@ fn tables(statistics: &Value) -> String {
     if let Some(host) = statistics["host"].as_object() {
         let mut table = Table::new(["host journal", "count"]);
         host.iter().for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
-        return table.to_string();
+        return format!("{table}\n{}", requests_of(statistics));
     }
     let engine = &statistics["engine"];
     let about = &statistics["about"];
@@ -145,11 +145,15 @@ fn tables(statistics: &Value) -> String {
     for (name, value) in facts(engine).into_iter().chain(evictions(statistics)) {
         counts.row([name, value]);
     }
+    format!("{out}{counts}\n{}", requests_of(statistics))
+}
+
+fn requests_of(statistics: &Value) -> Table {
     let mut requests = Table::new(["requests of the kernel", "count"]);
     for (name, count) in operations(statistics) {
         requests.row([name.clone(), number(count).to_string()]);
     }
-    format!("{out}{counts}\n{requests}")
+    requests
 }
 
 /// How the journal is written.

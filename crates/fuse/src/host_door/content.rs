@@ -4,7 +4,8 @@ use super::{Error, HostDoor, Result};
 use crate::Answer;
 use crate::abi::{self, *};
 use host::Durable;
-use store::{AttributeChange, Attributes, FileKind, Refusal, StoreError, TimeChange};
+use std::time::Duration;
+use store::{Allocation, AttributeChange, Attributes, FileId, FileKind, Refusal, StoreError, TimeChange};
 use units::Timestamp;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -35,20 +36,45 @@ impl HostDoor {
             _ => Durable::Now,
         };
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
-            let attributes = self.host.attributes(file).await?;
-            let mode = without_privileges(attributes.mode);
-            if mode != attributes.mode {
-                let change = AttributeChange { mode: Some(mode), ..Default::default() };
-                self.host.set_attributes(file, change).await?;
-            }
+            self.drop_privileges(file).await?;
         }
         self.host.write(file, arguments.offset, data, durable).await?;
         Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
+    async fn drop_privileges(&self, file: FileId) -> Result<()> {
+        let attributes = self.host.attributes(file).await?;
+        let mode = without_privileges(attributes.mode);
+        if mode != attributes.mode {
+            let change = AttributeChange { mode: Some(mode), ..Default::default() };
+            self.host.set_attributes(file, change).await?;
+        }
+        Ok(())
+    }
+
+    /// No range is zeroed otherwise than by a hole: stores know no such call.
+    pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
+        const KEEPS_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
+        const HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | KEEPS_SIZE;
+        let what = match arguments.mode {
+            0 => Allocation::Reserve,
+            KEEPS_SIZE => Allocation::ReserveKeepingSize,
+            HOLE => Allocation::PunchHole,
+            _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
+        };
+        let file = self.file(header.nodeid)?;
+        let end = arguments.offset.checked_add(arguments.length).ok_or(Error::Refused(libc::EFBIG))?;
+        // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+        if header.uid != 0 {
+            self.drop_privileges(file).await?;
+        }
+        self.host.allocate(file, what, arguments.offset..end).await?;
+        Ok(Answer::empty().with_stale_attributes(header.nodeid))
+    }
+
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
-        let attributes = self.host.attributes(self.file(header.nodeid)?).await?;
-        self.answer_attributes(&attributes)
+        let (attributes, kept) = self.host.attributes_to_keep(self.file(header.nodeid)?).await?;
+        self.answer_attributes(&attributes, kept)
     }
 
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
@@ -67,7 +93,8 @@ impl HostDoor {
             return self.getattr(header).await;
         }
         let attributes = self.host.set_attributes(file, change).await?;
-        self.answer_attributes(&attributes)
+        // The kernel takes these also when it was told meanwhile to forget.
+        self.answer_attributes(&attributes, Duration::ZERO)
     }
 
     pub(super) async fn statfs(&self) -> Result {
@@ -86,9 +113,10 @@ impl HostDoor {
         Ok(Answer::of(&answer))
     }
 
-    fn answer_attributes(&self, attributes: &Attributes) -> Result {
+    fn answer_attributes(&self, attributes: &Attributes, kept: Duration) -> Result {
         let attr = attr_of(self.node(attributes.file)?, attributes);
-        Ok(Answer::of(&AttrOut { attr, ..Default::default() }))
+        let (attr_valid, attr_valid_nsec) = (kept.as_secs(), kept.subsec_nanos());
+        Ok(Answer::of(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr }))
     }
 
     /// An entry for the kernel to remember: it counts as one more reference.

@@ -1,7 +1,7 @@
 //! A shared store with a journal of this host, behind the door: one request, one or two calls of [`host::Host`], one answer.
 //!
-//! A node is a file's number, but for the root. Others change the store, too: so the kernel is told to believe nothing for any
-//! time, and reads and writes go past its page cache.
+//! A node is a file's number, but for the root. Others change the store, too: so the kernel keeps no names, and reads and writes go
+//! past its page cache. It keeps attributes alone, while [`Host::attributes_to_keep`] allows.
 
 mod content;
 mod names;
@@ -68,6 +68,11 @@ impl HostDoor {
         self.closed.get() == Some(true)
     }
 
+    /// How the kernel names a file.
+    pub fn node_of(&self, file: FileId) -> Option<u64> {
+        self.node(file).ok()
+    }
+
     fn tell(&self, what: &str) {
         let reports = self.reports.get();
         if reports < REPORTS_MAX {
@@ -132,6 +137,7 @@ impl HostDoor {
             }
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Write { arguments, data } => self.write(header, arguments, data).await,
+            Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Fsync(_) => {
                 self.host.sync_file(self.file(header.nodeid)?).await?;
                 Ok(Answer::empty())

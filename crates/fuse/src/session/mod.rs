@@ -22,6 +22,7 @@ mod uring;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{InitIn, opcode};
+use crate::answer::Stale;
 use crate::{Answer, Connection, FileSystem, Malformed, Operation, Request};
 use classic::{Classic, Received};
 use counts::Counts;
@@ -137,6 +138,12 @@ impl<F: FileSystem> Session<F> {
     /// Why requests come by the classic channel although the kernel offered the ring.
     pub fn why_no_ring(&self) -> Option<String> {
         self.why_no_ring.borrow().clone()
+    }
+
+    /// Has the kernel forget the attributes of a node; it has when this returns. An answer that is under way does not
+    /// bring them back: the kernel drops what was asked before.
+    pub fn forget_attributes(&self, node: u64) {
+        self.classic.forget(Stale::Attributes(node));
     }
 
     /// Waits until the kernel and we have agreed, and it has taken what it needs of us: from here on the mount is in

@@ -5,7 +5,7 @@ use disks::CrashPolicy;
 use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, AttributeChange, StoreEvent, Token};
+use store::{Access, Allocation, AttributeChange, StoreEvent, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -319,5 +319,78 @@ fn many_dirty_files_do_not_stay_open_at_the_store() {
             host.close_file(file).await.unwrap();
         }
         assert!(host.statistics().destaged_files >= 600 - 512);
+    });
+}
+
+#[test]
+fn no_replay_brings_back_what_a_hole_has_taken() {
+    let stage = Stage::new(40);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, &[1; 12288], Durable::Now).await.unwrap();
+        host.allocate(file, Allocation::PunchHole, 4096..8192).await.unwrap();
+        host.allocate(file, Allocation::Reserve, 0..16384).await.unwrap();
+        host.write(file, 0, &[2; 100], Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    assert_eq!(report.files[0].outcome, FileFate::Replayed);
+    let mut expected = vec![1; 12288];
+    expected[..100].fill(2);
+    expected[4096..8192].fill(0);
+    expected.resize(16384, 0);
+    assert_eq!(stage.content(file), expected);
+}
+
+#[test]
+fn hole_in_a_file_that_a_peer_holds_is_made_when_it_gives_way() {
+    let stage = Stage::new(41);
+    let disk = stage.disk(stage.formatted());
+    let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        for round in 1..5u8 {
+            peer_writes(&*peer, file, 0, &[round; 8192]).await;
+            host.allocate(file, Allocation::PunchHole, 0..4096).await.unwrap();
+            let seen = peer_reads(&*peer, file).await;
+            assert_eq!((seen[0], seen[4095], seen[4096], seen.len()), (0, 0, round, 8192));
+        }
+    });
+}
+
+#[test]
+fn closing_a_file_waits_for_others_only_beyond_twice_the_bound() {
+    let stage = Stage::new(42);
+    let disk = stage.disk(stage.formatted());
+    let options = HostOptions { dirty_files_max: 8, ..under_pressure() };
+    let (begun, world) = (stage.begin(&disk, options), stage.world());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let mut waited = Vec::new();
+        for number in 0..16 {
+            let file = make(&host, &format!("file-{number}")).await;
+            host.write(file, 0, b"dirty", Durable::Soon).await.unwrap();
+            let begun = world.now();
+            host.close_file(file).await.unwrap();
+            waited.push(world.now().since(begun));
+        }
+        assert!(waited.iter().all(|time| time.is_zero()), "{waited:?}");
+        // Nobody closes any more: the oldest go by themselves, and no more than need to.
+        sleep(&*world, Duration::from_millis(500)).await;
+        let left = 16 - host.statistics().destaged_files;
+        assert!((1..=8).contains(&left), "{left} are dirty");
+        for number in 16..200 {
+            let file = make(&host, &format!("file-{number}")).await;
+            host.write(file, 0, b"dirty", Durable::Soon).await.unwrap();
+            host.close_file(file).await.unwrap();
+            let dirty = number + 1 - host.statistics().destaged_files;
+            assert!(dirty <= 17, "{dirty} are dirty after {number}");
+        }
     });
 }

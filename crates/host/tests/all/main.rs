@@ -3,5 +3,6 @@
 mod behaviour;
 mod common;
 mod explorer;
+mod kept;
 mod names;
 mod reconnect;

@@ -2,15 +2,19 @@
 
 use super::notes::{Note, sync_directory, version_of};
 use super::store::Local;
-use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::overlay::Overlay;
 use crate::store::{Access, OpenFile};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, openat,
+    utimensat,
+};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::sync::mpsc::{TryRecvError, channel};
@@ -305,6 +309,35 @@ impl Local {
             buffered.overlay = Overlay::over(attributes.version.size);
         }
         Ok(attributes)
+    }
+
+    pub async fn allocate(
+        &self,
+        open: OpenFile,
+        what: Allocation,
+        range: Range<u64>,
+    ) -> Result<Attributes, StoreError> {
+        let (file, handle) = self.handle_of(open)?;
+        self.flush(file).await?;
+        self.notes.remove(file);
+        let flags = match what {
+            Allocation::Reserve => FallocateFlags::empty(),
+            Allocation::ReserveKeepingSize => FallocateFlags::KEEP_SIZE,
+            Allocation::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        };
+        let away = handle.try_clone().map_err(|error| self.failed("allocating", &error))?;
+        let allocated = self.away("allocating", move || {
+            fallocate(&away, flags, range.start, range.end - range.start)?;
+            away.sync_all()
+        });
+        let allocated = allocated.await;
+        let metadata = handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
+        let attributes = self.attributes_of(&metadata);
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.attributes = attributes;
+            buffered.overlay = Overlay::over(attributes.version.size);
+        }
+        allocated.map(|()| attributes)
     }
 
     fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {

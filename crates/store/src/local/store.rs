@@ -3,7 +3,7 @@ use super::notes::Notes;
 use super::places::Places;
 use super::tokens::{Tokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
-use crate::attributes::{AttributeChange, Attributes, FileId, FileKind};
+use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
@@ -351,6 +352,9 @@ impl Store for LocalStore {
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
         let bytes = bytes.to_vec();
         self.at_once(move |local| local.write(open, at, &bytes))
+    }
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes> {
+        self.start(move |local| async move { local.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.make_durable(open).await })

@@ -2,7 +2,7 @@
 
 use super::names;
 use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
-use crate::attributes::{AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
@@ -14,6 +14,7 @@ use runtime::sync::{Event as Signal, RwLock};
 use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 use units::Timestamp;
 
@@ -293,12 +294,43 @@ impl Client {
             Ok(inode.attributes)
         });
         let attributes = changed.await?;
+        self.settled(file, attributes);
+        Ok(attributes)
+    }
+
+    async fn allocate(
+        &self,
+        open: OpenFile,
+        what: Allocation,
+        Range { start, end }: Range<u64>,
+    ) -> Result<Attributes, StoreError> {
+        let (file, now) = (self.file_of(open)?, self.now());
+        self.flush(file).await?;
+        let state = self.state.clone();
+        let allocated = self.ask(file, 0, move |inode| {
+            let before = inode.attributes.version;
+            let size = if what == Allocation::Reserve { before.size.max(end) } else { before.size };
+            inode.data.resize(size as usize, 0);
+            if what == Allocation::PunchHole {
+                let [start, end] = [start, end].map(|at| at.min(size) as usize);
+                inode.data[start..end].fill(0);
+            }
+            inode.attributes.version = state.next_version(before, size);
+            (inode.attributes.modified, inode.attributes.changed) = (now, now);
+            Ok(inode.attributes)
+        });
+        let attributes = allocated.await?;
+        self.settled(file, attributes);
+        Ok(attributes)
+    }
+
+    /// The servers have changed a file of which nothing is buffered.
+    fn settled(&self, file: FileId, attributes: Attributes) {
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
             buffered.reported = attributes.version.size;
         }
-        Ok(attributes)
     }
 
     async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
@@ -613,6 +645,9 @@ impl Store for SimulatedStore {
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
         let bytes = bytes.to_vec();
         self.start(move |client| async move { client.write(open, at, bytes).await })
+    }
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes> {
+        self.start(move |client| async move { client.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {

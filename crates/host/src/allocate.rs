@@ -1,0 +1,55 @@
+//! Room for a range of a file, and holes in it: at the store at once, as another size is.
+
+use crate::error::HostError;
+use crate::host::{Host, end_of};
+use std::ops::Range;
+use std::rc::Rc;
+use store::{Allocation, FileId, Token};
+
+impl Host {
+    /// What was journaled of the file goes home first: no replay may bring back what a hole has taken. Where others share the file, the
+    /// store sees to the order.
+    pub async fn allocate(
+        self: &Rc<Self>,
+        id: FileId,
+        what: Allocation,
+        range: Range<u64>,
+    ) -> Result<(), HostError> {
+        end_of(range.start, range.end.saturating_sub(range.start))?;
+        loop {
+            let _busy = self.enter().await?;
+            match self.try_allocate(id, what, &range).await {
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_allocate(&self, id: FileId, what: Allocation, range: &Range<u64>) -> Result<(), HostError> {
+        let file = self.files.get_or_new(id);
+        loop {
+            self.check()?;
+            self.check_file(&file)?;
+            let guard = file.lock.write().await;
+            if !file.recalled.get() {
+                self.hold(&file, Token::ExclusiveWrite).await?;
+                self.bring_home(&file).await?;
+            }
+            if file.recalled.get() {
+                drop(guard);
+                file.until_returned().await;
+                continue;
+            }
+            let open = file.open.get().expect("a file with a token is open");
+            match self.noted(self.store.allocate(open, what, range.clone()).await) {
+                Ok(attributes) => file.told.set(attributes.version),
+                Err(error) => {
+                    // A part of it may be done.
+                    self.settle_untold(&file).await?;
+                    return Err(error);
+                }
+            }
+            return Ok(());
+        }
+    }
+}

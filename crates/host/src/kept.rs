@@ -1,0 +1,60 @@
+//! What a door's kernel may keep of a file while its token is held: the attributes.
+//!
+//! 1. They are kept only if one token was held from before the store was asked until the answer. It must not be recalled then,
+//!    and nobody may be changing the file.
+//! 2. The kernel is told to forget them before the token is returned, and before a name of the file changes.
+//! 3. They are kept for [`KEPT`] at most. A daemon that stands still tells nothing; by then the store has given the token to nobody.
+
+use crate::error::HostError;
+use crate::files::File;
+use crate::host::Host;
+use std::time::Duration;
+use store::{Attributes, FileId, Token};
+
+/// Less than what a store waits for a recalled token, in any case: the helper of Ceph gives one back by itself after 100 ms.
+pub const KEPT: Duration = Duration::from_millis(50);
+
+/// Has a door's kernel forget the attributes of a file; it has when this returns.
+pub(crate) type Forget = Box<dyn Fn(FileId)>;
+
+impl Host {
+    /// How a door has its kernel forget.
+    pub fn on_forget(&self, forget: Forget) {
+        *self.forget.borrow_mut() = Some(forget);
+    }
+
+    /// Attributes, and for how long they may be kept.
+    pub async fn attributes_to_keep(&self, id: FileId) -> Result<(Attributes, Duration), HostError> {
+        let before = self.certain(id);
+        let attributes = self.attributes(id).await?;
+        let is_certain = before.is_some() && self.certain(id) == before;
+        let Some(file) = self.files.get(id).filter(|_| is_certain) else {
+            return Ok((attributes, Duration::ZERO));
+        };
+        file.kept.set(true);
+        Ok((attributes, KEPT))
+    }
+
+    /// Which token makes it certain that nobody else changes the file; `None` without one, or while it is being changed here.
+    fn certain(&self, id: FileId) -> Option<u64> {
+        // Where programs change files past the store, a token makes nothing certain.
+        let file = self.files.get(id).filter(|_| self.store.counts_every_change())?;
+        let is_held = matches!(file.token.get(), Some(Token::ExclusiveWrite | Token::SharedRead));
+        let is_settled = !file.recalled.get() && !file.lock.is_written() && self.check().is_ok();
+        (is_held && is_settled).then(|| file.grant.get())
+    }
+
+    /// See rule 2.
+    pub(crate) fn forget_kept(&self, file: &File) {
+        if file.kept.replace(false)
+            && let Some(forget) = &*self.forget.borrow()
+        {
+            forget(file.id);
+        }
+    }
+    /// What the file had; it is to be returned now.
+    pub(crate) fn end_token(&self, file: &File) -> Option<Token> {
+        self.forget_kept(file);
+        file.token.take()
+    }
+}

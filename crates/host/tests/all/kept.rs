@@ -1,0 +1,102 @@
+//! What the kernel may keep of a file, and when it is told to forget.
+
+use crate::common::*;
+use host::{Durable, Host, HostOptions, KEPT};
+use runtime::spawn_with_result;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Access, FileId, Token};
+
+/// Counts how often each file was to be forgotten.
+fn forgotten(host: &Host) -> Rc<RefCell<Vec<FileId>>> {
+    let told: Rc<RefCell<Vec<FileId>>> = Rc::default();
+    let list = told.clone();
+    host.on_forget(Box::new(move |file| list.borrow_mut().push(file)));
+    told
+}
+
+async fn is_kept(host: &Host, file: FileId) -> bool {
+    host.attributes_to_keep(file).await.unwrap().1 == KEPT
+}
+
+#[test]
+fn attributes_are_kept_under_a_token_and_never_without() {
+    let stage = Stage::new(1);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, HostOptions::default());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        assert!(!is_kept(&host, file).await, "nobody has asked for a token yet");
+        host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
+        assert!(is_kept(&host, file).await);
+        assert!(!is_kept(&host, host.root()).await, "a directory has no token");
+        host.link(file, host.root(), b"other name").await.unwrap();
+        assert!(!is_kept(&host, file).await, "a change of names gives the token back");
+        host.read(file, 0, 1).await.unwrap();
+        assert!(is_kept(&host, file).await, "a token for reading is enough");
+    });
+}
+
+#[test]
+fn kernel_forgets_attributes_before_a_peer_has_the_file() {
+    for seed in 0..50 {
+        let stage = Stage::new(seed);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer, world) = (stage.begin(&disk, HostOptions::default()), stage.peer(), stage.world());
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            let told = forgotten(&host);
+            // What the kernel would answer with, until it is told to forget.
+            let kept: Rc<Cell<Option<u64>>> = Rc::default();
+            host.write(file, 0, b"x", Durable::Soon).await.unwrap();
+            let (looking, seen) = (host.clone(), kept.clone());
+            let forgets = told.clone();
+            let looks = spawn_with_result(&*world, async move {
+                for _ in 0..400 {
+                    let before = forgets.borrow().len();
+                    let (attributes, time) = looking.attributes_to_keep(file).await.unwrap();
+                    // As in the kernel: an answer that was asked for before is dropped.
+                    if time == KEPT && before == forgets.borrow().len() {
+                        seen.set(Some(attributes.version.size));
+                    }
+                    let _ = looking.read(file, 0, 1).await;
+                }
+            });
+            let open = peer.open(file, Access::ReadWrite).await.unwrap();
+            for size in 2..12u64 {
+                sleep(&*world, Duration::from_micros(seed * 7)).await;
+                let before = told.borrow().len();
+                peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+                if told.borrow().len() > before {
+                    kept.set(None);
+                }
+                peer.write(open, size - 1, b"x").await.unwrap();
+                assert!(kept.get().is_none(), "seed {seed}: {:?} kept while a peer writes", kept.get());
+                peer.return_token(file).await.unwrap();
+            }
+            peer.close(open).await.unwrap();
+            looks.await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn kernel_forgets_attributes_when_the_connection_is_lost() {
+    let stage = Rc::new(Stage::new(3));
+    let disk = stage.disk(stage.formatted());
+    let (begun, world) = (stage.begin(&disk, HostOptions::default()), stage.world());
+    let inner = stage.clone();
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"x", Durable::Now).await.unwrap();
+        let told = forgotten(&host);
+        assert!(is_kept(&host, file).await);
+        inner.connect().fence(&identity()).await.unwrap();
+        sleep(&*world, Duration::from_secs(1)).await;
+        assert_eq!(*told.borrow(), [file]);
+    });
+}
