@@ -293,7 +293,7 @@ impl<'a> Entries<'a> {
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let record = stored_length(self.block, at);
         let name_length = usize::from(rest[6]);
-        if record < HEADER_LENGTH || record % 4 != 0 {
+        if record < HEADER_LENGTH || !record.is_multiple_of(4) {
             return wrong("the record length is no multiple of 4 from 8 on");
         }
         if record > rest.len() {
