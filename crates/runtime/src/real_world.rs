@@ -1,12 +1,12 @@
-//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop: poll all ready tasks, but of those that take
-//! long only one; hand their operations over; wait for a completion or the next timer (awake, where that pays:
-//! [`crate::polling`]); wake whom it concerns.
+//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop: poll all ready tasks, hand
+//! their operations over, wait for a completion or the next timer (awake, where that pays: [`crate::polling`]), wake
+//! whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 
 use crate::polling::{Ended, Expected, Polling};
 use crate::ring::{Ring, Signals, Wait};
-use crate::tasks::{Tasks, Weight};
+use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, World};
 use std::cell::{Cell, RefCell};
@@ -22,8 +22,6 @@ use units::{Instant, Timestamp};
 
 /// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
 const POLLS_PER_TURN: usize = 4096;
-/// The same while a heavy task is ready: it has its share of the processor whatever the others do.
-const POLLS_BESIDE_HEAVY: usize = 64;
 
 struct State {
     tasks: Tasks,
@@ -71,12 +69,6 @@ impl RealWorld {
         self.0.ring.may_keep_others_awake();
     }
 
-    /// As [`World::spawn`], for a task that takes long each time it goes on: others go before it, and what has completed is
-    /// looked at behind it.
-    pub fn spawn_heavy(&self, task: LocalFuture<()>) {
-        self.0.tasks.spawn(task, Weight::Heavy);
-    }
-
     /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
     pub fn signals(&self) -> io::Result<Signals> {
         self.0.ring.signals()
@@ -90,13 +82,16 @@ impl RealWorld {
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
-        let main = async move {
+        self.0.tasks.spawn(Box::pin(async move {
             let value = main.await;
             *slot.borrow_mut() = Some(value);
-        };
-        self.0.tasks.spawn(Box::pin(main), Weight::Light);
+        }));
         loop {
-            self.poll_tasks();
+            let mut polls = 0;
+            while self.0.tasks.ready_count() > 0 && polls < POLLS_PER_TURN {
+                self.0.tasks.poll_one(0);
+                polls += 1;
+            }
             let over = result.borrow_mut().take();
             // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
             let turn = if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
@@ -111,24 +106,9 @@ impl RealWorld {
         }
     }
 
-    /// The light tasks that are ready, and one heavy.
-    fn poll_tasks(&self) {
-        let tasks = &self.0.tasks;
-        let mut polls = 0;
-        let enough = |polls| match tasks.ready_count(Weight::Heavy) {
-            0 => polls >= POLLS_PER_TURN,
-            _ => polls >= POLLS_BESIDE_HEAVY,
-        };
-        while tasks.ready_count(Weight::Light) > 0 && !enough(polls) {
-            tasks.poll_one(Weight::Light, 0);
-            polls += 1;
-        }
-        tasks.poll_one(Weight::Heavy, 0);
-    }
-
     /// Hands over, and waits if no task can go on.
     fn turn(&self) -> io::Result<()> {
-        if [Weight::Light, Weight::Heavy].iter().any(|weight| self.0.tasks.ready_count(*weight) > 0) {
+        if self.0.tasks.ready_count() > 0 {
             return self.0.ring.turn(Wait::No).map(drop);
         }
         let (begin, expected) = (self.now(), self.0.expected.get());
@@ -170,7 +150,7 @@ impl World for RealWorld {
         Box::pin(Sleep { world: self.clone(), at, ticket: None })
     }
     fn spawn(&self, task: LocalFuture<()>) {
-        self.0.tasks.spawn(task, Weight::Light);
+        self.0.tasks.spawn(task);
     }
     fn random(&self) -> u64 {
         self.0.random.next()

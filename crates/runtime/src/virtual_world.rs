@@ -1,7 +1,7 @@
 //! Virtual time: the clock stands still while any task can go on and then leaps to the next timer. The seed
 //! decides which ready task goes first and every random number, so the same seed gives the same run.
 
-use crate::tasks::{Tasks, Weight};
+use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, World};
 use std::cell::{Cell, RefCell};
@@ -55,16 +55,15 @@ impl VirtualWorld {
         let state = &self.0;
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
-        let main = async move {
+        state.tasks.spawn(Box::pin(async move {
             let value = main.await;
             *slot.borrow_mut() = Some(value);
-        };
-        state.tasks.spawn(Box::pin(main), Weight::Light);
+        }));
         loop {
             if let Some(value) = result.borrow_mut().take() {
                 return Ok(value);
             }
-            match state.tasks.ready_count(Weight::Light) {
+            match state.tasks.ready_count() {
                 0 => {
                     let Some(at) = state.timers.next() else { return Err(Deadlock { at: state.now.get() }) };
                     state.now.set(state.now.get().max(at));
@@ -72,7 +71,7 @@ impl VirtualWorld {
                         waker.wake();
                     }
                 }
-                count => state.tasks.poll_one(Weight::Light, (self.random() % count as u64) as usize),
+                count => state.tasks.poll_one((self.random() % count as u64) as usize),
             }
         }
     }
@@ -99,7 +98,7 @@ impl World for VirtualWorld {
         Box::pin(Sleep { state: self.0.clone(), at, ticket: None })
     }
     fn spawn(&self, task: LocalFuture<()>) {
-        self.0.tasks.spawn(task, Weight::Light);
+        self.0.tasks.spawn(task);
     }
     fn random(&self) -> u64 {
         self.0.random.next()

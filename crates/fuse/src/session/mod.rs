@@ -289,17 +289,14 @@ impl<F: FileSystem> Session<F> {
         self.count_in();
         let session = self.clone();
         let share = self.take_room(&request);
-        let is_heavy = share.is_heavy();
-        let task = Box::pin(async move {
+        self.world.spawn(Box::pin(async move {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;
             if wants_answer {
                 session.classic.answer(unique, answer);
             }
             drop(share);
-        });
-        // Small requests do not wait for those that move much.
-        if is_heavy { self.world.spawn_heavy(task) } else { self.world.spawn(task) }
+        }));
     }
 
     /// A request is under way from when it is taken, not from when its task first runs.

@@ -20,8 +20,6 @@ const OVERHEAD: usize = 4 << 10;
 const BURST: usize = 16 << 20;
 /// How long after a burst began, and as long as it lasts how often, the heap gives back what is free.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
-/// A request that costs more takes the processor for as long as many small ones.
-const HEAVY: usize = 64 << 10;
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
 
@@ -67,12 +65,6 @@ impl Room {
         }
         self.giving_back.set(self.is_burst());
         !self.is_burst()
-    }
-}
-
-impl Share {
-    pub fn is_heavy(&self) -> bool {
-        self.size > HEAVY
     }
 }
 
