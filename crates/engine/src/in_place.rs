@@ -26,7 +26,8 @@ impl Engine {
         }
         let id = self.pipeline.running_id();
         let Some(blocks) = self.data_in_place(owner) else { return Ok(false) };
-        let written = self.write_home(blocks, Neighbours::Stay).await.and_then(|outcome| outcome.whole());
+        let written =
+            Box::pin(self.write_home(blocks, Neighbours::Stay)).await.and_then(|outcome| outcome.whole());
         written.inspect_err(|error| self.abort(error))?;
         // Some may have been changed again, or a commit may have begun and taken them.
         if self.pipeline.running_id() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {

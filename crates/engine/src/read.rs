@@ -64,7 +64,7 @@ impl Engine {
                 from = known;
             } else {
                 from = run.end;
-                buffers.extend(self.read_missing(run).await?);
+                buffers.extend(Box::pin(self.read_missing(run)).await?);
             }
         }
         Ok(buffers)
@@ -121,7 +121,7 @@ impl Engine {
                 {
                     end += 1;
                 }
-                self.read_run(&blocks[from..end]).await?;
+                Box::pin(self.read_run(&blocks[from..end])).await?;
             } else {
                 self.load(&blocks[from], known).await?;
             }
@@ -130,7 +130,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `block` known.
+    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to read would be as long as one.
     pub(crate) async fn load(&self, block: &Rc<CachedBlock>, known: Known) -> Result<(), EngineError> {
         while !known(block) {
             let reading = block.reading.borrow().clone();
@@ -142,7 +142,7 @@ impl Engine {
                         || !block.reading.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &event));
                     event.until(|| is_over().then_some(())).await;
                 }
-                None => self.read_run(std::slice::from_ref(block)).await?,
+                None => Box::pin(self.read_run(std::slice::from_ref(block))).await?,
             }
         }
         Ok(())

@@ -78,7 +78,9 @@ impl Volume {
         if self.options.durable_only.is_none() || inode.durable_by_attribute.get().is_some() {
             return;
         }
-        let (Ok(stored), Ok(name)) = (self.stored_xattrs(inode).await, Name::parse(NAME)) else { return };
+        let (Ok(stored), Ok(name)) = (Box::pin(self.stored_xattrs(inode)).await, Name::parse(NAME)) else {
+            return;
+        };
         let is_set = stored.find(name).is_some_and(|attribute| attribute.value == VALUE);
         inode.durable_by_attribute.set(Some(is_set));
     }

@@ -1,5 +1,4 @@
 use crate::{Answer, Request};
-use device::LocalFuture;
 use std::rc::Rc;
 
 /// What stands behind the door.
@@ -9,8 +8,8 @@ pub trait FileSystem: 'static {
     ///
     /// DESTROY comes last, when nothing else is under way: answer when everything is home, as umount(2) waits
     /// for it. A plain `fuse` mount ends without; then [`FileSystem::end`] is all there is.
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer>;
+    fn serve(self: Rc<Self>, request: Request) -> impl Future<Output = Answer>;
 
     /// The kernel has forgotten the file system and nothing is under way. Comes after DESTROY or instead of it.
-    fn end(self: Rc<Self>) -> LocalFuture<()>;
+    fn end(self: Rc<Self>) -> impl Future<Output = ()>;
 }

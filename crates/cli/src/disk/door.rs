@@ -3,7 +3,7 @@
 //! The file is always opened for direct I/O, so no page cache stands between: each request is one of the disk's, a
 //! sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk sees as many at once as the kernel sends.
 
-use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
+use device::{Buffer, DeviceError, Disk, Durability};
 use fuse::abi::{
     Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn, StatfsOut,
     WriteIn, WriteOut, fattr, fopen,
@@ -31,18 +31,14 @@ impl DiskDoor {
 }
 
 impl FileSystem for DiskDoor {
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
-        Box::pin(async move {
-            let result = match request.operation() {
-                Ok(operation) => self.answer(request.header.nodeid, operation).await,
-                Err(_) => Err(libc::EINVAL),
-            };
-            result.unwrap_or_else(Answer::error)
-        })
+    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+        let result = match request.operation() {
+            Ok(operation) => self.answer(request.header.nodeid, operation).await,
+            Err(_) => Err(libc::EINVAL),
+        };
+        result.unwrap_or_else(Answer::error)
     }
-    fn end(self: Rc<Self>) -> LocalFuture<()> {
-        Box::pin(async {})
-    }
+    async fn end(self: Rc<Self>) {}
 }
 
 impl DiskDoor {

@@ -39,7 +39,7 @@ impl Volume {
             return Ok(());
         }
         let _guard = inode.lock.read().await;
-        self.bring_home(inode).await
+        Box::pin(self.bring_home(inode)).await
     }
 
     async fn bring_home(&self, inode: &Inode) -> Result<()> {

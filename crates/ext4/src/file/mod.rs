@@ -232,7 +232,7 @@ impl Volume {
             return Ok(());
         }
         let block_end = (size | (self.block_size().bytes() as u64 - 1)) + 1;
-        self.zero_part(handle, inode, size, block_end.min(to)).await
+        Box::pin(self.zero_part(handle, inode, size, block_end.min(to))).await
     }
 
     /// Whether there are set-id bits, or may be capabilities.

@@ -5,6 +5,8 @@
 //! handle. So after a crash all of them are there or none (as far as the mode journals data). What the handle
 //! will need is known before it starts ([`WritePlan`]). An overwrite or append within blocks already mapped
 //! changes nothing but the inode, and waits for nothing once the caches are warm.
+//!
+//! What happens rarely in a write is boxed: every write that is under way takes as much memory as its longest branch.
 
 use super::plan::WritePlan;
 use super::{
@@ -59,7 +61,7 @@ impl Volume {
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
         if flags.origin == WriteOrigin::WriteBack {
-            return self.write_back_locked(inode, caller, offset, bytes, flags).await;
+            return Box::pin(self.write_back_locked(inode, caller, offset, bytes, flags)).await;
         }
         check_changeable(inode, offset >= size)?;
         let written = self.write_locked(inode, caller, offset, bytes, flags).await?;
@@ -112,7 +114,9 @@ impl Volume {
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
             self.read_durability(inode).await;
-            self.leave_inline(inode, caller).await?;
+            if self.is_inline(inode) {
+                Box::pin(self.leave_inline(inode, caller)).await?;
+            }
         }
         let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = WriteRequest {
@@ -183,14 +187,14 @@ impl Volume {
         let wanted = (at + bytes.len() as u64 - 1) / block_size - first + 1;
         // Clearing capabilities may change attributes.
         let attributes = match request.clear_capabilities {
-            true => Some(self.xattr_change(inode).await?),
+            true => Some(Box::pin(self.xattr_change(inode)).await?),
             false => None,
         };
         let besides = attributes.as_ref().map_or(Credits(0), |change| change.credits);
         let wanted = wanted.min(u32::MAX.into()) as u32;
         let plan = self.plan_write(inode, self.block_of(at), wanted, besides).await?;
         if plan.touched.holes > 0 {
-            self.await_room(request.caller, plan.touched.holes).await?;
+            Box::pin(self.await_room(request.caller, plan.touched.holes)).await?;
         }
         let planned = (first + u64::from(plan.touched.blocks)) * block_size - at;
         let bytes = &bytes[..bytes.len().min(planned as usize)];
@@ -237,7 +241,7 @@ impl Volume {
             clear_set_id_bits(inode);
         }
         if request.clear_capabilities {
-            self.clear_capabilities(handle, inode).await?;
+            Box::pin(self.clear_capabilities(handle, inode)).await?;
         }
         let sequential = inode.mapping_cache.row.get().is_sequential(handle.transaction(), at);
         self.zero_behind_end(handle, inode, at).await?;
@@ -312,13 +316,14 @@ impl Volume {
         let (inode, Mapping { at, count, .. }) = (request.inode, planned);
         let run = match planned.state {
             MappingState::Written(home) => return Ok((home, count, Base::Home)),
-            MappingState::Unwritten(home) => self
-                .mark_written(handle, inode, at, count)
-                .await
-                .map(|run| (run > 0).then_some((home, run)))?,
+            MappingState::Unwritten(home) => {
+                let run = Box::pin(self.mark_written(handle, inode, at, count)).await?;
+                (run > 0).then_some((home, run))
+            }
             MappingState::Hole => {
-                let how = Allocate::Written;
-                let found = self.map_or_allocate(handle, inode, request.caller, at, count, how).await?;
+                let allocated =
+                    self.map_or_allocate(handle, inode, request.caller, at, count, Allocate::Written);
+                let found = Box::pin(allocated).await?;
                 found.mapping.home().filter(|_| found.fresh).map(|home| (home, found.mapping.count))
             }
         };

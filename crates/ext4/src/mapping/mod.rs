@@ -91,9 +91,10 @@ impl Volume {
         if let Some(mapping) = self.map_from_memory(inode, at, max) {
             return Ok(mapping);
         }
+        // Boxed, as it is rare: whoever maps would be as long as a walk down the tree.
         let whole = match has_extents(inode)? {
-            true => self.map_extent(inode, at).await,
-            false => self.map_pointer(inode, at).await,
+            true => Box::pin(self.map_extent(inode, at)).await,
+            false => Box::pin(self.map_pointer(inode, at)).await,
         };
         let whole = whole.map_err(|error| self.note_damage(error))?;
         if let Some(home) = whole.home() {

@@ -8,7 +8,6 @@ mod names;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};
-use device::LocalFuture;
 use host::{Host, HostError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -230,13 +229,11 @@ fn in_room(value: &[u8], room: u32) -> Result {
 }
 
 impl FileSystem for HostDoor {
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
-        Box::pin(async move { self.respond(request).await })
+    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+        self.respond(request).await
     }
-    fn end(self: Rc<Self>) -> LocalFuture<()> {
-        Box::pin(async move {
-            // Reported already; the caller asks again.
-            let _ = self.close().await;
-        })
+    async fn end(self: Rc<Self>) {
+        // Reported already; the caller asks again.
+        let _ = self.close().await;
     }
 }

@@ -5,7 +5,9 @@
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
-use ext4::{Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteFlags, WriteOrigin, flags};
+use ext4::{
+    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteFlags, WriteOrigin, Written, flags,
+};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -85,25 +87,24 @@ impl VolumeDoor {
     }
 
     pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
-        let inode = self.inode(header.nodeid).await?;
-        self.telling_of_privileges(header, &inode, self.write_inode(header, &inode, arguments, data)).await
-    }
-
-    async fn write_inode(
-        &self,
-        header: &InHeader,
-        inode: &Rc<Inode>,
-        arguments: WriteIn,
-        data: &[u8],
-    ) -> Result {
-        let flags = WriteFlags {
-            kill_privileges: arguments.write_flags & abi::write::KILL_SUIDGID != 0,
+        let WriteIn { offset, write_flags, flags, .. } = arguments;
+        let how = WriteFlags {
+            kill_privileges: write_flags & abi::write::KILL_SUIDGID != 0,
             // The kernel has put the offset at the end already.
             append: false,
-            origin: origin_of(arguments.write_flags),
+            origin: origin_of(write_flags),
         };
-        let written = self.volume.write(inode, &caller(header, 0), arguments.offset, data, flags).await?;
-        self.volume.settle_write(inode, &written, sync_asked(arguments.flags)).await?;
+        let inode = self.inode(header.nodeid).await?;
+        let before = self.mode(&inode);
+        let result = match self.volume.write(&inode, &caller(header, 0), offset, data, how).await {
+            Ok(written) => self.settle_write(&inode, written, flags).await,
+            Err(error) => Err(error),
+        };
+        self.telling_of_privileges(header, &inode, before, result)
+    }
+
+    async fn settle_write(&self, inode: &Rc<Inode>, written: Written, flags: u32) -> Result {
+        self.volume.settle_write(inode, &written, sync_asked(flags)).await?;
         self.volume.keep_home(inode).await?;
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
@@ -112,7 +113,9 @@ impl VolumeDoor {
     pub(super) async fn copy_file_range(&self, header: &InHeader, arguments: CopyFileRangeIn) -> Result {
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(arguments.nodeid_out).await?);
         let written_to = InHeader { nodeid: arguments.nodeid_out, ..*header };
-        self.telling_of_privileges(&written_to, &to, self.copy(header, &from, &to, arguments)).await
+        let before = self.mode(&to);
+        let copied = self.copy(header, &from, &to, arguments).await;
+        self.telling_of_privileges(&written_to, &to, before, copied)
     }
 
     async fn copy(
@@ -178,28 +181,25 @@ impl VolumeDoor {
             _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
         };
         let FallocateIn { offset, length, .. } = arguments;
-        let allocated = async {
-            self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await?;
-            Ok(Answer::empty())
-        };
-        self.telling_of_privileges(header, &inode, allocated).await
+        let before = self.mode(&inode);
+        let done = self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await;
+        self.telling_of_privileges(header, &inode, before, done.map(|_| Answer::empty()))
     }
 
+    /// The result of an operation on a file that had the mode `before` it.
+    ///
     /// The kernel keeps a file's mode, and starts programs by it. An operation may take set-id bits away
     /// although its answer does not tell the mode, also one that fails later on. The kernel must then ask
     /// again.
-    async fn telling_of_privileges(
-        &self,
-        header: &InHeader,
-        inode: &Rc<Inode>,
-        operation: impl Future<Output = Result>,
-    ) -> Result {
-        let before = self.volume.getattr(inode).mode;
-        let result = operation.await;
-        if self.volume.getattr(inode).mode == before {
+    fn telling_of_privileges(&self, header: &InHeader, inode: &Inode, before: u16, result: Result) -> Result {
+        if self.mode(inode) == before {
             return result;
         }
         Ok(self.answer_of(header, result).with_stale_attributes(header.nodeid))
+    }
+
+    fn mode(&self, inode: &Inode) -> u16 {
+        self.volume.getattr(inode).mode
     }
 
     pub(super) async fn lseek(&self, header: &InHeader, arguments: LseekIn) -> Result {

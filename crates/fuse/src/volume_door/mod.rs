@@ -13,7 +13,6 @@ mod whole_volume;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};
-use device::LocalFuture;
 use ext4::{Caller, Error, Inode, Volume};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -77,19 +76,6 @@ impl VolumeDoor {
         if self.state.get() == State::Closed { Ok(()) } else { Err(ClosedBadly) }
     }
 
-    async fn respond(&self, request: Request) -> Answer {
-        let opcode = request.header.opcode;
-        let result = match request.operation() {
-            // Only the end may come when the volume is closed.
-            _ if self.state.get() != State::Open && opcode != opcode::DESTROY => {
-                Err(Error::Refused(libc::EIO))
-            }
-            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
-            Ok(operation) => self.perform(&request.header, operation).await,
-        };
-        self.answer_of(&request.header, result)
-    }
-
     fn answer_of(&self, header: &InHeader, result: Result) -> Answer {
         result.unwrap_or_else(|error| {
             if !matches!(error, Error::Refused(_)) {
@@ -99,8 +85,12 @@ impl VolumeDoor {
         })
     }
 
+    /// All but writes and syncs.
     async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
         match operation {
+            Operation::Write { .. } | Operation::Fsync(_) | Operation::Fsyncdir(_) => {
+                unreachable!("`serve` does them itself")
+            }
             Operation::Lookup { name } => self.lookup(header, name).await,
             Operation::Forget { lookups } => self.forget(header.nodeid, lookups).await,
             Operation::BatchForget(nodes) => self.forget_all(nodes).await,
@@ -119,12 +109,8 @@ impl VolumeDoor {
             Operation::Link { node, name } => self.link(header, node, name).await,
             Operation::Open(arguments) => self.open(header, arguments).await,
             Operation::Read(arguments) => self.read(header, arguments).await,
-            Operation::Write { arguments, data } => self.write(header, arguments, data).await,
             Operation::Statfs => self.statfs().await,
             Operation::Release(arguments) => self.release(header, arguments).await,
-            Operation::Fsync(arguments) | Operation::Fsyncdir(arguments) => {
-                self.fsync(header, arguments).await
-            }
             Operation::Setxattr { arguments, name, value } => {
                 self.setxattr(header, arguments, name, value).await
             }
@@ -186,14 +172,26 @@ impl VolumeDoor {
 pub struct ClosedBadly;
 
 impl FileSystem for VolumeDoor {
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
-        Box::pin(async move { self.respond(request).await })
+    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+        let header = &request.header;
+        let result = match request.operation() {
+            // Only the end may come when the volume is closed.
+            _ if self.state.get() != State::Open && header.opcode != opcode::DESTROY => {
+                Err(Error::Refused(libc::EIO))
+            }
+            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
+            Ok(Operation::Write { arguments, data }) => self.write(header, arguments, data).await,
+            Ok(Operation::Fsync(arguments) | Operation::Fsyncdir(arguments)) => {
+                self.fsync(header, arguments).await
+            }
+            // Thousands of writes and syncs may wait for one commit, and a future is as long as its longest branch.
+            Ok(operation) => Box::pin(self.perform(header, operation)).await,
+        };
+        self.answer_of(header, result)
     }
-    fn end(self: Rc<Self>) -> LocalFuture<()> {
-        Box::pin(async move {
-            // Reported already; the caller asks `close` again.
-            let _ = self.close().await;
-        })
+    async fn end(self: Rc<Self>) {
+        // Reported already; the caller asks `close` again.
+        let _ = self.close().await;
     }
 }
 

@@ -3,5 +3,6 @@
 mod common;
 mod flags;
 mod forgetting;
+mod room_of_a_request;
 mod session;
 mod stopping;

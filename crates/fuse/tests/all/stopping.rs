@@ -1,7 +1,7 @@
 //! A session that is told to stop, against the real kernel.
 
 use crate::common::{Memory, private_mounts};
-use device::{LocalFuture, World};
+use device::World;
 use fuse::{Answer, FileSystem, Kind, MountOptions, Operation, Request, Session, Transport};
 use runtime::RealWorld;
 use std::fs;
@@ -16,18 +16,14 @@ struct Slow {
 }
 
 impl FileSystem for Slow {
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
-        Box::pin(async move {
-            if matches!(request.operation(), Ok(Operation::Read(_))) {
-                let time = Duration::from_millis(5 + self.world.random() % 20);
-                self.world.sleep_until(self.world.now().plus(time)).await;
-            }
-            self.memory.clone().serve(request).await
-        })
+    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+        if matches!(request.operation(), Ok(Operation::Read(_))) {
+            let time = Duration::from_millis(5 + self.world.random() % 20);
+            self.world.sleep_until(self.world.now().plus(time)).await;
+        }
+        self.memory.clone().serve(request).await
     }
-    fn end(self: Rc<Self>) -> LocalFuture<()> {
-        Box::pin(async {})
-    }
+    async fn end(self: Rc<Self>) {}
 }
 
 fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Transport) {

@@ -1,6 +1,6 @@
 //! A tiny flat file system in memory, and a way to mount it where nobody else sees it.
 
-use device::{LocalFuture, World};
+use device::World;
 use disks::MemoryDisk;
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use fuse::abi::*;
@@ -37,17 +37,14 @@ pub struct Memory {
 const FOREVER: u64 = 3600;
 
 impl FileSystem for Memory {
-    fn serve(self: Rc<Self>, request: Request) -> LocalFuture<Answer> {
-        Box::pin(async move {
-            match request.operation() {
-                Ok(operation) => self.answer(request.header.nodeid, operation),
-                Err(_) => Answer::error(libc::EINVAL),
-            }
-        })
+    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+        match request.operation() {
+            Ok(operation) => self.answer(request.header.nodeid, operation),
+            Err(_) => Answer::error(libc::EINVAL),
+        }
     }
-    fn end(self: Rc<Self>) -> LocalFuture<()> {
+    async fn end(self: Rc<Self>) {
         self.seen.ends.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async {})
     }
 }
 
