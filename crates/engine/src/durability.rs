@@ -312,6 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn loose_data_of_more_owners_than_are_kept_apart_is_flushed_by_each_sync() {
+        let durability = Durability::new(ONE, true);
+        let owners = OWNERS_MAX as u64 + 1;
+        for owner in 0..owners {
+            assert_eq!(durability.loose.borrow().len() as u64, owner);
+            durability.note_loose(Owner(owner), durability.home_write_completed(block(owner)));
+        }
+        assert!(durability.loose.borrow().is_empty());
+        assert!((0..owners).all(|owner| durability.wants_flush_of_loose(Some(Owner(owner)))));
+        flush(&durability);
+        assert!((0..owners).all(|owner| !durability.wants_flush_of_loose(Some(Owner(owner)))));
+        durability.note_loose(Owner(1), durability.home_write_completed(block(1)));
+        let wants = [1, 2].map(|owner| durability.wants_flush_of_loose(Some(Owner(owner))));
+        assert_eq!(wants, [true, false], "after a flush they are kept apart again");
+    }
+
+    #[test]
     fn the_first_failure_is_kept() {
         let durability = Durability::new(ONE, true);
         for at in [1, 2] {

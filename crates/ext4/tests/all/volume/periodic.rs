@@ -35,14 +35,30 @@ async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, engine: EngineOptions) -
     Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await.unwrap()
 }
 
-/// Makes files, syncs none, and cuts the power when each is to be durable: what is left each time.
-fn play(image: &TestImage, engine: &EngineOptions, bound: Duration) -> Vec<Image> {
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    New,
+    /// Files that are durable, over what they hold.
+    InPlace,
+}
+
+/// Writes files, syncs none, and cuts the power when each is to be durable: what is left each time.
+fn play(image: &TestImage, engine: &EngineOptions, target: Target, bound: Duration) -> Vec<Image> {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let (disk, engine) = (image.disk(&world), engine.clone());
     let left = virtual_world.run(async move {
         let volume = open(&world, &disk, engine).await;
         let root = volume.inode(InodeNumber(2)).await.unwrap();
+        if target == Target::InPlace {
+            for file in 0..FILES {
+                let made = volume.mknod(&root, &name(file), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                let old = vec![0; content(file).len()];
+                volume.write(&made.value, &Caller::ROOT, 0, &old, WriteFlags::default()).await.unwrap();
+            }
+            volume.sync().await.unwrap();
+        }
         let (mut left, mut deadlines) = (Vec::new(), std::collections::VecDeque::<Instant>::new());
         let begin = world.now();
         let mut begun = 0;
@@ -51,8 +67,17 @@ fn play(image: &TestImage, engine: &EngineOptions, bound: Duration) -> Vec<Image
             match (next, deadlines.front().copied()) {
                 (Some(at), due) if due.is_none_or(|due| at < due) => {
                     world.sleep_until(at).await;
-                    let made = volume.mknod(&root, &name(begun), &Caller::ROOT, 0o100_644, 0).await;
-                    let (inode, bytes) = (made.unwrap().value, content(begun));
+                    let inode = match target {
+                        Target::New => {
+                            volume
+                                .mknod(&root, &name(begun), &Caller::ROOT, 0o100_644, 0)
+                                .await
+                                .unwrap()
+                                .value
+                        }
+                        Target::InPlace => volume.lookup(&root, &name(begun)).await.unwrap(),
+                    };
+                    let bytes = content(begun);
                     let written = volume.write(&inode, &Caller::ROOT, 0, &bytes, WriteFlags::default()).await;
                     assert_eq!(written.unwrap().count, bytes.len());
                     deadlines.push_back(world.now().plus(bound + DISK_TIME));
@@ -100,7 +125,7 @@ fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
         for seconds in [1, 5, 12] {
             let commit = Duration::from_secs(seconds);
             let engine = EngineOptions { data, commit, ..EngineOptions::default() };
-            judge(play(&image, &engine, commit), &engine, data != DataMode::Writeback);
+            judge(play(&image, &engine, Target::New, commit), &engine, data != DataMode::Writeback);
         }
     }
 }
@@ -110,9 +135,16 @@ fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
     let image = TestImage::make(EXT4);
     for (expire, writeback) in [(30, 5), (3, 2)] {
         let (expire, writeback) = (Duration::from_secs(expire), Duration::from_secs(writeback));
-        let engine =
-            EngineOptions { data: DataMode::Writeback, expire, writeback, ..EngineOptions::default() };
-        judge(play(&image, &engine, expire + writeback + VOLATILE_MAX), &engine, true);
+        for (data, target) in [
+            (DataMode::Writeback, Target::New),
+            (DataMode::Writeback, Target::InPlace),
+            (DataMode::Ordered, Target::InPlace),
+            (DataMode::Selective, Target::InPlace),
+            (DataMode::Adaptive, Target::InPlace),
+        ] {
+            let engine = EngineOptions { data, expire, writeback, ..EngineOptions::default() };
+            judge(play(&image, &engine, target, expire + writeback + VOLATILE_MAX), &engine, true);
+        }
     }
 }
 
@@ -120,16 +152,25 @@ fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
 #[test]
 fn what_nobody_syncs_is_lost_if_the_power_fails_at_once() {
     let image = TestImage::make(EXT4);
-    for data in DataMode::ALL {
+    for (data, target) in
+        DataMode::ALL.into_iter().flat_map(|data| [(data, Target::New), (data, Target::InPlace)])
+    {
         let engine = EngineOptions { data, ..EngineOptions::default() };
-        let left = play(&image, &engine, Duration::ZERO);
+        let left = play(&image, &engine, target, Duration::ZERO);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = MemoryDisk::from_image(world.clone(), left[0].clone());
         virtual_world.run(async move {
             let volume = open(&world, &disk, engine).await;
             let root = volume.inode(InodeNumber(2)).await.unwrap();
-            assert!(volume.lookup(&root, &name(0)).await.is_err(), "{data:?}: durable without a commit");
+            let found = volume.lookup(&root, &name(0)).await;
+            match target {
+                Target::New => assert!(found.is_err(), "{data:?}: durable without a commit"),
+                Target::InPlace => {
+                    let found = volume.read(&found.unwrap(), 0, usize::MAX).await.unwrap().to_vec();
+                    assert!(found == vec![0; content(0).len()], "{data:?}: overwritten without a commit");
+                }
+            }
         });
         virtual_world.end();
     }
