@@ -1,4 +1,5 @@
-//! The program's heap: pages of block buffers beside one another, all else from the C library.
+//! The program's heap: pages of block buffers beside one another, and what is nearly as long as a page; all else from the C
+//! library.
 //!
 //! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its
 //! alignment, and lies across two pages. A disk is then given two segments for each: a write of a mebibyte
@@ -59,8 +60,10 @@ impl Heap {
     }
 }
 
+/// Whether it gets a page. What is nearly as long gets one, too: tasks of requests are, which the C library would look for
+/// among all that is free.
 fn is_page(layout: Layout) -> bool {
-    layout.size() == PAGE && layout.align() <= PAGE
+    layout.size() > PAGE / 2 && layout.size() <= PAGE && layout.align() <= PAGE
 }
 
 // SAFETY: a page that is given out is within the region, aligned, and given out to nobody else before it is returned
@@ -96,13 +99,15 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, length: usize) -> *mut u8 {
-        if !is_page(layout) && length != PAGE {
+        // SAFETY: the caller promises that the length makes a layout.
+        let wanted = unsafe { Layout::from_size_align_unchecked(length, layout.align()) };
+        if !is_page(layout) && !is_page(wanted) {
             // SAFETY: no page, so `System` gave it; else as promised by the caller.
             return unsafe { System.realloc(pointer, layout, length) };
         }
-        // SAFETY: the caller promises that the length makes a layout; both places are as long as what is copied.
+        // SAFETY: both places are as long as what is copied.
         unsafe {
-            let new = self.alloc(Layout::from_size_align_unchecked(length, layout.align()));
+            let new = self.alloc(wanted);
             if !new.is_null() {
                 new.copy_from_nonoverlapping(pointer, length.min(layout.size()));
                 self.dealloc(pointer, layout);
@@ -254,10 +259,10 @@ mod tests {
             };
             assert!(!is_ours(pointer));
             let mut layout = short;
-            for length in [PAGE, 5000, PAGE, 200] {
+            for length in [PAGE, 5000, PAGE, PAGE / 2, PAGE / 2 + 1, PAGE - 1, 200] {
                 pointer = HEAP.realloc(pointer, layout, length);
                 layout = Layout::from_size_align(length, 8).unwrap();
-                assert_eq!(is_ours(pointer), length == PAGE);
+                assert_eq!(is_ours(pointer), (PAGE / 2 + 1..=PAGE).contains(&length));
                 assert!(std::slice::from_raw_parts(pointer, 100).iter().all(|byte| *byte == 3));
             }
             HEAP.dealloc(pointer, layout);

@@ -57,7 +57,7 @@ fn whatever_is_written_comes_back_as_it_was() {
         let dice = SplitMix::new(seed);
         let unit = [512, 1024, 4096][dice.below(3) as usize];
         let size = BlockSize::new([1024, 4096][dice.below(2) as usize]).unwrap();
-        let (mut writer, mut expected) = (RunWriter::new(unit), Vec::new());
+        let (mut writer, mut expected) = (RunWriter::new(unit, 0), Vec::new());
         let mut home = HomeBlock(dice.below(1 << 30) << dice.below(33));
         for _ in 0..dice.below(60) {
             let most = 1 << dice.below(30);
@@ -108,7 +108,7 @@ fn whatever_is_written_comes_back_as_it_was() {
 
 #[test]
 fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
-    let mut writer = RunWriter::new(512);
+    let mut writer = RunWriter::new(512, 0);
     writer.revoke(HomeBlock(7));
     let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
     assert!(PackedHeader::parse(&run, SEED).is_some());
@@ -123,7 +123,7 @@ fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
 #[test]
 fn parts_take_as_many_bytes_as_was_said() {
     let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
-    let mut writer = RunWriter::new(512);
+    let mut writer = RunWriter::new(512, 0);
     writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
     let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
     let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
@@ -155,7 +155,7 @@ fn malformed_records_are_refused() {
 fn a_long_run_comes_in_pieces_that_are_whole_units() {
     for unit in [512, 4096] {
         let (size, image) = (BlockSize::new(4096).unwrap(), vec![5; 4096]);
-        let mut writer = RunWriter::new(unit);
+        let mut writer = RunWriter::new(unit, 0);
         for home in 0..100 {
             writer.whole(HomeBlock(home), &image);
         }

@@ -21,11 +21,13 @@ impl RunWriter {
     /// Bytes of every piece of a run but the last: a multiple of every unit.
     pub const PIECE: usize = 64 << 10;
 
-    /// `unit`: bytes of a log block.
-    pub fn new(unit: usize) -> RunWriter {
+    /// `unit`: bytes of a log block. `room`: bytes that the run is expected to take, for which there is memory at once.
+    pub fn new(unit: usize, room: usize) -> RunWriter {
         assert!(unit.is_power_of_two() && unit >= UNIT_MIN as usize, "a unit of {unit} bytes");
         assert!(unit <= RunWriter::PIECE, "a unit of {unit} bytes");
-        RunWriter { unit, full: Vec::new(), bytes: vec![0; PackedHeader::SIZE], length: 0, previous: 0 }
+        let mut bytes = Vec::with_capacity(room.clamp(PackedHeader::SIZE, RunWriter::PIECE));
+        bytes.resize(PackedHeader::SIZE, 0);
+        RunWriter { unit, full: Vec::new(), bytes, length: 0, previous: 0 }
     }
 
     /// How many bytes `parts` take, but for the record's head, which takes two or more.

@@ -10,6 +10,9 @@ use format::packed::RunWriter;
 use std::rc::Rc;
 use units::HomeBlock;
 
+/// What small synchronous writes say of a block, and a little more.
+const BYTES_OF_A_BLOCK: usize = 256;
+
 /// What a transaction says of one block.
 enum Said<'a> {
     Revoked,
@@ -31,7 +34,7 @@ pub(super) fn write(
     // No block is in two of them. Near addresses take fewer bytes.
     said.sort_by_key(|(home, _)| *home);
 
-    let mut run = RunWriter::new(records.unit);
+    let mut run = RunWriter::new(records.unit, said.len() * BYTES_OF_A_BLOCK);
     for (home, said) in said {
         match said {
             Said::Revoked => run.revoke(home),
