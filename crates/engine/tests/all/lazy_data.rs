@@ -172,8 +172,12 @@ fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
         rig.run(async move {
             let engine = Rig::open(parts).await;
             let first = overwrite(&engine, 1, 50, 1).await;
+            // Or there is nothing to commit.
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.create(HomeBlock(40));
+            assert_eq!(handle.stop(), first);
             engine.commit(first).await.unwrap();
-            overwrite(&engine, 2, 60, 2).await;
+            assert!(overwrite(&engine, 2, 60, 2).await.is_after(first));
             let all = engine.sync();
             let own = async {
                 pause(&engine, Duration::from_millis(1)).await;
