@@ -87,6 +87,10 @@ impl Answer {
     pub fn payload_length(&self) -> usize {
         self.head.len() - HEADER + self.body.iter().map(|slice| slice.range.len()).sum::<usize>()
     }
+    /// Whether the message is copied bytes alone, and so many at most.
+    pub(crate) fn is_within(&self, length: usize) -> bool {
+        self.body.is_empty() && self.head.len() <= length
+    }
     pub fn errno(&self) -> i32 {
         self.error
     }

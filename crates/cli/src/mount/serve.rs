@@ -280,7 +280,7 @@ impl Mounted {
                 "ring": {
                     "operations": ring.operations,
                     "enters": ring.enters,
-                    "failed_sends": ring.failed_sends,
+                    "failed_sends": ring.failed_sends + session.failed_answers(),
                     "full_queues": ring.full_queues,
                     "polls": ring.polls,
                     "polls_in_vain": ring.polls_in_vain,

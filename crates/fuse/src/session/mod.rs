@@ -14,6 +14,7 @@
 
 mod classic;
 mod counts;
+mod crowd;
 mod init;
 mod payloads;
 mod room;
@@ -26,6 +27,7 @@ use crate::answer::Stale;
 use crate::{Answer, Connection, FileSystem, Malformed, Operation, Request};
 use classic::{Classic, Received};
 use counts::Counts;
+use crowd::Crowd;
 use device::World;
 use room::{GIVE_BACK_AFTER, Room, Share};
 use runtime::sync::Event;
@@ -64,6 +66,7 @@ pub struct Session<F> {
     file_system: Rc<F>,
     transport: Transport,
     classic: Classic,
+    crowd: Crowd,
     /// Of which each has a queue of its own in the ring.
     processors: u16,
     negotiated: Cell<Option<Negotiated>>,
@@ -99,8 +102,10 @@ impl<F: FileSystem> Session<F> {
         file_system: Rc<F>,
         transport: Transport,
     ) -> Rc<Session<F>> {
+        let fuse = Rc::new(connection.fuse);
         Rc::new(Session {
-            classic: Classic::new(world.ring().clone(), Rc::new(connection.fuse)),
+            classic: Classic::new(world.ring().clone(), fuse.clone()),
+            crowd: Crowd::new(fuse),
             processors: connection.processors,
             world,
             file_system,
@@ -121,6 +126,10 @@ impl<F: FileSystem> Session<F> {
 
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
+    }
+    /// Answers that the kernel did not take, besides those that the ring sent.
+    pub fn failed_answers(&self) -> u64 {
+        self.crowd.failed()
     }
     /// The operations that were asked for, by the kernel's names, and how often.
     pub fn requests_by_operation(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
@@ -181,6 +190,7 @@ impl<F: FileSystem> Session<F> {
             }
         };
         self.until_alone(0).await;
+        self.crowd.end();
         self.file_system.clone().end().await;
         if self.ring_refused.get() {
             return Err(SessionError::NoRing("the kernel refused an entry; mount with transport=classic"));
@@ -293,10 +303,30 @@ impl<F: FileSystem> Session<F> {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;
             if wants_answer {
-                session.classic.answer(unique, answer);
+                session.send(unique, answer);
             }
             drop(share);
         }));
+    }
+
+    /// Sends an answer of the classic channel.
+    fn send(self: &Rc<Self>, unique: u64, answer: Answer) {
+        match self.crowd.take(self.running.get(), unique, answer) {
+            Err(answer) => self.classic.answer(unique, answer),
+            Ok(false) => {}
+            Ok(true) => {
+                let session = self.clone();
+                // Each time behind a turn of the loop, which takes new requests: those come first.
+                self.world.spawn(Box::pin(async move {
+                    let turn =
+                        || session.world.sleep_until(session.world.now().plus(Duration::from_nanos(1)));
+                    turn().await;
+                    while session.crowd.help() {
+                        turn().await;
+                    }
+                }));
+            }
+        }
     }
 
     /// A request is under way from when it is taken, not from when its task first runs.
