@@ -259,19 +259,19 @@ pub fn died(mount: &Mount) -> CliError {
     ))
 }
 
+/// Why nothing in `path` answers: the mount that it lies in is dead.
+pub fn died_around(path: &Path) -> Option<CliError> {
+    let mount = mount_table::mount_around(path).ok()??;
+    (mount.is_okeanos() && mount.is_dead()).then(|| died(&mount))
+}
+
 /// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
     let exact = mount_table::mount_on(path).map_err(system)?;
     let found = match exact.or_else(|| mount_table::mount_of(path)) {
         Some(mount) => Some(mount),
-        None => {
-            let path = mount_table::resolve(path).map_err(system)?;
-            let mounts = mount_table::mounts().map_err(system)?;
-            let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.directory));
-            // The longest path is the innermost; of equals the last is on top.
-            above.max_by_key(|mount| mount.directory.as_os_str().len())
-        }
+        None => mount_table::mount_around(path).map_err(system)?,
     };
     match found {
         Some(mount) if mount.is_okeanos() => Ok(mount),

@@ -212,7 +212,7 @@ fn bring_up(
 fn answers(served: &Served, directory: &Path) -> Box<Answers> {
     let about = About {
         process: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: crate::VERSION.into(),
         source: served.disk.name().to_owned(),
         directory: directory.join(NAME).display().to_string(),
         data: "none".to_owned(),

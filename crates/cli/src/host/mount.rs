@@ -172,7 +172,7 @@ fn answers(
 ) -> Box<crate::daemon::control_server::Answers> {
     let about = About {
         process: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: crate::VERSION.into(),
         source: plan.store.full_name(),
         directory: plan.directory.display().to_string(),
         data: "host".into(),
