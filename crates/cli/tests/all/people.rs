@@ -52,6 +52,28 @@ fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
 }
 
 #[test]
+fn a_dead_host_and_a_dead_drive_stand_out_with_their_next_step() {
+    Rig::new().run(
+        r#"mkdir store host drive; truncate -s 64M journal; HOST="host mount --store dir:$PWD/store --journal"
+           dies() { local pid=$($O list --json | python3 -c 'import json, sys
+print(*[found["process"] for found in json.load(sys.stdin) if found["directory"] == sys.argv[1]])' $PWD/$1)
+               kill -9 $pid; for i in $(seq 100); do [ -d /proc/$pid ] || break; sleep 0.1; done; }
+           $O $HOST journal --format host; echo kept >host/file; sync host/file; dies host
+           for command in "stats host" "$HOST journal host" "inspect super host/file"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos $HOST JOURNAL $PWD/host" told
+           done
+           $O umount host 2>told; grep -q "okeanos $HOST JOURNAL $PWD/host" told; refuses mountpoint -q host
+           $O $HOST journal host; grep -q kept host/file
+           $O stats --prometheus host >told; grep -q '^okeanos_host_destaged_bytes_total{' told; $O umount host
+           $O disk serve --model nvme-ssd --size 64M drive; dies drive
+           for command in "stats drive" "disk serve --model nvme-ssd --size 64M drive"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q 'okeanos disk serve' told; refuses grep -q 'is safe' told
+           done
+           $O umount drive 2>told; refuses mountpoint -q drive"#,
+    );
+}
+
+#[test]
 fn an_image_stands_for_its_mount_and_what_is_in_the_way_is_named() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; refuses $O mount image 2>told; grep -q 'okeanos mount image DIR' told
