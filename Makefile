@@ -143,6 +143,8 @@ man: build ## man pages, in target/man
 
 # Where the system's own program goes, and where units are looked for.
 UNITS ?= $(PREFIX)/lib/systemd/system
+# Where zsh looks by itself: here, and for packages in vendor-completions.
+ZSH ?= $(PREFIX)/share/zsh/site-functions
 SHARE = $(DESTDIR)$(PREFIX)/share
 
 install: build install-files ## the program, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
@@ -154,9 +156,9 @@ install-files:
 	install -d $(SHARE)/man/man1 $(SHARE)/man/man8 $(DESTDIR)/sbin $(DESTDIR)$(UNITS)
 	install -m 644 target/man/*.1 $(SHARE)/man/man1
 	install -m 644 target/man/*.8 $(SHARE)/man/man8
-	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/vendor-completions $(SHARE)/fish/vendor_completions.d
+	install -d $(SHARE)/bash-completion/completions $(DESTDIR)$(ZSH) $(SHARE)/fish/vendor_completions.d
 	$(OKEANOS) completions bash >$(SHARE)/bash-completion/completions/okeanos
-	$(OKEANOS) completions zsh >$(SHARE)/zsh/vendor-completions/_okeanos
+	$(OKEANOS) completions zsh >$(DESTDIR)$(ZSH)/_okeanos
 	$(OKEANOS) completions fish >$(SHARE)/fish/vendor_completions.d/okeanos.fish
 	sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/okeanos@.service >$(DESTDIR)$(UNITS)/okeanos@.service
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
@@ -165,7 +167,7 @@ install-files:
 uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
 	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
-	rm -f $(SHARE)/bash-completion/completions/okeanos $(SHARE)/zsh/vendor-completions/_okeanos
+	rm -f $(SHARE)/bash-completion/completions/okeanos $(DESTDIR)$(ZSH)/_okeanos
 	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service
 
 deb: build ## a Debian package, in target/deb

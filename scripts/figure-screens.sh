@@ -11,6 +11,8 @@ directory=$(realpath -m "$2")
 shift 2
 if [[ $# == 0 ]]; then set -- 1 9 10a 13; fi
 
+# What an older program drew is not to be looked at.
+rm -rf "$directory/figures"
 mkdir -p "$directory"
 "$okeanos" reproduce --quick "$@" --out "$directory/figures" >"$directory/said" || { cat "$directory/said" >&2; exit 1; }
 page=file://$directory/figures/index.html

@@ -12,7 +12,8 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 
-make --no-print-directory install-files OKEANOS="$program" DESTDIR="$stage" PREFIX=/usr UNITS=/usr/lib/systemd/system
+make --no-print-directory install-files OKEANOS="$program" DESTDIR="$stage" PREFIX=/usr UNITS=/usr/lib/systemd/system \
+    ZSH=/usr/share/zsh/vendor-completions
 # As the policy wants it: not below /sbin of an unmerged system.
 mkdir -p "$stage/usr/sbin" "$stage/usr/share/doc/okeanos/examples"
 mv "$stage"/sbin/mount.* "$stage/usr/sbin"

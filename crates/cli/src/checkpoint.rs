@@ -34,8 +34,8 @@ pub struct CheckpointArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the volume is mounted, or any place in it
-    #[arg(value_name = "DIR")]
+    /// Where the volume is mounted, any place in it, or its image file or device
+    #[arg(value_name = "DIR|IMAGE|DEVICE")]
     directory: PathBuf,
 }
 

@@ -40,6 +40,10 @@ impl CliError {
     pub fn with_code(self, code: u8) -> CliError {
         CliError { code, ..self }
     }
+    /// As another error of the same command.
+    pub fn with_code_of(self, other: &CliError) -> CliError {
+        self.with_code(other.code)
+    }
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -19,14 +19,14 @@ Health is one of
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
   not ours to ask      ask as the user who mounted it, or as root
 
-The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here. Behind the type it tells the
-mode: fuseblk.okeanos.selective.
+The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here, as the mount was made. Behind
+the type it tells the mode: fuseblk.okeanos.selective.
 
 Examples:
   okeanos list
   okeanos list --json | jq -r '.[] | select(.health != \"ok\") | .directory'";
 
-/// List what is mounted: mode, size, transport, health
+/// List what is mounted: mode, size, transport, health, options
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct ListArguments {
@@ -131,8 +131,16 @@ fn plain(text: &str) -> String {
 }
 
 fn table(listed: &[Listed]) -> Table {
-    let mut table =
-        Table::new(["mounted on", "image or device", "data", "size", "free", "transport", "health"]);
+    let mut table = Table::new([
+        "mounted on",
+        "image or device",
+        "data",
+        "size",
+        "free",
+        "transport",
+        "health",
+        "mounted with",
+    ]);
     let or_dash = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".into());
     let size = |bytes: Option<u64>| bytes.map_or("-".into(), format_size);
     for mount in listed {
@@ -144,6 +152,7 @@ fn table(listed: &[Listed]) -> Table {
             size(mount.bytes_free),
             or_dash(&mount.transport),
             mount.health.clone(),
+            if mount.options.is_empty() { "-".into() } else { mount.options.join(",") },
         ]);
     }
     table

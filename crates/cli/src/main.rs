@@ -27,9 +27,10 @@ mod stats;
 mod text;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use daemon::reporter;
+use daemon::{control, reporter};
 use error::CliError;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Most of the daemon's memory is pages of a block cache.
@@ -84,22 +85,39 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(std::env::args_os().collect()) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = explained(error, &arguments);
             reporter::complain(&format!("okeanos: {error}"));
             error.exit_code()
         }
     }
 }
 
-fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
-    if mount::helper::is_called(&arguments) {
+/// Whatever failed on a mount whose daemon has died failed for that reason.
+fn explained(error: CliError, arguments: &[OsString]) -> CliError {
+    let mut words = arguments.iter().skip(1);
+    if words.next().is_some_and(|command| command == "umount") {
+        // It takes such mounts away, and says what keeps it from that.
+        return error;
+    }
+    let died = words.find_map(|word| control::died_around(Path::new(word)));
+    match died {
+        Some(died) => died.with_code_of(&error),
+        None => error,
+    }
+}
+
+fn run(arguments: &[OsString]) -> Result<(), CliError> {
+    if mount::helper::is_called(arguments) {
         return mount::helper::run(arguments);
     }
     let width = text::output::width();
-    let matches = at_width(Program::command(), width).term_width(width).get_matches_from(arguments);
-    let program = Program::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = at_width(Program::command(), width).term_width(width).try_get_matches_from(arguments);
+    let program = matches.and_then(|matches| Program::from_arg_matches(&matches));
+    let program = program.unwrap_or_else(|error| end(&error, arguments));
     match program.command {
         Command::Mkfs(arguments) => mkfs::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
@@ -123,6 +141,14 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Command::Man(arguments) => man::run(arguments),
         Command::CephHelper => ceph::run_helper(),
     }
+}
+
+/// Help that was asked for, or a wrong command line: prints it, with the exit code that the command's callers know.
+fn end(error: &clap::Error, arguments: &[OsString]) -> ! {
+    // Nobody may be listening.
+    let _ = error.print();
+    let is_check = arguments.get(1).is_some_and(|command| command == "check");
+    std::process::exit(if is_check && error.use_stderr() { check::WRONG_USAGE } else { error.exit_code() })
 }
 
 /// Each command's notes, as wide as the terminal; clap itself knows no hanging lines.

@@ -329,6 +329,8 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
     match size {
         None if !exists => Err(CliError::new(format!("{name} does not exist"))
             .with_remedy(format!("Give a size to make an image file: okeanos mkfs {name} 1G"))),
+        Some(0) => Err(CliError::new(format!("{name}: a volume of 0 B holds nothing"))
+            .with_remedy(format!("Give its size: okeanos mkfs {name} 1G"))),
         Some(_) if exists && is_block_device(target)? => {
             Err(CliError::new(format!("{name} is a block device, whose size is given"))
                 .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))
@@ -398,6 +400,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("disk");
         assert!(run(arguments(&image, None, &[])).is_err(), "no size, no file");
+        let refused = run(arguments(&image, Some(0), &["-q"])).unwrap_err().to_string();
+        assert!(refused.contains("okeanos mkfs") && !image.exists(), "{refused}");
         assert!(run(arguments(&image, Some(64 << 20), &["-q", "-O", "nonsense"])).is_err());
         assert!(!image.exists());
     }

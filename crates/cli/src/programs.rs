@@ -60,6 +60,7 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     let label = value("LABEL").map_or(String::new(), |label| format!(" (label \"{label}\")"));
     Ok(match (value("TYPE"), value("USAGE"), value("PTTYPE")) {
         (Some(kind), Some("filesystem") | None, _) => Some(format!("a file system of type {kind}{label}")),
+        (Some(kind), Some("other"), _) => Some(format!("data of type {kind}{label}")),
         (Some(kind), Some(usage), _) => Some(format!("data of type {kind}, {usage}{label}")),
         (None, _, Some(table)) => Some(format!("a partition table of type {table}")),
         (None, ..) => None,

@@ -57,7 +57,10 @@ impl Finished {
         remove_if_there(&json_path(directory, &self.figure))?;
         for (number, picture) in self.results.pictures.iter().enumerate() {
             replace(&directory.join(self.file_name(number, "csv")), &csv::csv(picture))?;
-            replace(&directory.join(self.file_name(number, "svg")), &chart::svg(picture))?;
+            replace(
+                &directory.join(self.file_name(number, "svg")),
+                &chart::svg(picture, chart::Form::Screen),
+            )?;
         }
         let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
         replace(&json_path(directory, &self.figure), &(json + "\n"))

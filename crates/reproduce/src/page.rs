@@ -1,6 +1,6 @@
 //! All finished figures in one HTML page that needs no network and no other file.
 
-use crate::chart::{escaped, svg};
+use crate::chart::{Form, escaped, svg};
 use crate::finished::Finished;
 use crate::number::short;
 use crate::statement::WORDS;
@@ -99,7 +99,12 @@ fn section(figure: &Finished) -> String {
         .results
         .pictures
         .iter()
-        .map(|picture| format!("<figure>{}</figure>\n", svg(picture)))
+        .map(|picture| {
+            let (screen, phone) = (svg(picture, Form::Screen), svg(picture, Form::Phone));
+            format!(
+                "<figure><div class=\"wide\">{screen}</div><div class=\"narrow\">{phone}</div></figure>\n"
+            )
+        })
         .collect();
     let notes: String =
         figure.results.notes.iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect();
@@ -171,13 +176,13 @@ main{max-width:940px;margin:0 auto;padding:1.5rem}\
 h2{margin:3rem 0 0}\
 a{color:#0067b0}\
 figure{margin:1rem 0;border:1px solid #d5d5d5}\
-figure svg{display:block;width:100%;height:auto}\
+figure svg{display:block;width:100%;height:auto}.narrow{display:none}\
 table{border-collapse:collapse;margin:1rem 0;width:100%}\
 th,td{border:1px solid #d5d5d5;padding:.3rem .6rem;text-align:left;vertical-align:top}\
 .source{color:#5c5c5c;font-size:.9em;margin:.2rem 0}\
 .yes{color:#00744f}.no{color:#b02a00;font-weight:600}\
 code{font-size:.95em}\
-@media (max-width:700px){main{padding:.7rem}figure{overflow-x:auto}figure svg{width:820px}th,td{padding:.2rem .35rem}}\
+@media (max-width:700px){main{padding:.7rem}.wide{display:none}.narrow{display:block}th,td{padding:.2rem .35rem}}\
 @media (prefers-color-scheme:dark){body{background:#161616;color:#ececec}a{color:#58aef2}\
 figure,th,td{border-color:#444}.source{color:#a8a8a8}.yes{color:#2fc795}.no{color:#ff8a45}}";
 
@@ -199,7 +204,8 @@ mod tests {
             assert!(!elsewhere.contains(word), "{word}");
         }
         assert!(page.contains("Made up &amp; &lt;drawn&gt;") && !page.contains("& <drawn>"));
-        assert_eq!(page.matches("<svg").count(), 2);
+        // Two pictures, for screens and for phones.
+        assert_eq!(page.matches("<svg").count(), 4);
         assert!(page.contains("<li>ours: 1 agree, 0 in direction only, 1 differ.</li>"));
         assert!(page.contains("okeanos reproduce made-up --seed 7 --quick --again"));
     }

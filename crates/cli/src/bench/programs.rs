@@ -63,10 +63,9 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     // Ways to use PostgreSQL, which are no comparison of file systems, are for who asks for them.
     let all = || WORKS.map(|(name, _)| name.to_owned()).into_iter().filter(|name| name != "wal").collect();
     let works = if arguments.works.is_empty() { all() } else { arguments.works };
+    let needed = packages_of(&works);
     if arguments.packages {
-        let needed = WORKS.iter().filter(|(name, _)| works.iter().any(|work| work == name));
-        let packages: Vec<_> = needed.map(|(_, packages)| *packages).filter(|all| !all.is_empty()).collect();
-        return print(&format!("{}\n", packages.join(" ")));
+        return print(&format!("{needed}\n"));
     }
     let program =
         std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
@@ -84,13 +83,22 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
         program,
     };
     let progress = Progress::new();
-    let rows = programs(&options, |text| progress.show(text)).map_err(rig_error)?;
+    let rows = programs(&options, |text| progress.show(text)).map_err(|error| match needed.is_empty() {
+        true => rig_error(error),
+        false => rig_error(error).with_remedy(format!("These works need: apt-get install {needed}")),
+    })?;
     drop(progress);
     match (arguments.json, arguments.markdown) {
         (true, _) => print_json(&rows),
         (_, true) => print(&markdown(&rows, &options.contenders)),
         _ => print(&table(&rows)),
     }
+}
+
+fn packages_of(works: &[String]) -> String {
+    let needed = WORKS.iter().filter(|(name, _)| works.iter().any(|work| work == name));
+    let packages: Vec<_> = needed.map(|(_, packages)| *packages).filter(|all| !all.is_empty()).collect();
+    packages.join(" ")
 }
 
 fn number(value: f64) -> String {

@@ -1,6 +1,7 @@
 //! An unmounted volume: every structure with a checksum, and who uses which block.
 
 use super::Findings;
+use crate::daemon::mount_table;
 use crate::disk::open_disk::claim;
 use crate::error::CliError;
 use crate::inspect::reader::Reader;
@@ -36,8 +37,11 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
             | OpenError::Locked { .. }
             | OpenError::Attached { .. }),
         ) => {
-            return Err(CliError::from(error)
-                .with_remedy("If it is mounted, check where it is mounted: okeanos list."));
+            let remedy = match mount_table::mount_of(path) {
+                Some(mount) => format!("Check it there: okeanos check {}.", mount.directory.display()),
+                None => "If it is mounted, check where it is mounted: okeanos list.".into(),
+            };
+            return Err(CliError::from(error).with_remedy(remedy));
         }
         Err(error) => return Err(error.into()),
     };

@@ -39,6 +39,7 @@ pub struct CheckArguments {
 /// Exit codes of fsck(8).
 const DAMAGED: u8 = 4;
 const NOT_CHECKED: u8 = 8;
+pub const WRONG_USAGE: i32 = 16;
 
 /// More of them help nobody.
 const TOLD_MAX: usize = 100;

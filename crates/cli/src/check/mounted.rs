@@ -34,7 +34,7 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     }
     let Walk { files, directories, denied, .. } = walk;
     if denied > 0 {
-        return Err(CliError::new(format!("{denied} files and directories could not be looked into"))
+        return Err(CliError::new(format!("files or directories that could not be looked into: {denied}"))
             .with_remedy("Check it as root, or unmounted."));
     }
     Ok(format!("{directories} directories and {files} other files are readable"))

@@ -240,7 +240,7 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
     if let (Some(user), Some(_)) = (other, &tried) {
         let user = if user == 0 { "root".into() } else { format!("user {user}") };
         return CliError::new(format!("{} was mounted by {user}", mount.directory.display()))
-            .with_remedy(format!("Only {user} may do that. See who may look: okeanos stats --help."));
+            .with_remedy(format!("Only {user} may do that; who may look: okeanos stats --help."));
     }
     match tried {
         Some((path, error)) => CliError::system(format!("{why} ({})", path.display()), error)
@@ -253,10 +253,43 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
 pub fn died(mount: &Mount) -> CliError {
     let (source, at) = (mount.image(), mount.directory.display());
     let source = source.display();
-    CliError::new(format!("the daemon of {source} on {at} has died; what was synced is safe")).with_remedy(format!(
-        "Take the dead mount away (okeanos umount {at}, or umount -l {at}), and mount again, which recovers the volume: \
-         okeanos mount {source} {at}."
-    ))
+    let away = format!("Take the dead mount away (okeanos umount {at}, or umount -l {at}), and");
+    match Again::of(mount) {
+        Again::Serve => CliError::new(format!("the daemon of {source} on {at} has died"))
+            .with_remedy(format!("{away} serve the drive again: see okeanos disk serve --help.")),
+        Again::Mount(command) => {
+            CliError::new(format!("the daemon of {source} on {at} has died; what was synced is safe"))
+                .with_remedy(format!("{away} mount again, which recovers the volume: {command}."))
+        }
+    }
+}
+
+/// How what was mounted comes back.
+pub enum Again {
+    /// The command that mounts and recovers.
+    Mount(String),
+    /// An emulated drive.
+    Serve,
+}
+
+impl Again {
+    pub fn of(mount: &Mount) -> Again {
+        let (source, at) = (mount.image(), mount.directory.display());
+        let source = source.display().to_string();
+        match source.split_once(':') {
+            Some(("dir" | "ceph", _)) => {
+                Again::Mount(format!("okeanos host mount --store {source} --journal JOURNAL {at}"))
+            }
+            _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {source} {at}")),
+            _ => Again::Serve,
+        }
+    }
+}
+
+/// Why nothing in `path` answers: the mount that it lies in is dead.
+pub fn died_around(path: &Path) -> Option<CliError> {
+    let mount = mount_table::mount_around(path).ok()??;
+    (mount.is_okeanos() && mount.is_dead()).then(|| died(&mount))
 }
 
 /// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
@@ -265,13 +298,7 @@ pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let exact = mount_table::mount_on(path).map_err(system)?;
     let found = match exact.or_else(|| mount_table::mount_of(path)) {
         Some(mount) => Some(mount),
-        None => {
-            let path = mount_table::resolve(path).map_err(system)?;
-            let mounts = mount_table::mounts().map_err(system)?;
-            let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.directory));
-            // The longest path is the innermost; of equals the last is on top.
-            above.max_by_key(|mount| mount.directory.as_os_str().len())
-        }
+        None => mount_table::mount_around(path).map_err(system)?,
     };
     match found {
         Some(mount) if mount.is_okeanos() => Ok(mount),

@@ -98,6 +98,14 @@ pub fn mount_on(directory: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.directory == directory))
 }
 
+/// The mount that `path` lies in, which need not answer.
+pub fn mount_around(path: &Path) -> io::Result<Option<Mount>> {
+    let path = resolve(path)?;
+    let above = mounts()?.into_iter().filter(|mount| path.starts_with(&mount.directory));
+    // The longest path is the innermost; of equals the last is on top.
+    Ok(above.max_by_key(|mount| mount.directory.as_os_str().len()))
+}
+
 /// The mount of ours whose image file, device or directory `path` is.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let at = resolve(path).ok()?;

@@ -69,6 +69,7 @@ enum Lie {
 pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
     let model = find(&arguments.drives.model)?;
     let options = options(&arguments, &model)?;
+    crate::mount::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = mount_table::resolve(&arguments.directory)
         .map_err(|error| CliError::system(arguments.directory.display(), error))?;
     if !directory.is_dir() {
@@ -212,7 +213,7 @@ fn bring_up(
 fn answers(served: &Served, directory: &Path) -> Box<Answers> {
     let about = About {
         process: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: crate::VERSION.into(),
         source: served.disk.name().to_owned(),
         directory: directory.join(NAME).display().to_string(),
         data: "none".to_owned(),

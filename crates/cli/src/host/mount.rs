@@ -35,6 +35,7 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
     arguments.place.journal = absolute(&arguments.place.journal)?;
+    crate::mount::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
     if store.lies_below(&directory) || arguments.place.journal.starts_with(&directory) {
         return Err(CliError::new(format!(
@@ -172,7 +173,7 @@ fn answers(
 ) -> Box<crate::daemon::control_server::Answers> {
     let about = About {
         process: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: crate::VERSION.into(),
         source: plan.store.full_name(),
         directory: plan.directory.display().to_string(),
         data: "host".into(),

@@ -4,6 +4,7 @@ use super::log_reader::LogReader;
 use super::packed;
 use super::superblock::uuid;
 use crate::error::CliError;
+use crate::text::moment;
 use format::jbd2::{
     BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock, LogLayout,
     Packing, RevokeBlock, TagFormat,
@@ -327,7 +328,8 @@ impl fmt::Display for Record {
                 let whole = if *whole_checksum { ", with a checksum of the whole transaction" } else { "" };
                 write!(
                     f,
-                    "T{transaction} commit at log block {log_block}: at {seconds}.{nanoseconds:09} s{whole}"
+                    "T{transaction} commit at log block {log_block}: at {}{whole}",
+                    moment::exact(*seconds, *nanoseconds)
                 )
             }
             Record::Packed { transaction, log_block, log_blocks, bytes, durable, seconds, nanoseconds } => {
@@ -335,7 +337,8 @@ impl fmt::Display for Record {
                 write!(
                     f,
                     "T{transaction} packed at log block {log_block}: {log_blocks} log block{plural}, {bytes} bytes of records, \
-                 at {seconds}.{nanoseconds:09} s; all up to T{durable} was durable"
+                 at {}; all up to T{durable} was durable",
+                    moment::exact(*seconds, *nanoseconds)
                 )
             }
             Record::PackedParts { transaction, block, parts, base_zero } => {

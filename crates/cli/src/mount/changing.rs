@@ -24,7 +24,7 @@ impl Changing {
     pub fn new(volume: &Rc<Volume>, disks: &[FileDisk], reporter: &Reporter, plan: &MountPlan) -> Changing {
         let about = About {
             process: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: crate::VERSION.into(),
             source: plan.source.display().to_string(),
             directory: plan.directory.display().to_string(),
             data: volume.options().engine.data.to_string(),

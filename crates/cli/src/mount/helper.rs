@@ -36,7 +36,7 @@ pub fn is_called(arguments: &[OsString]) -> bool {
     })
 }
 
-pub fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
+pub fn run(arguments: &[OsString]) -> Result<(), CliError> {
     let call = HelperArguments::parse_from(arguments);
     if call.fake {
         return Ok(());

@@ -1,6 +1,6 @@
 //! `okeanos umount`: away with a mount, and back only when its daemon is gone.
 
-use crate::daemon::control::{About, Ask, Client, End};
+use crate::daemon::control::{About, Again, Ask, Client, End};
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
@@ -110,12 +110,12 @@ impl Daemon {
 }
 
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
-    let (image, at) = (mount.image(), mount.directory.display());
-    reporter::complain(&format!(
-        "okeanos: the daemon of {at} had died; the dead mount is taken away\n  The next mount recovers the volume: okeanos \
-         mount {} {at}.",
-        image.display()
-    ));
+    let at = mount.directory.display();
+    let next = match Again::of(mount) {
+        Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
+        Again::Serve => String::new(),
+    };
+    reporter::complain(&format!("okeanos: the daemon of {at} had died; the dead mount is taken away{next}"));
     take_away(mount, libc::MNT_DETACH)
 }
 

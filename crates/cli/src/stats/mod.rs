@@ -47,8 +47,8 @@ pub struct StatsArguments {
     /// With --watch: end after so many lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Where the volume is mounted, or any place in it
-    #[arg(value_name = "DIR")]
+    /// Where the volume is mounted, any place in it, or its image file or device
+    #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub directory: PathBuf,
 }
 

@@ -57,6 +57,26 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     ("interrupts_total", COUNTER, "Interrupts of requests.", "door/interrupts"),
 ];
 
+/// Numbers of a host's journal in front of a shared store.
+const OF_HOST: [(&str, &str, &str, &str); 11] = [
+    ("commits_total", COUNTER, "Transactions committed.", "commits"),
+    ("host_dirty_memory_bytes", GAUGE, "File data that only memory has.", "dirty_in_memory"),
+    (
+        "host_dirty_journal_bytes",
+        GAUGE,
+        "File data in the journal, and not durable at the store.",
+        "dirty_in_journal",
+    ),
+    ("host_destaged_bytes_total", COUNTER, "File data made durable at the store.", "destaged_bytes"),
+    ("host_destaged_files_total", COUNTER, "Files made durable at the store.", "destaged_files"),
+    ("host_shared_bytes_total", COUNTER, "Written past the journal, to shared files.", "shared_bytes"),
+    ("host_recalls_total", COUNTER, "Tokens that the store took back.", "recalls"),
+    ("host_reconnections_total", COUNTER, "Connections that were lost and came back.", "reconnections"),
+    ("host_journal_written_bytes_total", COUNTER, "Bytes written to the journal.", "log_bytes_written"),
+    ("host_journal_bytes", GAUGE, "Size of the journal.", "log_capacity"),
+    ("host_journal_used_bytes", GAUGE, "Of it, what is in use.", "log_used"),
+];
+
 /// Numbers of the daemon's ring.
 const OF_RING: [(&str, &str, &str); 7] = [
     ("ring_operations_total", "Operations given to io_uring.", "operations"),
@@ -94,6 +114,24 @@ pub fn exposition(statistics: &Value) -> String {
     page.sample("failed", &[], &yes_no(statistics["failed"].is_string()));
     page.head("read_only", GAUGE, "Whether the volume is read-only.");
     page.sample("read_only", &[], &yes_no(statistics["read_only"].as_bool().unwrap_or(false)));
+    if statistics["engine"].is_object() {
+        engine(statistics, &mut page);
+    }
+    if let Some(host) = statistics["host"].as_object() {
+        for (name, kind, help, field) in OF_HOST {
+            page.head(name, kind, help);
+            page.sample(name, &[], &number(&host[field]).to_string());
+        }
+    }
+    page.head("operations_total", COUNTER, "Requests of the kernel, by operation.");
+    for (operation, count) in operations(statistics) {
+        page.sample("operations_total", &[("operation", operation)], &number(count).to_string());
+    }
+    page.text
+}
+
+/// What a volume counts: its engine, its door, the daemon's ring, and what evictions of a drive's cache cost.
+fn engine(statistics: &Value, page: &mut Page) {
     for (place, name) in [("journal", "log_written"), ("home", "home_written")] {
         for (unit, help) in [("bytes", "Bytes"), ("blocks", "Blocks")] {
             let metric = format!("{place}_written_{unit}_total");
@@ -113,11 +151,7 @@ pub fn exposition(statistics: &Value) -> String {
             page.sample(name, &[], &number(value).to_string());
         }
     }
-    syncs(&statistics["engine"]["sync"], &mut page);
-    page.head("operations_total", COUNTER, "Requests of the kernel, by operation.");
-    for (operation, count) in operations(statistics) {
-        page.sample("operations_total", &[("operation", operation)], &number(count).to_string());
-    }
+    syncs(&statistics["engine"]["sync"], page);
     for (name, help, field) in OF_RING {
         page.head(name, COUNTER, help);
         page.sample(name, &[], &number(&statistics["ring"][field]).to_string());
@@ -134,7 +168,6 @@ pub fn exposition(statistics: &Value) -> String {
             }
         }
     }
-    page.text
 }
 
 /// Buckets at 1, 2 and 5 of each power of ten: the daemon counts in finer classes.
@@ -221,6 +254,20 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(!text.contains("le=\"0.00015\""), "{text}");
+    }
+
+    #[test]
+    fn a_host_tells_its_own_numbers_and_nothing_without_a_sample() {
+        let host: serde_json::Map<String, Value> =
+            OF_HOST.iter().map(|(.., field)| ((*field).to_owned(), 7.into())).collect();
+        let text = exposition(&serde_json::json!({
+            "about": { "directory": "/mnt/h" }, "host": host, "door": { "by_operation": { "read": 2 } }
+        }));
+        assert!(text.contains("okeanos_host_destaged_bytes_total{volume=\"/mnt/h\"} 7\n"), "{text}");
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().unwrap();
+            assert!(text.contains(&format!("\n{name}{{")), "{name} has no sample\n{text}");
+        }
     }
 
     #[test]

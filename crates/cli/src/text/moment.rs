@@ -28,6 +28,15 @@ pub fn local(seconds: i64) -> String {
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
+/// The same with a fraction of a second: `2026-11-22 23:17:48.000000017 +0100`.
+pub fn exact(seconds: i64, nanoseconds: u32) -> String {
+    let text = local(seconds);
+    match text.rsplit_once(' ') {
+        Some((moment, zone)) if zone.starts_with(['+', '-']) => format!("{moment}.{nanoseconds:09} {zone}"),
+        _ => format!("{seconds}.{nanoseconds:09} s"),
+    }
+}
+
 /// How far local time is ahead of UTC now; 0 if nobody knows.
 pub fn seconds_east() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
@@ -47,6 +56,9 @@ mod tests {
     fn a_moment_has_its_zone() {
         let text = super::local(1_000_000_000);
         assert!(text.starts_with("2001-09-0") && (text.contains(" +") || text.contains(" -")), "{text}");
+        let exact = super::exact(1_000_000_000, 17);
+        let (moment, zone) = text.rsplit_once(' ').unwrap();
+        assert_eq!(exact, format!("{moment}.000000017 {zone}"));
         assert_eq!(super::local(i64::MAX), format!("{} s", i64::MAX));
     }
 }

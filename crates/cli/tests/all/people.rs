@@ -24,7 +24,7 @@ fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
            [ "$before" = "$(sha256sum <image)" ]
            $O mkfs --force image -- -q; [ "$before" != "$(sha256sum <image)" ]
            # No file system at all, but not nothing either.
-           truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>told; grep -q 'data of type swap' told
+           truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>told; grep -q 'hold data of type swap already' told
            truncate -s 32M empty; $O mkfs empty -- -q
            truncate -s 32M log; mke2fs -q -O journal_dev log; refuses $O mkfs --journal-device log new 32M 2>told; grep -q "log appears" told
            [ ! -e new ]"#,
@@ -37,15 +37,39 @@ fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
         r#"$O list >told; grep -q 'No okeanos volume' told || ! grep -q "$M" told
            $O mkfs image 64M -- -q >made; $O mkfs second 64M -- -q >made; mkdir other
            $O mount -o data=wasteless,transport=classic image $M; $O mount -o ro,noloop second other
-           $O list >told; grep "^$M" told | grep image | grep -w wasteless | grep -w classic | grep -qw ok
+           $O list >told; grep "^$M" told | grep image | grep -w wasteless | grep -w classic | grep -w ok | grep -q 'data=wasteless,transport=classic$'
            grep "$PWD/other" told | grep second | grep -qw read-only; $O umount other; $O umount $M; settle image
            serve data=wasteless,noloop image; echo kept >$M/file; sync $M/file; mkdir $M/below; kill_daemon
            $O list >told; grep "^$M" told | grep -q 'daemon died'
-           for command in "stats $M" "stats $M/below/deep" "recover image" "recover $M" "mount image $M" "mount -o remount,ro image $M"; do
+           for command in "stats $M" "stats $M/below/deep" "stats --watch image" "advise $M" "checkpoint $M" "recover image" "recover $M" "mount image $M" \
+               "mount -o remount,ro image $M" "inspect super $M" "inspect inode 2 $M/file" "fingerprint $M/file" "fingerprint --destroy image" \
+               "bench stress --operations 9 $M" "bench postmark --transactions 9 $M" "bench verify --acknowledged $M/file $M" "nbd --socket $M/s image"; do
                refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
            done
            $O umount $M 2>told; grep -q 'had died' told; grep -q "okeanos mount .*image $M" told
            $O recover image >told; $O mount -o noloop image $M; grep -q kept $M/file; $O umount $M; clean image"#,
+    );
+}
+
+#[test]
+fn a_dead_host_and_a_dead_drive_stand_out_with_their_next_step() {
+    Rig::new().run(
+        r#"mkdir store host drive; truncate -s 64M journal; HOST="host mount --store dir:$PWD/store --journal"
+           dies() { local pid=$($O list --json | python3 -c 'import json, sys
+print(*[found["process"] for found in json.load(sys.stdin) if found["directory"] == sys.argv[1]])' $PWD/$1)
+               kill -9 $pid; for i in $(seq 100); do [ -d /proc/$pid ] || break; sleep 0.1; done; }
+           $O $HOST journal --format host; echo kept >host/file; sync host/file; dies host
+           for command in "stats host" "$HOST journal host" "inspect super host/file"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos $HOST JOURNAL $PWD/host" told
+           done
+           $O umount host 2>told; grep -q "okeanos $HOST JOURNAL $PWD/host" told; refuses mountpoint -q host
+           $O $HOST journal host; grep -q kept host/file
+           $O stats --prometheus host >told; grep -q '^okeanos_host_destaged_bytes_total{' told; $O umount host
+           $O disk serve --model nvme-ssd --size 64M drive; dies drive
+           for command in "stats drive" "disk serve --model nvme-ssd --size 64M drive"; do
+               refuses $O $command 2>told; grep -q 'has died' told; grep -q 'okeanos disk serve' told; refuses grep -q 'is safe' told
+           done
+           $O umount drive 2>told; refuses mountpoint -q drive"#,
     );
 }
 
@@ -198,7 +222,8 @@ fn check_finds_damage_and_lying_bitmaps_and_exits_as_fsck_does() {
            copy image damaged; at=$(debugfs -R 'imap large' damaged 2>/dev/null | sed -n 's/.*block \([0-9]*\), offset \(0x[0-9a-f]*\).*/\1 \2/p')
            set -- $at; printf '\377' | dd of=damaged bs=1 seek=$(($1 * 1024 + $2 + 20)) conv=notrunc status=none
            [ $(code $O check damaged) = 4 ]; grep -q 'inode' told; grep -q 'e2fsck' told
-           [ $(code $O check /dev/null) = 8 ]; [ $(code $O check nowhere) = 8 ]; refuses grep -q 'is mounted' told; $O mount image $M; [ $(code $O check image) = 8 ]; $O umount $M; settle image
+           [ $(code $O check /dev/null) = 8 ]; [ $(code $O check nowhere) = 8 ]; refuses grep -q 'is mounted' told; $O mount image $M; [ $(code $O check image) = 8 ]; grep -q "okeanos check $M" told; $O umount $M; settle image
+           [ $(code $O check) = 16 ]; [ $(code $O check --sorely image) = 16 ]; [ $(code $O check --help) = 0 ]
            serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
            [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
     );

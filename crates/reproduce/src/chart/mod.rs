@@ -1,12 +1,14 @@
-//! A picture as SVG: ours and the paper's points together, 900 by 560, readable on light and on dark pages.
+//! A picture as SVG: ours and the paper's points together, readable on light and on dark pages.
 //!
-//! Ours is filled and drawn through; the paper's is hollow and dashed. The legend stands beside the plot, never on it.
+//! Ours is filled and drawn through; the paper's is hollow and dashed. The legend stands beside the plot or, on a phone,
+//! below it; never on it.
 //!
 //! Why no library: plotters lays its legend over the plot, and writes a colour into each element. A picture for light and dark
 //! pages needs classes. Lines that lie under others, and what the legend says of them, would be ours to draw anyway.
 
 mod axis;
 mod bars;
+mod legend;
 mod lines;
 mod shades;
 mod style;
@@ -19,22 +21,75 @@ use text::width;
 
 pub(crate) use text::escaped;
 
-const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 560.0;
-const EDGE: f64 = 24.0;
 const TITLE_SIZE: f64 = 18.0;
+const TITLE_LINE: f64 = 24.0;
 const TEXT_SIZE: f64 = 13.0;
-const LEGEND_LINE: f64 = 22.0;
-const LEGEND_SAMPLE: f64 = 34.0;
+/// Below the plot: the labels of the ticks, the first line of them, and what x is.
+const FOOT: f64 = 58.0;
+const FOOT_LINE: f64 = 16.0;
+
+/// What a picture is drawn for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// The legend stands beside the plot.
+    Screen,
+    /// The legend stands below the plot.
+    Phone,
+}
+
+impl Form {
+    fn width(self) -> f64 {
+        if self == Form::Screen { 900.0 } else { 400.0 }
+    }
+    /// Kept free at the sides.
+    fn edge(self) -> f64 {
+        if self == Form::Screen { 24.0 } else { 10.0 }
+    }
+    fn plot_height(self) -> f64 {
+        if self == Form::Screen { 426.0 } else { 280.0 }
+    }
+    fn title_lines(self, title: &str) -> Vec<String> {
+        text::wrapped(title, self.width() - 2.0 * self.edge(), TITLE_SIZE)
+    }
+}
 
 /// Where the points go, in the picture's coordinates.
 struct Plot {
+    form: Form,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
+    /// Where the labels of the ticks and of x end.
+    end: f64,
+    names: NameRows,
     x: Ruler,
     y: Ruler,
+}
+
+/// Names below the plot stand in as many rows, in turns, as keeps each clear of its neighbours.
+struct NameRows {
+    rows: usize,
+    /// Of each row, at most.
+    lines: usize,
+    /// For a name.
+    room: f64,
+}
+
+impl NameRows {
+    const MOST: usize = 3;
+
+    fn of(names: &[String], room: f64) -> NameRows {
+        let widest = |name: &String| {
+            let lines = text::wrapped(name, room, TEXT_SIZE);
+            lines.iter().map(|line| width(line, TEXT_SIZE)).fold(0.0, f64::max)
+        };
+        let wide = names.iter().map(widest).fold(0.0, f64::max);
+        let rows = (1..NameRows::MOST).find(|rows| wide <= room * *rows as f64).unwrap_or(NameRows::MOST);
+        let room = room * rows as f64;
+        let lines = names.iter().map(|name| text::wrapped(name, room, TEXT_SIZE).len()).max().unwrap_or(1);
+        NameRows { rows, lines, room }
+    }
 }
 
 impl Plot {
@@ -49,45 +104,49 @@ impl Plot {
     }
 }
 
-pub(crate) fn svg(picture: &Picture) -> String {
-    if let Some(fields) = shades::svg(picture) {
+pub(crate) fn svg(picture: &Picture, form: Form) -> String {
+    if let Some(fields) = shades::svg(picture, form) {
         return fields;
     }
     let slots = Slots::of(&picture.series);
-    let plot = plan(picture);
+    let plot = plan(picture, form);
     let points = match picture.x.scale {
         Scale::Names(_) => bars::draw(picture, &plot, &slots),
         _ => lines::draw(picture, &plot, &slots),
     };
-    let title = escaped(&picture.title);
-    let rules = style::rules();
+    let (legend, height) = legend::draw(picture, &plot, &slots);
+    let (width, title, rules) = (form.width(), escaped(&picture.title), style::rules());
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"{TEXT_SIZE}\">\n\
          <title>{title}</title>\n<style>{rules}</style>\n\
-         <rect class=\"ch-paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
+         <rect class=\"ch-paper\" width=\"{width}\" height=\"{height:.0}\"/>\n\
          {head}{frame}{points}{legend}</svg>\n",
-        head = head(picture),
+        head = head(picture, &plot),
         frame = frame(picture, &plot),
-        legend = legend(picture, &plot, &slots),
     )
 }
 
-fn plan(picture: &Picture) -> Plot {
+fn plan(picture: &Picture, form: Form) -> Plot {
     let all = || picture.series.iter().flat_map(|series| &series.points);
     let x = Ruler::across(&picture.x, &all().map(|point| point.0).collect::<Vec<_>>());
     let y = Ruler::upright(&picture.y, &all().map(|point| point.1).collect::<Vec<_>>());
     let y_labels = y.ticks.iter().map(|(_, label)| width(label, TEXT_SIZE)).fold(0.0, f64::max);
-    let left = EDGE + y_labels + 8.0;
-    let right = WIDTH - EDGE - legend_room(picture) - LEGEND_SAMPLE - 24.0;
-    let lines = match &picture.x.scale {
-        Scale::Names(names) => {
-            let room = (right - left) / names.len().max(1) as f64 - 6.0;
-            names.iter().map(|name| text::wrapped(name, room, TEXT_SIZE).len()).max().unwrap_or(1)
-        }
-        _ => 1,
+    let left = form.edge() + y_labels + 8.0;
+    let right = match form {
+        Form::Screen => form.width() - form.edge() - legend::room(picture, form) - legend::SAMPLE - 24.0,
+        Form::Phone => form.width() - form.edge(),
     };
-    Plot { left, right, top: 76.0, bottom: HEIGHT - 58.0 - 16.0 * (lines as f64 - 1.0), x, y }
+    let (names, room) = match &picture.x.scale {
+        Scale::Names(names) => (&names[..], (right - left) / names.len().max(1) as f64 - 6.0),
+        _ => (&[][..], 0.0),
+    };
+    let names = NameRows::of(names, room);
+    let below = FOOT_LINE * ((names.rows * names.lines) as f64 - 1.0);
+    let top = 52.0 + TITLE_LINE * form.title_lines(&picture.title).len() as f64;
+    let bottom = top + form.plot_height() - if form == Form::Screen { below } else { 0.0 };
+    let end = bottom + FOOT + below;
+    Plot { form, left, right, top, bottom, end, names, x, y }
 }
 
 /// Where a mean lies with 90 %: an upright stroke, if it is long enough to be seen.
@@ -108,15 +167,17 @@ fn whisker(plot: &Plot, spread: Option<&(f64, f64)>, x: f64) -> String {
 }
 
 /// The title, and what y is.
-fn head(picture: &Picture) -> String {
-    let room = WIDTH - 2.0 * EDGE;
-    let size = TITLE_SIZE.min(TITLE_SIZE * room / width(&picture.title, TITLE_SIZE));
-    format!(
-        "<text class=\"ch-ink\" x=\"{EDGE}\" y=\"32\" font-size=\"{size:.1}\" font-weight=\"600\">{}</text>\n\
-         <text class=\"ch-faint\" x=\"{EDGE}\" y=\"58\">{}</text>\n",
-        escaped(&picture.title),
-        escaped(&picture.y.label)
-    )
+fn head(picture: &Picture, plot: &Plot) -> String {
+    let edge = plot.form.edge();
+    let mut text = String::new();
+    for (number, line) in plot.form.title_lines(&picture.title).iter().enumerate() {
+        let (y, line) = (32.0 + TITLE_LINE * number as f64, escaped(line));
+        text += &format!(
+            "<text class=\"ch-ink\" x=\"{edge}\" y=\"{y}\" font-size=\"{TITLE_SIZE}\" font-weight=\"600\">{line}</text>\n"
+        );
+    }
+    let (y, label) = (plot.top - 18.0, escaped(&picture.y.label));
+    text + &format!("<text class=\"ch-faint\" x=\"{edge}\" y=\"{y}\">{label}</text>\n")
 }
 
 /// Axes, grid, and the labels of the ticks, as many as have room.
@@ -133,21 +194,21 @@ fn frame(picture: &Picture, plot: &Plot) -> String {
         );
     }
     let of_names = matches!(picture.x.scale, Scale::Names(_));
-    let room = (right - left) / plot.x.ticks.len().max(1) as f64 - 6.0;
-    let mut free = f64::MIN;
-    for (value, label) in &plot.x.ticks {
-        let x = plot.x(*value);
+    let NameRows { rows, lines: lines_each, room } = plot.names;
+    let mut free = [f64::MIN; NameRows::MOST];
+    for (number, (value, label)) in plot.x.ticks.iter().enumerate() {
+        let (x, row) = (plot.x(*value), number % rows);
         let lines = if of_names { text::wrapped(label, room, TEXT_SIZE) } else { vec![label.clone()] };
         let half = lines.iter().map(|line| width(line, TEXT_SIZE)).fold(0.0, f64::max) / 2.0;
         if !of_names {
             text += &format!("<path class=\"ch-axis\" d=\"M{x:.1} {bottom:.1}v5\"/>");
         }
-        if x - half < free {
+        if x - half < free[row] {
             continue;
         }
-        free = x + half + 6.0;
-        for (number, line) in lines.iter().enumerate() {
-            let y = bottom + 20.0 + 16.0 * number as f64;
+        free[row] = x + half + 6.0;
+        for (line_number, line) in lines.iter().enumerate() {
+            let y = bottom + 20.0 + FOOT_LINE * (row * lines_each + line_number) as f64;
             let line = escaped(line);
             text += &format!(
                 "<text class=\"ch-faint\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{line}</text>\n"
@@ -159,64 +220,10 @@ fn frame(picture: &Picture, plot: &Plot) -> String {
     );
     let middle = (left + right) / 2.0;
     let label = escaped(&picture.x.label);
-    let y = HEIGHT - 16.0;
+    let y = plot.end - 16.0;
     text + &format!(
-        "<text class=\"ch-faint\" x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>\n"
+        "<text class=\"ch-faint\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{label}</text>\n"
     )
-}
-
-/// The series from top to bottom as they end at the right, so that the eye finds its line.
-fn legend(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
-    let mut entries: Vec<_> = picture.series.iter().collect();
-    if !matches!(picture.x.scale, Scale::Names(_)) {
-        let last = |series: &crate::Series| series.points.last().map_or(f64::MIN, |point| point.1);
-        entries.sort_by(|a, b| a.of_paper.cmp(&b.of_paper).then(last(b).total_cmp(&last(a))));
-    }
-    let entries: Vec<_> = entries.into_iter().map(|series| (series, under(series, picture, plot))).collect();
-    let lines: usize = entries.iter().map(|(_, under)| 1 + under.len()).sum();
-    let line = LEGEND_LINE.min((plot.bottom - plot.top) / lines.max(1) as f64);
-    let mut text = String::new();
-    let mut number = 0;
-    for (series, under) in entries {
-        let slot = slots.get(&series.name);
-        let (x, y) = (plot.right + 20.0, plot.top + 10.0 + line * number as f64);
-        number += 1 + under.len();
-        text += &match picture.x.scale {
-            Scale::Names(_) => bars::sample(slot, x, y, series.of_paper),
-            _ => lines::sample(slot, x, y, series.of_paper),
-        };
-        let name = escaped(&legend_name(series));
-        let (x, y) = (x + LEGEND_SAMPLE, y + 4.5);
-        text += &format!("<text class=\"ch-ink\" x=\"{x:.1}\" y=\"{y:.1}\">{name}</text>\n");
-        for (below, words) in under.iter().enumerate() {
-            let (y, words) = (y + line * (below + 1) as f64, escaped(words));
-            text += &format!("<text class=\"ch-faint\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>\n");
-        }
-    }
-    text
-}
-
-/// What the legend says of a line that lies under others, in lines of the legend's width.
-fn under(series: &crate::Series, picture: &Picture, plot: &Plot) -> Vec<String> {
-    if matches!(picture.x.scale, Scale::Names(_)) {
-        return Vec::new();
-    }
-    let above: Vec<String> =
-        lines::on_top_of(series, picture, plot).into_iter().map(|other| other.name.clone()).collect();
-    match above[..] {
-        [] => Vec::new(),
-        _ => text::wrapped(&format!("under {}", above.join(", ")), legend_room(picture), TEXT_SIZE),
-    }
-}
-
-/// How wide names in the legend may be.
-fn legend_room(picture: &Picture) -> f64 {
-    const LEAST: f64 = 110.0;
-    picture.series.iter().map(|series| width(&legend_name(series), TEXT_SIZE)).fold(LEAST, f64::max)
-}
-
-fn legend_name(series: &crate::Series) -> String {
-    if series.of_paper { format!("{}, paper", series.name) } else { series.name.clone() }
 }
 
 #[cfg(test)]
@@ -237,8 +244,8 @@ mod tests {
     #[test]
     fn points_lie_in_the_plot_and_the_legend_beside_it() {
         let picture = &made_up::results().pictures[0];
-        let plot = plan(picture);
-        let points = svg(picture).split("</svg>").next().unwrap().to_string();
+        let plot = plan(picture, Form::Screen);
+        let points = svg(picture, Form::Screen).split("</svg>").next().unwrap().to_string();
         let (x, y) = (values(&points, "circle", "cx"), values(&points, "circle", "cy"));
         // Three points of ours, one of the paper's, and a sample of each in the legend.
         assert_eq!((x.len(), y.len()), (6, 6));
@@ -249,8 +256,47 @@ mod tests {
     }
 
     #[test]
+    fn on_a_phone_the_legend_stands_below_and_nothing_beyond_the_edge() {
+        for picture in &made_up::results().pictures {
+            let (plot, drawn) = (plan(picture, Form::Phone), svg(picture, Form::Phone));
+            let height = drawn.split_once("viewBox=\"0 0 400 ").unwrap().1.split_once('"').unwrap().0;
+            let height: f64 = height.parse().unwrap();
+            let name = &picture.series[0].name;
+            let element = drawn.split('<').find(|element| element.ends_with(&format!(">{name}"))).unwrap();
+            let [x, y] = ["x", "y"].map(|attribute| values(&format!("<{element}"), "text", attribute)[0]);
+            assert!(x < plot.left + legend::SAMPLE && y > plot.end && y < height, "{x} {y} {height}");
+            let all = values(&drawn, "text", "x").into_iter().chain(values(&drawn, "circle", "cx"));
+            assert!(all.into_iter().all(|x| (0.0..=400.0).contains(&x)));
+        }
+    }
+
+    #[test]
+    fn every_name_below_the_plot_is_drawn_where_there_is_little_room() {
+        let mut picture = made_up::results().pictures[1].clone();
+        let names = ["ordered", "writeback", "journal", "wasteless", "selective", "adaptive"];
+        picture.x.scale = Scale::Names(names.map(String::from).into());
+        for form in [Form::Screen, Form::Phone] {
+            let drawn = svg(&picture, form);
+            let missing: Vec<_> =
+                names.iter().filter(|name| !drawn.contains(&format!("\"middle\">{name}<"))).collect();
+            assert!(missing.is_empty(), "{form:?}: {missing:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_title_is_broken_and_stays_as_large() {
+        let mut picture = made_up::results().pictures[0].clone();
+        picture.title = "writers wait for blocks under commit, as in ext3 ".repeat(3);
+        for form in [Form::Screen, Form::Phone] {
+            let lines = form.title_lines(&picture.title).len();
+            assert_eq!(svg(&picture, form).matches("font-size=\"18\"").count(), lines, "{form:?}");
+            assert!(plan(&picture, form).top > 52.0 + TITLE_LINE * (lines - 1) as f64 && lines > 1);
+        }
+    }
+
+    #[test]
     fn bars_are_as_high_as_their_values_say() {
-        let drawn = svg(&made_up::results().pictures[1]);
+        let drawn = svg(&made_up::results().pictures[1], Form::Screen);
         let heights = values(&drawn, "rect class=\"ch-f", "height");
         // 1 and 4 of wasteless, 0.5 and 0.9 of ordered, and the samples of the legend.
         let ratio = |at: usize| (heights[at] / heights[0] * 100.0).round() / 100.0;
@@ -260,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_papers_points_are_hollow_and_named() {
-        let drawn = svg(&made_up::results().pictures[0]);
+        let drawn = svg(&made_up::results().pictures[0], Form::Screen);
         assert!(drawn.contains(">wasteless, paper<") && drawn.contains("class=\"ch-s0 ch-paper\""));
     }
 
@@ -268,9 +314,9 @@ mod tests {
     fn the_legend_says_which_line_lies_under_which() {
         let mut picture = made_up::results().pictures[0].clone();
         let first = picture.series.iter().find(|series| !series.of_paper).unwrap().clone();
-        assert!(!svg(&picture).contains(">under"));
+        assert!(!svg(&picture, Form::Screen).contains(">under"));
         picture.series.push(crate::Series { name: "selective".into(), ..first.clone() });
-        let drawn = svg(&picture);
+        let drawn = svg(&picture, Form::Screen);
         assert_eq!(drawn.matches(">under selective<").count(), 1);
         assert!(drawn.find(&format!(">{}<", first.name)) < drawn.find(">under selective<"));
     }
@@ -280,7 +326,7 @@ mod tests {
         let mut picture = made_up::results().pictures[0].clone();
         picture.series.iter_mut().for_each(|series| series.points.clear());
         picture.y.scale = Scale::Logarithmic;
-        let drawn = svg(&picture);
+        let drawn = svg(&picture, Form::Screen);
         assert!(drawn.contains("</svg>") && !drawn.contains("NaN") && !drawn.contains("inf"));
     }
 }

@@ -1,15 +1,15 @@
 //! Fields of squares between white and black, side by side: small multiples of a value over two numbers.
 
-use super::style;
-use super::text::escaped;
+use super::text::{escaped, wrapped};
+use super::{Form, style};
 use crate::figure::{Picture, Scale};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const ACROSS: usize = 6;
-const WIDTH: f64 = 900.0;
 const SIDE: f64 = 40.0;
-const TOP: f64 = 64.0;
+/// Of one field, with what stands beside it.
+const WIDE: f64 = 143.0;
+const LABEL_SIZE: f64 = 13.0;
 const SQUARE: f64 = 7.5;
 const TEXT_SIZE: f64 = 10.0;
 /// Above a field, for its name, and below it, for the columns'.
@@ -28,7 +28,7 @@ struct Field<'a> {
 }
 
 /// `None` if the picture is none of shades.
-pub(super) fn svg(picture: &Picture) -> Option<String> {
+pub(super) fn svg(picture: &Picture, form: Form) -> Option<String> {
     let (Scale::Names(columns), Scale::Shades { white, black, logarithmic }) =
         (&picture.x.scale, &picture.y.scale)
     else {
@@ -41,28 +41,52 @@ pub(super) fn svg(picture: &Picture) -> Option<String> {
     let fields = fields(picture);
     let rows = fields.iter().map(|field| field.rows.len()).max().unwrap_or_default();
     let high = HEAD + rows as f64 * SQUARE + FOOT;
-    let height = TOP + fields.len().div_ceil(ACROSS) as f64 * high + 16.0;
+    let across = ((form.width() - SIDE) / WIDE).floor().max(1.0) as usize;
+    let (head, top) = head(picture, form);
+    let height = top + fields.len().div_ceil(across) as f64 * high + 16.0;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"{TEXT_SIZE}\">\n<title>{title}</title>\n\
          <style>{rules}.ch-all{{fill:none;stroke:#888;stroke-width:.6}}.ch-ours{{fill:none;stroke:#d4380d;stroke-width:2}}\
          .ch-theirs{{fill:none;stroke:#0067b0;stroke-width:1.6}}</style>\n\
-         <rect class=\"ch-paper\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n\
-         <text class=\"ch-ink\" x=\"24\" y=\"30\" font-size=\"18\" font-weight=\"600\">{title}</text>\n\
-         <text class=\"ch-faint\" x=\"24\" y=\"50\" font-size=\"13\">{label}; to the right {across}; square: chosen, ours; circle: \
-         chosen, paper</text>\n",
+         <rect class=\"ch-paper\" width=\"{width}\" height=\"{height:.0}\"/>\n{head}",
+        width = form.width(),
         title = escaped(&picture.title),
         rules = style::rules(),
-        label = escaped(&picture.y.label),
-        across = escaped(&picture.x.label),
     );
-    let wide = (WIDTH - SIDE) / ACROSS as f64;
     for (number, field) in fields.iter().enumerate() {
-        let left = SIDE + (number % ACROSS) as f64 * wide;
-        let top = TOP + HEAD + (number / ACROSS) as f64 * high;
+        let left = SIDE + (number % across) as f64 * WIDE;
+        let top = top + HEAD + (number / across) as f64 * high;
         svg += &draw(field, columns, left, top, &darkness);
     }
     Some(svg + "</svg>\n")
+}
+
+/// The title, and what the fields show; and where that ends.
+fn head(picture: &Picture, form: Form) -> (String, f64) {
+    let (edge, mut y) = (form.edge(), 6.0);
+    let mut text = String::new();
+    for line in form.title_lines(&picture.title) {
+        y += super::TITLE_LINE;
+        let line = escaped(&line);
+        let _ = writeln!(
+            text,
+            "<text class=\"ch-ink\" x=\"{edge}\" y=\"{y}\" font-size=\"18\" font-weight=\"600\">{line}</text>"
+        );
+    }
+    let label = format!(
+        "{}; to the right {}; square: chosen, ours; circle: chosen, paper",
+        picture.y.label, picture.x.label
+    );
+    for line in wrapped(&label, form.width() - 2.0 * edge, LABEL_SIZE) {
+        y += 20.0;
+        let line = escaped(&line);
+        let _ = writeln!(
+            text,
+            "<text class=\"ch-faint\" x=\"{edge}\" y=\"{y}\" font-size=\"{LABEL_SIZE}\">{line}</text>"
+        );
+    }
+    (text, y + 14.0)
 }
 
 fn fields(picture: &Picture) -> Vec<Field<'_>> {
@@ -175,7 +199,7 @@ mod tests {
                 series("one, random: chosen", true, vec![(0.0, 2.38)]),
             ],
         };
-        let svg = svg(&picture).unwrap();
+        let svg = svg(&picture, Form::Phone).unwrap();
         let colours = |colour: &str| svg.matches(&format!("<path fill=\"{colour}\"")).count();
         assert_eq!((colours("#ffffff"), colours("#808080"), colours("#000000")), (2, 1, 1));
         assert_eq!(
@@ -183,6 +207,6 @@ mod tests {
             (1, 1)
         );
         let lines = Picture { y: Axis { label: "MB".into(), scale: Scale::Linear }, ..picture };
-        assert!(super::svg(&lines).is_none());
+        assert!(super::svg(&lines, Form::Screen).is_none());
     }
 }

@@ -146,7 +146,7 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
             (wasteless, ordered),
         ),
         claim(
-            "1 KiB, most processes: data and selective are not below ordered and not above wasteless",
+            "1 KiB, most processes: journal and selective are not below ordered and not above wasteless",
             "between the two",
             format!("{ordered:.2}, {selective:.2}, {data:.2}, {wasteless:.2} MiB/s"),
             [data, selective].iter().all(|it| *it >= ordered * 0.99 && *it <= wasteless * 1.01),

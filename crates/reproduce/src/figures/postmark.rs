@@ -134,7 +134,7 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
         });
         let [ordered, selective, data, wasteless] = FOUR_MODES.map(|mode| best(size_max, mode));
         claims.push(claim(
-            &format!("files of {range}, best rates: wasteless above data above selective above ordered"),
+            &format!("files of {range}, best rates: wasteless above journal above selective above ordered"),
             "738, 663, 473, 399",
             format!("{wasteless:.0}, {data:.0}, {selective:.0}, {ordered:.0}"),
             wasteless > data && data > selective && selective > ordered,
