@@ -1,23 +1,28 @@
 //! Answers to a crowd: those who have waited for one commit, and are answered at one moment.
 //!
-//! To wake a program takes as long as half of all else that is done for a small write. So where hundreds are to be woken a
-//! second thread does it as well, and the first takes new requests meanwhile. Whoever of the two has time gives the next
-//! answer: nobody waits for a thread that has no processor.
+//! To wake a program takes as long as half of all else that is done for a small write. So where many are to be woken and a
+//! processor has nothing to do, a second thread does it there, and the first takes new requests meanwhile. If the second
+//! loses its processor, the first gives the rest.
 
 use crate::Answer;
 use runtime::File;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// So many requests under way are a crowd. Fewer are answered by the ring's next turn, which must come anyway: a second thread
-/// that needs a processor then costs more than it brings.
-const CROWD: u64 = 256;
-/// Answers that the first thread gives before it looks for new requests.
+/// So many requests under way are a crowd. Fewer are answered by the ring's next turn, which must come anyway.
+const CROWD: u64 = 64;
+/// After so long the second thread has lost its processor: a crowd of a thousand is answered in less.
+pub(super) const PATIENCE: Duration = Duration::from_millis(5);
+/// Answers that the first thread gives then, before it looks for new requests.
 const HELP: usize = 4;
+/// Of which the fourth word says how many threads run, or want to.
+const LOAD: &str = "/proc/loadavg";
 /// Bytes of an answer that says little more than that something is done.
 const SHORT: usize = 32;
 
@@ -39,6 +44,7 @@ struct Shared {
     filled: Condvar,
     fuse: std::fs::File,
     failed: AtomicU64,
+    load: std::fs::File,
 }
 
 pub(super) struct Crowd {
@@ -46,6 +52,9 @@ pub(super) struct Crowd {
     second: RefCell<Second>,
     /// Answers that were taken are being given.
     is_answered: Cell<bool>,
+    /// Answers until it looks for a free processor again.
+    until_look: Cell<u64>,
+    processors: usize,
 }
 
 /// The second thread.
@@ -58,8 +67,9 @@ enum Second {
 }
 
 impl Crowd {
-    pub fn new(fuse: File) -> Crowd {
-        Crowd { fuse, second: RefCell::new(Second::NotYet), is_answered: Cell::new(false) }
+    pub fn new(fuse: File, processors: usize) -> Crowd {
+        let second = RefCell::new(Second::NotYet);
+        Crowd { fuse, second, is_answered: Cell::default(), until_look: Cell::default(), processors }
     }
 
     /// Answers that the kernel did not take: nobody waits for them any more.
@@ -67,13 +77,16 @@ impl Crowd {
         self.shared().map_or(0, |shared| shared.failed.load(Ordering::Relaxed))
     }
 
-    /// Takes a short answer, if so many requests are under way that it pays; else returns it. Whether it is the first of a
-    /// crowd: then the caller sees to it that [`Crowd::help`] is called again and again.
+    /// Takes a short answer, if so many requests are under way that it pays and a processor is free; else returns it. Whether
+    /// it is the first of a crowd: then the caller calls [`Crowd::help`] again and again, after [`PATIENCE`].
     pub fn take(&self, running: u64, unique: u64, answer: Answer) -> Result<bool, Answer> {
         if running < CROWD || !answer.is_within(SHORT) {
             return Err(answer);
         }
         let Some(shared) = self.begun() else { return Err(answer) };
+        if !self.is_answered.get() && !self.finds_processor(&shared, running) {
+            return Err(answer);
+        }
         let (head, _) = answer.into_message(unique);
         let mut short = Short { bytes: [0; SHORT], length: head.len() };
         short.bytes[..head.len()].copy_from_slice(&head);
@@ -105,6 +118,17 @@ impl Crowd {
         let _ = thread.join();
     }
 
+    /// Whether a processor is free for this crowd. Asked at its first answer, when all of it sleeps.
+    fn finds_processor(&self, shared: &Shared, crowd: u64) -> bool {
+        if self.until_look.get() > 0 {
+            self.until_look.set(self.until_look.get() - 1);
+            return false;
+        }
+        let is_free = shared.running_threads().is_some_and(|running| running < self.processors);
+        self.until_look.set(if is_free { 0 } else { crowd });
+        is_free
+    }
+
     fn shared(&self) -> Option<Arc<Shared>> {
         match &*self.second.borrow() {
             Second::Begun(shared, _) => Some(shared.clone()),
@@ -123,7 +147,7 @@ impl Crowd {
     fn begin(&self) -> io::Result<(Arc<Shared>, JoinHandle<()>)> {
         let fuse = std::fs::File::from(self.fuse.try_clone()?);
         let (queue, filled, failed) = Default::default();
-        let shared = Arc::new(Shared { queue, filled, fuse, failed });
+        let shared = Arc::new(Shared { queue, filled, fuse, failed, load: std::fs::File::open(LOAD)? });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("answers".into()).spawn(move || of_thread.serve())?;
         Ok((shared, thread))
@@ -139,6 +163,13 @@ impl Drop for Crowd {
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// On all processors, the caller included.
+    fn running_threads(&self) -> Option<usize> {
+        let mut text = [0; 128];
+        let length = self.load.read_at(&mut text, 0).ok()?;
+        running_threads(std::str::from_utf8(&text[..length]).ok()?)
     }
 
     /// False if there is none.
@@ -170,6 +201,11 @@ impl Shared {
     }
 }
 
+/// In a line of [`LOAD`].
+fn running_threads(line: &str) -> Option<usize> {
+    line.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +224,8 @@ mod tests {
             (&reader).read_to_end(&mut bytes).unwrap();
             bytes
         });
-        let crowd = Crowd::new(Rc::new(writer.into()));
+        // One that always has a processor.
+        let crowd = Crowd::new(Rc::new(writer.into()), usize::MAX);
         for unique in 0..ANSWERS {
             crowd.take(CROWD, unique, Answer::empty()).unwrap();
             while unique % 100 == 0 && crowd.help() {}
@@ -203,5 +240,24 @@ mod tests {
         let given: BTreeSet<u64> = uniques.collect();
         assert_eq!(given.len() as u64, ANSWERS);
         assert_eq!(bytes.len() as u64, ANSWERS * size_of::<OutHeader>() as u64);
+    }
+
+    #[test]
+    fn without_a_free_processor_a_crowd_is_left_to_the_first_thread() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let crowd = Crowd::new(Rc::new(writer.into()), 0);
+        for _ in 0..3 * CROWD {
+            assert!(crowd.take(CROWD, 1, Answer::empty()).is_err());
+        }
+        assert!(!crowd.help());
+    }
+
+    #[test]
+    fn the_kernel_says_how_many_threads_run() {
+        assert_eq!(running_threads("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        for other in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1", "0.20 0.18 0.12 80 1"] {
+            assert_eq!(running_threads(other), None);
+        }
+        assert!(running_threads(&std::fs::read_to_string(LOAD).unwrap()).is_some_and(|count| count > 0));
     }
 }

@@ -105,7 +105,7 @@ impl<F: FileSystem> Session<F> {
         let fuse = Rc::new(connection.fuse);
         Rc::new(Session {
             classic: Classic::new(world.ring().clone(), fuse.clone()),
-            crowd: Crowd::new(fuse),
+            crowd: Crowd::new(fuse, std::thread::available_parallelism().map_or(1, usize::from)),
             processors: connection.processors,
             world,
             file_system,
@@ -316,13 +316,12 @@ impl<F: FileSystem> Session<F> {
             Ok(false) => {}
             Ok(true) => {
                 let session = self.clone();
-                // Each time behind a turn of the loop, which takes new requests: those come first.
                 self.world.spawn(Box::pin(async move {
-                    let turn =
-                        || session.world.sleep_until(session.world.now().plus(Duration::from_nanos(1)));
-                    turn().await;
+                    let after = |time| session.world.sleep_until(session.world.now().plus(time));
+                    after(crowd::PATIENCE).await;
                     while session.crowd.help() {
-                        turn().await;
+                        // Behind a turn of the loop, which takes new requests: those come first.
+                        after(Duration::from_nanos(1)).await;
                     }
                 }));
             }
