@@ -1,8 +1,8 @@
 //! Answers to a crowd: those who have waited for one commit, and are answered at one moment.
 //!
-//! To wake a program takes as long as half of all else that is done for a small write. So where many are to be woken and a
-//! processor has nothing to do, a second thread does it there, and the first takes new requests meanwhile. If the second
-//! loses its processor, the first gives the rest.
+//! To wake a program takes as long as half of all else that is done for a small write. Where many are to be woken and a
+//! processor is free, a second thread does it there. The first takes new requests meanwhile. If the second loses its processor,
+//! the first gives the rest.
 
 use crate::Answer;
 use runtime::File;
