@@ -118,7 +118,7 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos,okeanos:wasteless
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
 
-recipes: deps build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour
+recipes: deps-bench build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md
 
