@@ -11,8 +11,8 @@ use std::rc::Rc;
 use units::{BlockRange, HomeBlock};
 
 impl Engine {
-    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
-    /// waits for open handles, and everyone else for the commit. The update is right without it, too.
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it. A
+    /// commit waits for open handles, and everyone else for the commit. The update is right without it, too.
     pub async fn prepare_data(
         &self,
         home: HomeBlock,

@@ -132,9 +132,10 @@ impl LogState {
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
         log_blocks.div_ceil(self.superblock.log_blocks_per_block())
     }
-    /// Log blocks to keep free for revokes, which any handle may make without credits: one for each block that the log
-    /// has records of; and those of the transaction itself, which take less than the records that they replace, but may
-    /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
+    /// Log blocks to keep free for revokes, which any handle may make without credits. There is one for each block
+    /// that the log has records of. Revokes of the transaction itself take less than the records that they replace,
+    /// but may begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits
+    /// for good.
     pub fn revoke_reserve(&self) -> u32 {
         self.records.revoke_blocks_bound(self.live.len() as u64) + 1
     }
@@ -152,8 +153,8 @@ impl LogState {
     pub fn has_room(&self, bound: u32) -> bool {
         bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.room()
     }
-    /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
-    /// largest transaction takes with its revokes.
+    /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
+    /// transaction takes with its revokes. It ends when half is free.
     pub fn is_short(&self) -> bool {
         self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
     }

@@ -46,8 +46,8 @@ pub struct LogArea {
     pub place: LogPlace,
     /// Sorted by `first`, without overlap; together they hold every block that the journal superblock names.
     pub extents: Vec<LogExtent>,
-    /// The block that holds the journal superblock: 0 in a hidden inode; on a journal device, where log blocks
-    /// are counted from the start of the device, 1 (2 with 1 KiB blocks).
+    /// The block that holds the journal superblock: 0 in a hidden inode. A journal device counts log blocks
+    /// from its start, and has it in block 1 (2 with 1 KiB blocks).
     pub superblock: LogBlock,
     /// The volume's scattered logs: blocks of home behind those of the journal.
     pub logs: Option<LogPlaces>,
@@ -186,11 +186,11 @@ pub struct EngineOptions {
     pub threshold_per_block: bool,
     /// Adaptive mode: the longest request that is logged.
     pub logged_write_size: u64,
-    /// Overwrites in place that bypass the log go home before the transaction commits, as in ext3, and not whenever write-back
-    /// pleases, as in ext4: for experiments.
+    /// Overwrites in place that bypass the log go home before the transaction commits, as in ext3. Without it they go
+    /// whenever write-back pleases, as in ext4. It is for experiments.
     pub order_overwrites: bool,
-    /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
-    /// what a checkpoint sends home. Slower, and no safer: for experiments.
+    /// Each point of a commit behind which something must be durable has a barrier of its own. They are data, log,
+    /// commit block, and what a checkpoint sends home. Slower, and no safer: for experiments.
     pub separate_barriers: bool,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -205,8 +205,8 @@ pub struct EngineOptions {
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
-    /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
-    /// can read the log. Only with `journal_checksum`.
+    /// A checksum over each transaction in every mode, not in the extended ones alone. A commit needs one barrier
+    /// less, and nobody else can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
     /// There may be files of which durability is enough ([`crate::FileUpdate::durable_only`]).
     pub durable_only: bool,

@@ -1,5 +1,5 @@
-//! File systems side by side: the same writers on the same kind of loop device, in turns, so that what else the
-//! machine does meanwhile strikes all alike. The ratio is taken within each turn.
+//! File systems side by side: the same writers on the same kind of loop device. They take turns, so that what
+//! else the machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::contender::Contender;
 use crate::disk::Disks;

@@ -200,9 +200,9 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without command queueing; the
-    /// kernel's barriers were off.
-    /// Of the 1 GiB of memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without
+    /// command queueing. The kernel's barriers were off. Of the 1 GiB of memory there the cache may have two thirds,
+    /// as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
         let of_paper = StageOptions::of_paper(data);
         let (cache, ignores_flush, barrier, eviction) = match caching {

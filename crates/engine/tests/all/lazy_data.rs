@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
-/// A sync under way has an older image of a block that memory wants home: that one must not come later, nor may the
+/// A sync under way has an older image of a block that memory wants home. That one must not come later, nor may the
 /// newer one count as home because the older one is.
 #[test]
 fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {

@@ -1,7 +1,7 @@
 //! The engine's owners know each other in one direction only: read from the sources.
 //!
-//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined there: `impl Engine` stands in
-//! several files, and a call needs no import.
+//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined there.
+//! `impl Engine` stands in several files, and a call needs no import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

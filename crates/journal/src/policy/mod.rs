@@ -57,11 +57,11 @@ pub struct Update {
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
-    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes reachable: without it
-    /// nothing but older bytes of the file would show.
+    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes
+    /// reachable. Without it nothing but older bytes of the file would show.
     pub in_place: bool,
-    /// Whatever the mode would rather do: durability is enough for the file, or replay could undo what bypasses the log, because
-    /// it holds a record of the block.
+    /// It holds whatever the mode would rather do. Durability is enough for the file, or replay could undo what
+    /// bypasses the log, because it holds a record of the block.
     pub must_log: bool,
 }
 
