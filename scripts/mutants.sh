@@ -4,10 +4,10 @@
 #   scripts/mutants.sh --check      only: every patch still applies
 #   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
-# A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, perhaps the
-# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff. What the explorer meets too rarely
-# a test finds ("Test:", words for cargo test).
-# All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
+# A fault is a patch in mutants/. It says what it breaks, which promise dies, and the modes where to look for it. It
+# may say the volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"). The diff follows. What the
+# explorer meets too rarely a test finds ("Test:", words for cargo test). All are applied to a throw-away copy of the
+# tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The POSIX suites of others on a host with a journal: pjdfstest (system calls and their errors) and fsx (content), in front of a shared
-# directory and of a real cluster. In front of the directory nothing may fail. In front of the cluster nothing may fail that does
-# not fail on ceph-fuse as well. Needs root, and what `make deps-ceph` installs.
+# The POSIX suites of others on a host with a journal. They are pjdfstest (system calls and their errors) and fsx
+# (content), in front of a shared directory and of a real cluster. In front of the directory nothing may fail. In
+# front of the cluster nothing may fail that does not fail on ceph-fuse as well. Needs root, and what `make deps-ceph`
+# installs.
 # Usage: scripts/test-posix-host.sh PROGRAM TOOLS OPERATIONS   (TOOLS: where pjdfstest and fsx are; fsx does OPERATIONS on each)
 set -euo pipefail
 

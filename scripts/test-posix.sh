@@ -35,8 +35,8 @@ leave() {
     if [ "$program" = kernel ]; then umount "$mount"; else "$program" umount "$mount"; fi
 }
 
-# The suite leaves files open, after which nothing can be remounted: tests of read-only mounts get a process of
-# their own, on the kernel's file systems as well.
+# The suite leaves files open, after which nothing can be remounted. Tests of read-only mounts get a process of their
+# own, on the kernel's file systems as well.
 system_calls() {
     mkdir -p "$place/other"
     mount -t tmpfs none "$place/other"
