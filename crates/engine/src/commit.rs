@@ -182,7 +182,7 @@ impl Engine {
         locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
         let mut planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
-        if self.options.separate_barriers {
+        if self.pace.separates_barriers() {
             planned.separate_barriers();
         }
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();

@@ -25,7 +25,6 @@ impl Engine {
         self.check_range(home, 1)?;
         let block = self.look_up(home, Temperature::Warm);
         let sequence = self.sequence(&block);
-        let request = self.size_judged(range, request);
         let update = Update {
             range,
             block_size: self.block_size,
@@ -54,14 +53,6 @@ impl Engine {
         log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
     }
 
-    /// What a threshold is held against.
-    fn size_judged(&self, range: BlockRange, request: u64) -> u64 {
-        match self.options.threshold_per_block {
-            true => range.as_usize().len() as u64,
-            false => request,
-        }
-    }
-
     pub(crate) fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
@@ -70,10 +61,10 @@ impl Engine {
         let decision = self.policy.decide(&Update {
             range: update.range,
             block_size: self.block_size,
-            request: self.size_judged(update.range, update.request),
+            request: update.request,
             sequential: update.sequential,
             sequence,
-            in_place: update.in_place && !self.options.order_overwrites && !block.is_ordered(),
+            in_place: update.in_place && !block.is_ordered(),
             must_log: update.durable_only || self.is_in_log(update.home),
         });
         (decision, sequence)

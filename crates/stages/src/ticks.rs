@@ -15,6 +15,7 @@ pub(crate) struct Ticks {
     length: Duration,
     /// Nobody waits longer.
     longest: Duration,
+    pub separates_barriers: bool,
     last_synced: Cell<Option<Owner>>,
     /// When the first to wait for the running transaction asked for it.
     asked: Cell<Option<Instant>>,
@@ -50,6 +51,9 @@ impl CommitPace for Ticks {
     }
     fn commits_every_sync(&self) -> bool {
         !self.length.is_zero()
+    }
+    fn separates_barriers(&self) -> bool {
+        self.separates_barriers
     }
 
     fn wait_until(&self, now: Instant) -> Option<Instant> {

@@ -260,7 +260,6 @@ impl MountSettings {
             threshold_per_block: self.threshold_per_block,
             order_overwrites: self.order_overwrites,
             logged_write_size: self.logged_write_size,
-            separate_barriers: false,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
                 // A coerced disk's flush is an eviction.
