@@ -1,4 +1,13 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
+//!
+//! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`], [`LiveRecords`] and
+//! [`Mapping`]. So its fields are open to the files that move them on.
+//!
+//! Invariants
+//! 1. `superblock` is what the disk has. A change is put here when it has been written.
+//! 2. Records are live from when their transaction is planned until the tail on disk has passed it, or they are
+//!    revoked durably.
+//! 3. The space of a transaction is taken back only when the tail on disk has passed it.
 
 use crate::error::EngineError;
 use crate::mapping::Mapping;
