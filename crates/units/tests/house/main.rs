@@ -1,5 +1,6 @@
 //! What ARCHITECTURE.md and docs/HACKING.md say of the house, read from the sources.
 
+mod below;
 mod choices;
 mod floors;
 mod names;
