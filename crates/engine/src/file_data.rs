@@ -77,23 +77,21 @@ impl Engine {
         self.queue.soil(block, || self.world.now(), &self.cache);
         let mut transaction = self.pipeline.transaction();
         block.set_stays(update.durable_only && decision.is_logged());
+        // From now on the commit makes the block durable as a whole, in the log or at home.
+        let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
+        if takes_along && self.loose.remove(update.owner, at) {
+            block.leave_loose();
+        }
         match decision {
             Decision::LogBytes => {
                 transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
                 block.join(Contents::Data);
             }
             Decision::LogBlock => {
-                // From now on the log makes it durable.
-                if self.loose.remove(update.owner, at) {
-                    block.leave_loose();
-                }
                 transaction.add_data_block(at, bytes);
                 block.join(Contents::Data);
             }
             Decision::HomeBeforeCommit => {
-                if self.loose.remove(update.owner, at) {
-                    block.leave_loose();
-                }
                 transaction.add_home_data(update.owner, at, bytes);
                 block.order(update.owner);
             }
