@@ -236,9 +236,9 @@ impl MountSettings {
         settings
     }
 
-    /// The mode of a mount of this volume, and which of its requests are small. The mode where nobody names one. It
-    /// wins for small synchronous writes and does not lose for large ones. Without a journal there is nothing to log
-    /// into.
+    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode, it is one
+    /// that wins for small synchronous writes and does not lose for large ones. Without a journal there is nothing to
+    /// log into.
     fn mode_on(&self, volume: &Superblock) -> (DataMode, WriteThreshold) {
         let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
         let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);

@@ -67,8 +67,8 @@ impl ScatteredLog {
         }
     }
 
-    /// Whether the longest run is longer than was said. It is rounded up, so that few lengths are ever said. It is
-    /// never less than before, so that none is said again with each move of the tail.
+    /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths are ever said. It
+    /// is never less than before, so none is said again with each move of the tail.
     fn announce_longest(&self, said: &mut Option<u32>) -> bool {
         let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
         let is_longer = is_long && said.is_none_or(|said| self.longest > said);
