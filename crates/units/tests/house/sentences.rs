@@ -94,13 +94,13 @@ fn sentences_of_documents_are_short() {
     assert!(long.is_empty(), "{} of more than {WORDS_MAX} words:\n{}", long.len(), long.join("\n"));
 }
 
-/// The comments of a source that stand in lines of their own: the line at which each begins, and its text.
-fn comments(source: &str) -> Vec<(usize, String)> {
+/// The comments that stand in lines of their own and begin with `mark`: the line at which each begins, and its text.
+fn comments(source: &str, mark: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_comment = false;
     for (index, line) in source.lines().enumerate() {
         let text =
-            line.trim_start().strip_prefix("//").map(|text| text.strip_prefix(['/', '!']).unwrap_or(text));
+            line.trim_start().strip_prefix(mark).map(|text| text.strip_prefix(['/', '!']).unwrap_or(text));
         if text.is_some() && !is_comment {
             found.push((index + 1, String::new()));
         }
@@ -116,9 +116,16 @@ fn comments(source: &str) -> Vec<(usize, String)> {
 #[test]
 fn sentences_of_comments_are_short() {
     let (mut long, mut seen) = (Vec::new(), 0);
-    for (path, source) in ["crates", "fuzz/fuzz_targets"].iter().flat_map(|room| sources(root().join(room))) {
+    let code = ["crates", "fuzz/fuzz_targets"].iter().flat_map(|room| sources(root().join(room)));
+    let models = fs::read_dir(root().join("crates/emulated/models")).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    });
+    let all = code.map(|file| (file, "//")).chain(models.map(|file| (file, "#")));
+    for ((path, source), mark) in all {
         let path = path.strip_prefix(root()).unwrap();
-        for (line, comment) in comments(&source) {
+        for (line, comment) in comments(&source, mark) {
             seen += 1;
             let too_long = sentences(&comment).into_iter().filter(|it| words(it) > WORDS_MAX);
             long.extend(too_long.map(|it| format!("{}:{line}: {it}", path.display())));
@@ -146,7 +153,8 @@ fn names_of_tests_are_short() {
 
 #[test]
 fn comments_are_told_apart() {
-    let told = comments("//! One.\n//!\n//! Two\n\nfn f() { // not this\n    // three\n    /// four\n}\n");
+    let told =
+        comments("//! One.\n//!\n//! Two\n\nfn f() { // not this\n    // three\n    /// four\n}\n", "//");
     assert_eq!(told, [(1, "One.\n\nTwo\n".to_owned()), (6, "three\nfour\n".to_owned())]);
 }
 
