@@ -157,8 +157,13 @@ fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
         let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
         rig.disks.iter().for_each(|disk| disk.set_latency(slow));
         rig.play(async move |engine| {
-            let first = overwrite(&engine, 1, 50, 1).await;
+            overwrite(&engine, 1, 50, 1).await;
+            // An overwrite alone is nothing to commit.
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.create(HomeBlock(40));
+            let first = handle.stop();
             engine.commit(first).await.unwrap();
+            assert_eq!(engine.committed(), first);
             overwrite(&engine, 2, 60, 2).await;
             let all = engine.sync();
             let own = async {
