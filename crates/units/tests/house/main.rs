@@ -2,6 +2,7 @@
 
 mod below;
 mod choices;
+mod faults;
 mod floors;
 mod names;
 mod recipes;
