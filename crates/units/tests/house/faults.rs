@@ -5,8 +5,6 @@ use std::fs;
 
 /// It makes faults possible, and is none.
 const SWITCH: &str = "00-switch";
-/// Made anew, and not hunted since.
-const NOT_HUNTED: [&str; 1] = ["append-in-place"];
 
 #[test]
 fn every_fault_has_its_row_in_the_table_of_mutants() {
@@ -23,6 +21,5 @@ fn every_fault_has_its_row_in_the_table_of_mutants() {
         }
     }
     assert!(seen > 50, "the faults are not where they are looked for");
-    missing.sort();
-    assert_eq!(missing, NOT_HUNTED, "scripts/mutants.sh hunts what is missing");
+    assert!(missing.is_empty(), "scripts/mutants.sh hunts what is missing: {missing:?}");
 }
