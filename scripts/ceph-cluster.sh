@@ -1,5 +1,5 @@
 #!/bin/bash
-# A real Ceph cluster to throw away, on loopback, from Debian's packages and without systemd: one monitor, one
+# A real Ceph cluster to throw away, on loopback, from Debian's packages and without systemd. It has one monitor, one
 # metadata server, one to three OSDs, and a file system named "okeanos".
 #
 #   ceph-cluster.sh start  DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size MIB]

@@ -10,9 +10,9 @@ declare -A floor=(
     [workloads]=70 [stages]=71 [rigs]=72 [reproduce]=73 [hostile]=70 [sim]=71 [cli]=74
 )
 
-# The names in the sections [dependencies] and [build-dependencies] of a manifest.
+# The names in the sections of dependencies of a manifest, those of tests and builds too.
 dependencies_of() {
-    awk '/^\[/ { wanted = ($0 ~ /^\[(build-)?dependencies\]/) }
+    awk '/^\[/ { wanted = ($0 ~ /^\[(build-|dev-)?dependencies\]/) }
          wanted && /^[a-z]/ { sub(/[ .=].*/, ""); print }' "$1"
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A reader that goes through a large file and a writer that syncs share one emulated disk with an arm, in real time: Okeanos with
-# scattered logs beside the kernel's ext4, in turns on equal disks; a table. Needs root, fio and losetup.
+# A reader that goes through a large file and a writer that syncs share one emulated disk with an arm, in real time.
+# Okeanos with scattered logs and the kernel's ext4 take turns on equal disks. It prints a table. Needs root, fio and
+# losetup.
 #
 #   compare-scattered.sh OKEANOS [OPTION...] [CONTENDER...]
 #
@@ -12,7 +13,7 @@ set -euo pipefail
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
 shift
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Small synchronous writes on a shared file system: clients of one and the same real cluster on this machine, each for some
-# seconds, then killed with its writers under way; a table. Needs root, and what `make deps-ceph` installs.
+# Small synchronous writes on a shared file system. Clients of one and the same real cluster on this machine run for
+# some seconds each, and are killed with their writers under way. It prints a table. Needs root, and what `make
+# deps-ceph` installs.
 #
 #   compare-shared.sh PROGRAM [OPTION...] [CONTENDER...]
 #
@@ -14,7 +15,7 @@ set -euo pipefail
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
 scripts=$(dirname "$(realpath "$0")")
 shift

@@ -4,10 +4,10 @@
 #   scripts/mutants.sh --check      only: every patch still applies
 #   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
-# A fault is a patch in mutants/: what it breaks and which promise dies, the modes where to look for it, perhaps the
-# volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"), the diff. What the explorer meets too rarely
-# a test finds ("Test:", words for cargo test).
-# All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
+# A fault is a patch in mutants/. It says what it breaks, which promise dies, and the modes where to look for it. It
+# may say the volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"). The diff follows. What the
+# explorer meets too rarely a test finds ("Test:", words for cargo test). All are applied to a throw-away copy of the
+# tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -89,7 +89,7 @@ hunt_by_tests() {
     OKEANOS_MUTANT=$1 CARGO_TARGET_DIR=$WORK/build timeout $LIMIT cargo test --quiet --no-fail-fast $2 \
         --manifest-path "$TREE/Cargo.toml" >"$WORK/said" 2>&1 && return 1
     first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
-    echo "cargo test $2 | ${first:-no test is done in $LIMIT s}"
+    echo "cargo test $2 | \`${first:-no test is done in $LIMIT s}\`"
 }
 
 # What the explorer said when it found something, in one line.
@@ -97,10 +97,10 @@ describe() {
     local seed place
     seed=$(sed -n 's/.*--seed \([0-9]*\).*/\1/p' "$WORK/said" | head -1)
     place=$(sed -n 's/^replay:.*--\(\(cut\|fault\) [^ ]*\).*/\1/p' "$WORK/said" | head -1)
-    echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | $(complaint)"
+    echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | \`$(complaint)\`"
 }
 complaint() {
-    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos: ' | sed 's/|/\\|/g; s/^okeanos: //' | cut -c1-160
+    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos: ' | sed 's/|/\\|/g; s/`//g; s/^okeanos: //' | cut -c1-160
 }
 
 copy_and_patch
@@ -129,10 +129,9 @@ cat <<'HEAD'
 # Mutants
 
 Deliberate faults, and how the crash explorer notices each. Made by `make mutants`; each row is one fault (a patch in
-`mutants/`), built into a throw-away copy and switched on alone. Seeds are tried from 1 upwards, each mode and kind of
-volume in turn, until the explorer complains; the seconds are those of the whole hunt. With all faults off the same
-program finds nothing (checked at the start of every run). Some show so rarely that the patch names where to look, such as the case that found
-the real bug (`Rounds:`, `Disks:`).
+`mutants/`), built into a throw-away copy and switched on alone. Seeds are tried from 1 upwards, each mode and kind of volume in turn, until
+the explorer complains. The seconds are those of the whole hunt. With all faults off the same program finds nothing (checked at the start of
+every run). Some show so rarely that the patch names where to look, such as the case that found the real bug (`Rounds:`, `Disks:`).
 
 | fault | what it breaks | found by | complaint | seconds |
 |---|---|---|---|---|

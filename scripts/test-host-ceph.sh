@@ -1,7 +1,7 @@
 #!/bin/bash
-# Two hosts with a journal each, and ceph-fuse, in front of one real cluster: hand-over, kill -9 of the client at random moments
-# with recovery, a metadata server and an OSD that die, and a host that sleeps past the lease. Needs root, and what
-# `make deps-ceph` installs. About a minute.
+# Two hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over, kill -9 of the
+# client at random moments with recovery, a metadata server and an OSD that die. A host sleeps past the lease. Needs
+# root, and what `make deps-ceph` installs. About a minute.
 #
 #   scripts/test-host-ceph.sh OKEANOS        SEED, ROUNDS: of the moments of the kills
 set -euo pipefail

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The POSIX suites of others on a host with a journal: pjdfstest (system calls and their errors) and fsx (content), in front of a shared
-# directory and of a real cluster. In front of the directory nothing may fail. In front of the cluster nothing may fail that does
-# not fail on ceph-fuse as well. Needs root, and what `make deps-ceph` installs.
+# The POSIX suites of others on a host with a journal. They are pjdfstest (system calls and their errors) and fsx
+# (content), in front of a shared directory and of a real cluster. In front of the directory nothing may fail. In
+# front of the cluster nothing may fail that does not fail on ceph-fuse as well. Needs root, and what `make deps-ceph`
+# installs.
 # Usage: scripts/test-posix-host.sh PROGRAM TOOLS OPERATIONS   (TOOLS: where pjdfstest and fsx are; fsx does OPERATIONS on each)
 set -euo pipefail
 
@@ -9,6 +10,7 @@ if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
 
+. "$(dirname "$0")/posix-settings.sh"
 program=$(realpath "$1")
 tools=$(realpath "$2")
 operations=$3
@@ -41,19 +43,7 @@ enter() { # STORE
 system_calls() { # DIR: names of the tests that fail, in order
     mkdir "$1/calls-$2"
     chmod 755 "$1/calls-$2"
-    cat >"$place/pjdfstest.toml" <<END
-[features]
-secondary_fs = "$place/other"
-posix_fallocate = {}
-rename_ctime = {}
-utime_now = {}
-utimensat = {}
-[settings]
-naptime = 0.02
-allow_remount = false
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-END
+    pjdfstest_settings "$place/other" false >"$place/pjdfstest.toml"
     timeout 600 "$tools/bin/pjdfstest" -c "$place/pjdfstest.toml" -p "$1/calls-$2" >"$place/calls.$2" 2>&1 || true
     grep -aq '^Summary' "$place/calls.$2" || fail "pjdfstest on $2 does not end: $(tail -3 "$place/calls.$2")"
     # Who has a file system's type for unknown, or may not remount it, leaves a test out.
@@ -63,24 +53,7 @@ END
 }
 
 content() { # DIR NAME
-    cat >"$place/fsx.toml" <<END
-flen = 1000000
-[weights]
-close_open = 2
-invalidate = 1
-mapread = ${MAPPED:-10}
-mapwrite = ${MAPPED:-10}
-read = 10
-write = 10
-truncate = 3
-fsync = 1
-fdatasync = 1
-posix_fallocate = 1
-punch_hole = 3
-sendfile = 2
-posix_fadvise = 1
-copy_file_range = 2
-END
+    fsx_settings "${MAPPED:-10}" 1 >"$place/fsx.toml"
     timeout $((60 + operations / 10)) "$tools/bin/fsx" -f "$place/fsx.toml" -N "$operations" -S "$seed" -P "$place" \
         "$1/file" >"$place/out" 2>&1 || {
         tail -n 60 "$place/out"

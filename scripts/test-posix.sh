@@ -9,6 +9,7 @@ if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
 
+. "$(dirname "$0")/posix-settings.sh"
 program=$1
 tools=$(realpath "$2")
 operations=$3
@@ -35,8 +36,8 @@ leave() {
     if [ "$program" = kernel ]; then umount "$mount"; else "$program" umount "$mount"; fi
 }
 
-# The suite leaves files open, after which nothing can be remounted: tests of read-only mounts get a process of
-# their own, on the kernel's file systems as well.
+# The suite leaves files open, after which nothing can be remounted. Tests of read-only mounts get a process of their
+# own, on the kernel's file systems as well.
 system_calls() {
     mkdir -p "$place/other"
     mount -t tmpfs none "$place/other"
@@ -46,19 +47,7 @@ system_calls() {
 }
 
 system_calls_with() { # REMOUNT [PATTERN]
-    cat >"$place/pjdfstest.toml" <<END
-[features]
-secondary_fs = "$place/other"
-posix_fallocate = {}
-rename_ctime = {}
-utime_now = {}
-utimensat = {}
-[settings]
-naptime = 0.02
-allow_remount = $1
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-END
+    pjdfstest_settings "$place/other" "$1" >"$place/pjdfstest.toml"
     timeout 300 "$tools/bin/pjdfstest" -c "$place/pjdfstest.toml" -p "$mount" "${@:2}" >"$place/out" 2>&1 || {
         grep -a -A 2 FAILED "$place/out" || tail "$place/out"
         return 1
@@ -72,24 +61,7 @@ content() { # KIND
     # Block maps cannot preallocate; the C library writes zeros instead.
     local fallocate=1
     [ "$1" = ext4 ] || fallocate=0
-    cat >"$place/fsx.toml" <<END
-flen = 1000000
-[weights]
-close_open = 2
-invalidate = 1
-mapread = 10
-mapwrite = 10
-read = 10
-write = 10
-truncate = 3
-fsync = 1
-fdatasync = 1
-posix_fallocate = $fallocate
-punch_hole = 3
-sendfile = 2
-posix_fadvise = 1
-copy_file_range = 2
-END
+    fsx_settings 10 "$fallocate" >"$place/fsx.toml"
     timeout $((60 + operations / 50)) "$tools/bin/fsx" -f "$place/fsx.toml" -N "$operations" -S "$seed" -P "$place" \
         "$mount/file" >"$place/out" 2>&1 || {
         echo "fsx, seed $seed:"

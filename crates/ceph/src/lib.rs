@@ -1,8 +1,8 @@
 //! A directory of CephFS as a [`store::Store`].
 //!
-//! libcephfs is loaded at run time, in a *helper process*: it has no asynchronous calls, so it wants threads, and it may crash
-//! (T4), which must not take the mount along. [`Store`] speaks to the helper over a socket and starts it again. What is
-//! known to go wrong with the library is numbered, and named where it is dealt with:
+//! libcephfs is loaded at run time, in a *helper process*. It has no asynchronous calls, so it wants threads. It may
+//! crash (T4), which must not take the mount along. [`Store`] speaks to the helper over a socket and starts it again.
+//! What is known to go wrong with the library is numbered, and named where it is dealt with:
 //!
 //! - T1: a write or a change of attributes waits for ever while the token of its file is recalled (`helper/recalls`).
 //! - T2: two histories of a file may reach the same version number (`library/mount`: what a version is made of).
@@ -11,8 +11,8 @@
 //! - T5: a client that died keeps others from its files *and* its directories until it is reset (`library/mount`: connect).
 //! - T6: between a reset and the next opening anybody may have the file (`helper/tokens`: attributes are told after the grant).
 //! - T7: a client that was excluded drops what it has buffered, and its next fsync says that all is well (`library/objects`).
-//! - T8: when a file grows beyond half of the room that it got last, its attributes go to the servers in the middle of the write:
-//!   the new size, with number and time of the write before (`client/store`: held_below).
+//! - T8: when a file grows beyond half of the room that it got last, its attributes go to the servers amid the write.
+//!   They are the new size, with number and time of the write before (`client/store`: held_below).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

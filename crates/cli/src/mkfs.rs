@@ -41,8 +41,9 @@ pub struct MkfsArguments {
     /// Put the journal on this device or image file, which is made a journal first
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
-    /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o barrier=coerce): the
-    /// profile that okeanos fingerprint wrote for it, or the name of one of an emulated drive (hitachi-7k80)
+    /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o barrier=coerce).
+    /// PROFILE is the file that okeanos fingerprint wrote for it, or the name of an emulated drive's profile
+    /// (hitachi-7k80)
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// The same on the journal's own device; as --flush-zone if not given
@@ -51,8 +52,8 @@ pub struct MkfsArguments {
     /// Take the profile even if it is of another drive, or the drive does not tell its model
     #[arg(long)]
     force_profile: bool,
-    /// Make logs all over the volume (mount -o log=scattered), one at the end of each group: 10 MiB in every 100 MiB, or
-    /// as said: log-size=SIZE,group-size=SIZE
+    /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They take 10 MiB in every
+    /// 100 MiB, or what is said: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
     /// Overwrite the file system or partition table that is there already
@@ -69,8 +70,8 @@ pub struct MkfsArguments {
     extra: Vec<OsString>,
 }
 
-/// The block size of volumes with an external journal or scattered logs, unless `-b` says otherwise: that of both must agree, and
-/// the groups must be as long as a log.
+/// The block size of volumes with an external journal or scattered logs, unless `-b` says otherwise. An external
+/// journal and its volume must agree, and the groups must be as long as a log.
 const BLOCK_SIZE: &str = "4096";
 
 /// The journal that an external device gets when its image has to be made: as the paper's default.

@@ -42,8 +42,9 @@ pub struct RecoverArguments {
     /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
     #[arg(long)]
     until_damage: bool,
-    /// If the journal's superblock contradicts the copy in it, believe the copy; and if tune2fs or the like has marked a live log as empty before it refused the volume, replay it all the same.
-    /// Only right if nothing has changed the volume since
+    /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the like has marked a
+    /// live log as empty before it refused the volume, replay it all the same. Only right if nothing has changed the
+    /// volume since
     #[arg(long)]
     find_log: bool,
     /// The external journal of the volume

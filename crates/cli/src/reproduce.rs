@@ -84,8 +84,8 @@ struct RunArguments {
     /// Shorter runs and fewer points, to see that everything works: shapes need not come out
     #[arg(long)]
     quick: bool,
-    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos disk replay` reads them: some
-    /// gigabytes for all figures; not of the kernel's and of Discreet's figures
+    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos disk replay` reads them. All
+    /// figures make some gigabytes. The kernel's and Discreet's figures write none
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
     /// Block traces for manylogs-6 to -8: every file of the directory, in a format that `okeanos disk replay` reads. Without it

@@ -95,8 +95,8 @@ impl Buffer {
             None => Buffer::zeroed(length),
         }
     }
-    /// What a shared buffer of `length` bytes takes of memory, at most: with the room for its alignment, its header, the shared
-    /// pointer's counts, and what the allocator adds to each of the two.
+    /// What a shared buffer of `length` bytes takes of memory, at most. It includes room for its alignment, its
+    /// header, the shared pointer's counts, and what the allocator adds to each of the two.
     pub const fn memory_of(length: usize) -> usize {
         length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
     }

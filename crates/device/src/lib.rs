@@ -51,8 +51,8 @@ pub enum DeviceError {
     Unaligned { disk: String, operation: Operation, at: u64, length: u64, sector: u32 },
 }
 
-/// A block device. Calls start the operation when the future is first polled; the future owns what the
-/// operation needs, so dropping it is harmless (the operation then still completes, unobserved).
+/// A block device. Calls start the operation when the future is first polled. The future owns what the
+/// operation needs, so dropping it is harmless: the operation then still completes, unobserved.
 pub trait Disk {
     /// A name for errors and tables, such as a path.
     fn name(&self) -> &str;

@@ -59,12 +59,12 @@ impl HostScheduler {
     };
 }
 
-/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request: libata had 128 segments, of a page each unless pages happen to
-/// be neighbours, and later the block layer's limit was 1,024 sectors.
+/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request. libata had 128 segments, of a page each
+/// unless pages happen to be neighbours. Later the block layer's limit was 1,024 sectors.
 const LONGEST_REQUEST: u64 = 512 << 10;
 
-/// Requests wait here, so the drive has only one to choose from: of the kind whose turn it is the next one upwards, and after the
-/// highest the lowest; or the one that came first ([`HostScheduler::in_order`]).
+/// Requests wait here, so the drive has only one to choose from. It is the next one upwards of the kind whose turn it
+/// is, and after the highest the lowest. With [`HostScheduler::in_order`] it is the one that came first.
 #[derive(Clone)]
 pub struct Elevator(Rc<State>);
 

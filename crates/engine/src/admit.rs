@@ -1,7 +1,7 @@
 //! Who may join the running transaction: there must be room in the log and in memory, or it is made.
 //!
 //! A handle reserves log space before it starts and never waits for any while open, so a full log cannot
-//! deadlock: the transaction it is in can always commit, and a committed one can always be checkpointed.
+//! deadlock. The transaction it is in can always commit, and a committed one can always be checkpointed.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -102,9 +102,9 @@ impl Engine {
         self.has_memory(credits.0, made)
     }
 
-    /// Beyond half of the cache pinned images go home early, beyond three quarters nobody may make more of them: with
-    /// `needed` credits and those of the open handles, one image each. A handle that is alone may, whatever it needs.
-    /// `made_at_most`: blocks made for the log, with what the handle will add.
+    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make more of them,
+    /// where `needed` credits and those of the open handles count as one image each. A handle that is alone may,
+    /// whatever it needs. `made_at_most`: blocks made for the log, with what the handle will add.
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Of a block that the log holds, only the image of the latest committed transaction may go home.
-//! 2. The current image may go home only if no commit waits for it, or if the running transaction sends it home in any case; and
-//!    not while an older image is on its way with a transaction in flight, which would then be written over it.
+//! 2. The current image may go home only if no commit waits for it, or if the running transaction sends it home in any
+//!    case. It may not while an older image is on its way with a transaction in flight, which would overwrite it.
 
 use crate::images::{Images, Usage};
 #[cfg(debug_assertions)]
@@ -211,8 +211,8 @@ impl CachedBlock {
     pub fn moved(&self, run: &SwappedRun) {
         self.images.moved(run);
     }
-    /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that image
-    /// whole: whose it is, where it lies, and its bytes.
+    /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that
+    /// image whole. This says whose it is, where it lies, and its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
         self.images.let_go()
     }

@@ -6,8 +6,8 @@ use crate::error::EngineError;
 use crate::tail::Occasion;
 
 impl Engine {
-    /// When it returns, all that was changed before the call is home, and the log needs nothing of it any more; but for files
-    /// of which durability is enough.
+    /// When it returns, all that was changed before the call is home, and the log needs nothing of it any more. Files
+    /// of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
         if self.pipeline.is_resting() {
             return Ok(CheckpointReport::default());

@@ -1,5 +1,5 @@
-//! When all that is committed goes home although neither the log nor memory is short (`checkpoint=`), and what was saved by
-//! waiting: neighbours that went home together, and versions of blocks that never did.
+//! When all that is committed goes home although neither the log nor memory is short (`checkpoint=`). Also what was
+//! saved by waiting: neighbours that went home together, and versions of blocks that never did.
 //!
 //! Invariants
 //! 1. Between the ends of two checkpoints everything is counted that was logged, and everything that went home from the

@@ -1,7 +1,7 @@
 //! Group commit: one transaction runs, one commits, or two ([`crate::overlap`]). All who ask while a commit is under way share the next.
 //!
-//! Order: wait until open handles have stopped; take the images; plan; carry out; then, and only then, the
-//! transaction counts as committed and its waiters are woken, in the order they came.
+//! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and only then,
+//! the transaction counts as committed and its waiters are woken, in the order they came.
 
 use crate::block::CachedBlock;
 use crate::clocks::CommitClock;
@@ -182,7 +182,7 @@ impl Engine {
         locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
         let mut planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
-        if self.options.separate_barriers {
+        if self.pace.separates_barriers() {
             planned.separate_barriers();
         }
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
@@ -259,7 +259,8 @@ impl Engine {
         let mut cache = self.cache.borrow_mut();
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
-                // Used again before this commit, or in the next, which is on its way: only by another owner of the same block, on a damaged volume.
+                // On a damaged volume another owner of the block may use it again before this commit, or in the next
+                // that is under way.
                 if cache.peek(number).is_some_and(|block| block.is_running() || block.is_in_flight()) {
                     continue;
                 }

@@ -4,8 +4,9 @@
 //! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so many".
 //! 2. A flush covers the writes that had completed before it began, and no others, whatever else is under way.
 //! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a later flush proves nothing.
-//! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own barriers, in the phase that has
-//!    them ([`Durability::end_phase`]); but for copies of runs, of which each piece has a plan: their barrier always flushes.
+//! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own barriers, in the phase that
+//!    has them ([`Durability::end_phase`]). Copies of runs are the exception: each piece has a plan, and their barrier
+//!    always flushes.
 
 use crate::error::EngineError;
 use crate::whose::Completed;
@@ -206,8 +207,8 @@ impl Durability {
         if self.disks.separate { place as usize } else { Place::Home as usize }
     }
 
-    /// What is done for `barrier`, behind a phase with so many writes of each place: where it is a single write that is made
-    /// durable by itself, if that saves the flush.
+    /// What is done for `barrier`, behind a phase with so many writes of each place. A single write is made durable by
+    /// itself, if that saves the flush.
     pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
         let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
             return Phase { flush: [false; 2], durable: [false; 2] };

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use units::{BlockRange, HomeBlock};
 
 impl Engine {
-    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it: a commit
-    /// waits for open handles, and everyone else for the commit. The update is right without it, too.
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it. A
+    /// commit waits for open handles, and everyone else for the commit. The update is right without it, too.
     pub async fn prepare_data(
         &self,
         home: HomeBlock,
@@ -25,7 +25,6 @@ impl Engine {
         self.check_range(home, 1)?;
         let block = self.look_up(home, Temperature::Warm);
         let sequence = self.sequence(&block);
-        let request = self.size_judged(range, request);
         let update = Update {
             range,
             block_size: self.block_size,
@@ -54,14 +53,6 @@ impl Engine {
         log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
     }
 
-    /// What a threshold is held against.
-    fn size_judged(&self, range: BlockRange, request: u64) -> u64 {
-        match self.options.threshold_per_block {
-            true => range.as_usize().len() as u64,
-            false => request,
-        }
-    }
-
     pub(crate) fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
@@ -70,10 +61,10 @@ impl Engine {
         let decision = self.policy.decide(&Update {
             range: update.range,
             block_size: self.block_size,
-            request: self.size_judged(update.range, update.request),
+            request: update.request,
             sequential: update.sequential,
             sequence,
-            in_place: update.in_place && !self.options.order_overwrites && !block.is_ordered(),
+            in_place: update.in_place && !block.is_ordered(),
             must_log: update.durable_only || self.is_in_log(update.home),
         });
         (decision, sequence)
@@ -86,23 +77,21 @@ impl Engine {
         self.queue.soil(block, || self.world.now(), &self.cache);
         let mut transaction = self.pipeline.transaction();
         block.set_stays(update.durable_only && decision.is_logged());
+        // From now on the commit makes the block durable as a whole, in the log or at home.
+        let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
+        if takes_along && self.loose.remove(update.owner, at) {
+            block.leave_loose();
+        }
         match decision {
             Decision::LogBytes => {
                 transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
                 block.join(Contents::Data);
             }
             Decision::LogBlock => {
-                // From now on the log makes it durable.
-                if self.loose.remove(update.owner, at) {
-                    block.leave_loose();
-                }
                 transaction.add_data_block(at, bytes);
                 block.join(Contents::Data);
             }
             Decision::HomeBeforeCommit => {
-                if self.loose.remove(update.owner, at) {
-                    block.leave_loose();
-                }
                 transaction.add_home_data(update.owner, at, bytes);
                 block.order(update.owner);
             }

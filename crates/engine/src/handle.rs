@@ -194,8 +194,8 @@ impl Handle {
         Ok(Some(decision.is_logged()))
     }
 
-    /// Has data of this handle that would go home at any time go home before the commit, whatever the mode: for what
-    /// was durable elsewhere, and is not any more with this handle.
+    /// Has data of this handle that would go home at any time go home before the commit, whatever the mode. It
+    /// serves what was durable elsewhere, and is not any more with this handle.
     pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
         if engine.loose.remove(owner, at)
@@ -224,8 +224,8 @@ impl Handle {
         Ok(())
     }
 
-    /// The blocks `at .. at + count` are free from this transaction on: their content is worthless, must not
-    /// be written home any more, and old log records of them must not be replayed (revoke).
+    /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless and must
+    /// not be written home any more, and old log records of them must not be replayed (revoke).
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
         self.changes += 1;
         let engine = &self.engine;

@@ -1,5 +1,5 @@
-//! Blocks go home: only as of the latest committed transaction, and always whole; and data that the running transaction sends
-//! home in any case before it commits.
+//! Blocks go home only as of the latest committed transaction, and always whole. Data that the running transaction
+//! sends home in any case goes before it commits.
 
 use crate::block::{AsOf, CachedBlock};
 use crate::clocks::HomeClock;

@@ -1,8 +1,8 @@
 //! All images of a block: the current one, those of transactions in flight, and the latest committed one.
 //!
 //! Invariants
-//! 1. Images are in order, each as old as or older than the one before: the current one, one of each transaction in flight
-//!    (as of its lock), and that of the latest committed transaction.
+//! 1. Images are in order, each as old as or older than the one before. The current one comes first, then one of each
+//!    transaction in flight (as of its lock), then that of the latest committed transaction.
 //! 2. What counts against the cache's bound are images, not blocks. They are counted with every change of them.
 
 use crate::image::Image;

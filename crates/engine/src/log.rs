@@ -1,4 +1,13 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
+//!
+//! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`], [`LiveRecords`] and
+//! [`Mapping`]. So its fields are open to the files that move them on.
+//!
+//! Invariants
+//! 1. `superblock` is what the disk has. A change is put here when it has been written.
+//! 2. Records are live from when their transaction is planned until the tail on disk has passed it, or they are
+//!    revoked durably.
+//! 3. The space of a transaction is taken back only when the tail on disk has passed it.
 
 use crate::error::EngineError;
 use crate::mapping::Mapping;
@@ -132,9 +141,10 @@ impl LogState {
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
         log_blocks.div_ceil(self.superblock.log_blocks_per_block())
     }
-    /// Log blocks to keep free for revokes, which any handle may make without credits: one for each block that the log
-    /// has records of; and those of the transaction itself, which take less than the records that they replace, but may
-    /// begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits for good.
+    /// Log blocks to keep free for revokes, which any handle may make without credits. There is one for each block
+    /// that the log has records of. Revokes of the transaction itself take less than the records that they replace,
+    /// but may begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits
+    /// for good.
     pub fn revoke_reserve(&self) -> u32 {
         self.records.revoke_blocks_bound(self.live.len() as u64) + 1
     }
@@ -152,8 +162,8 @@ impl LogState {
     pub fn has_room(&self, bound: u32) -> bool {
         bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.room()
     }
-    /// Time to write the oldest transactions home, until half is free: less than three eighths are, or less than the
-    /// largest transaction takes with its revokes.
+    /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
+    /// transaction takes with its revokes. It ends when half is free.
     pub fn is_short(&self) -> bool {
         self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
     }

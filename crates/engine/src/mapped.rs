@@ -1,5 +1,5 @@
-//! What uses the mapping table: memory lets go of blocks that the log holds whole; reads of them are redirected to the log;
-//! and they go home from there.
+//! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them are redirected to the
+//! log, and they go home from there.
 //!
 //! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only where its
 //! content comes from, while it is not known, differs: not from home, but from the log.

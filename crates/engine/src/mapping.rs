@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. An entry names the newest record of its block that is whole. It leaves when home has that content, a later
-//!    transaction logs the block whole, or one revokes it: just when the checkpoint needs its transaction no more. So the log
-//!    keeps what an entry names.
+//!    transaction logs the block whole, or one revokes it. That is just when the checkpoint needs its transaction no
+//!    more. So the log keeps what an entry names.
 //! 2. What is read there is that record: the entry knows its checksum.
 //! 3. Whoever counts memory sees what the table takes, after every change of it.
 

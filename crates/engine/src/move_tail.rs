@@ -28,7 +28,7 @@ impl TailMove {
 impl Engine {
     /// Whether the flush of a commit serves a checkpoint, too.
     fn commits_cover_home(&self) -> bool {
-        !self.options.separate_barriers && self.runner.durability.commits_cover_home()
+        !self.pace.separates_barriers() && self.runner.durability.commits_cover_home()
     }
 
     /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of the home writer.

@@ -29,7 +29,7 @@ impl Engine {
         Engine::assemble(parts, None, TransactionId(1))
     }
 
-    /// Opens a volume whose journal is clean ([`crate::recover`] it first): the log is empty, and is written in
+    /// Opens a volume whose journal is clean ([`crate::recover`] it first). The log is empty, and is written in
     /// the format that the options ask for from the first commit on.
     pub async fn open(parts: EngineParts) -> Result<Rc<Engine>, EngineError> {
         let Some(area) = parts.log.clone() else {

@@ -8,7 +8,7 @@ use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
-    DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, WriteThreshold, with_durable_only,
+    DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, Variations, WriteThreshold, varied,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub struct LogArea {
     pub place: LogPlace,
     /// Sorted by `first`, without overlap; together they hold every block that the journal superblock names.
     pub extents: Vec<LogExtent>,
-    /// The block that holds the journal superblock: 0 in a hidden inode; on a journal device, where log blocks
-    /// are counted from the start of the device, 1 (2 with 1 KiB blocks).
+    /// The block that holds the journal superblock: 0 in a hidden inode. A journal device counts log blocks
+    /// from its start, and has it in block 1 (2 with 1 KiB blocks).
     pub superblock: LogBlock,
     /// The volume's scattered logs: blocks of home behind those of the journal.
     pub logs: Option<LogPlaces>,
@@ -181,17 +181,12 @@ pub struct EngineOptions {
     pub data: DataMode,
     /// Selective mode: which requests are logged.
     pub threshold: WriteThreshold,
-    /// The threshold is held against what a request changes of one block, as the prototype of selective journaling did, and not
-    /// against the request.
+    /// [`Variations::threshold_per_block`].
     pub threshold_per_block: bool,
     /// Adaptive mode: the longest request that is logged.
     pub logged_write_size: u64,
-    /// Overwrites in place that bypass the log go home before the transaction commits, as in ext3, and not whenever write-back
-    /// pleases, as in ext4: for experiments.
+    /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// Each point of a commit behind which something must be durable has a barrier of its own: data, log, commit block, and
-    /// what a checkpoint sends home. Slower, and no safer: for experiments.
-    pub separate_barriers: bool,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
@@ -205,10 +200,10 @@ pub struct EngineOptions {
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
-    /// A checksum over each transaction in every mode, not in the extended ones alone: a commit needs one barrier less, and nobody else
-    /// can read the log. Only with `journal_checksum`.
+    /// A checksum over each transaction in every mode, not in the extended ones alone. A commit needs one barrier
+    /// less, and nobody else can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
-    /// There may be files of which durability is enough ([`crate::FileUpdate::durable_only`]).
+    /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] tells of which.
     pub durable_only: bool,
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
@@ -235,7 +230,6 @@ impl Default for EngineOptions {
             threshold_per_block: false,
             logged_write_size: LOGGED_WRITE_SIZE,
             order_overwrites: false,
-            separate_barriers: false,
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
             writeback: Duration::from_secs(5),
@@ -262,7 +256,12 @@ impl EngineOptions {
     pub(crate) fn policy(&self) -> Box<dyn Policy> {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
-        if self.durable_only { with_durable_only(policy) } else { policy }
+        let variations = Variations {
+            durable_only: self.durable_only,
+            ordered_overwrites: self.order_overwrites,
+            threshold_per_block: self.threshold_per_block,
+        };
+        varied(policy, variations)
     }
 
     /// How transactions are written. Where nobody says: as others can read them, in the modes in which they can; else in the

@@ -1,4 +1,4 @@
-//! Whoever wants commits to wait for more than the writers on their way back: a host of other times, in an experiment.
+//! Whoever wants commits otherwise than they are: a host of other times, in an experiment.
 
 use units::{Instant, Owner};
 
@@ -14,6 +14,11 @@ pub trait CommitPace {
     fn wait_until(&self, now: Instant) -> Option<Instant>;
     /// Whether a sync of data that lies in place is a commit, too.
     fn commits_every_sync(&self) -> bool {
+        false
+    }
+    /// Whether each point of a commit behind which something must be durable has a barrier of its own. They are data,
+    /// log, commit block, and what a checkpoint sends home. Slower, and no safer.
+    fn separates_barriers(&self) -> bool {
         false
     }
 }

@@ -1,7 +1,7 @@
 //! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes of them.
 //!
 //! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
-//! flushed; where that was a single write, the write is made durable by itself if that saves the flush.
+//! flushed. A single write is made durable by itself if that saves the flush.
 
 use crate::durability::{Disks, Durability, HomeWrites, Place};
 use crate::error::EngineError;

@@ -1,5 +1,6 @@
-//! Selective mode: where each block stands in its update sequence. Once an update of a block is logged, all are, until the
-//! block is home and its records are out of the log.
+//! Selective mode: where each block stands in its update sequence.
+//!
+//! Invariant: once an update of a block is logged, all are, until the block is home and its records are out of the log.
 
 use std::cell::RefCell;
 use units::{BlockMap, HomeBlock, TransactionId};

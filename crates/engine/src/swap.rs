@@ -4,8 +4,8 @@
 //! 1. It begins when nothing runs or commits, and gives up when something comes before the headers are written.
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
 //! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of it.
-//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there: the
-//!    log, the mapping table, blocks in memory.
+//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there. These
+//!    are the log, the mapping table, and blocks in memory.
 
 use crate::engine::Engine;
 use crate::error::EngineError;

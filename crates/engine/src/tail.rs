@@ -1,7 +1,7 @@
 //! When the log's tail moves past transactions that replay needs no longer: yes/no facts -> decision, in one table.
 //!
-//! What they brought home must be durable before the journal superblock says so, and that must be durable
-//! before their log blocks are written again: two barriers. Or none: where a commit's flush makes home
+//! Two barriers are needed. What they brought home must be durable before the journal superblock says so, and
+//! that must be durable before their log blocks are written again. Or none: where a commit's flush makes home
 //! durable, too ("covered"), blocks that were home before one flush are durable after it. The superblock then
 //! goes out in front of the next.
 //!

@@ -1,5 +1,5 @@
-//! WHOSE home a record's address belongs to. The engine writes and reads home through [`Home`] alone; an address is 64
-//! bits that only the home understands: a block of a volume, or a file's slot in a store and a block in it.
+//! WHOSE home a record's address belongs to. The engine writes and reads home through [`Home`] alone. An address is 64
+//! bits that only the home understands: a block of a volume, or a block in a file's slot of a store.
 
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
 use std::cell::Cell;
@@ -9,8 +9,8 @@ use units::{BlockSize, HomeBlock};
 
 /// Where the blocks of the journaled floor live.
 ///
-/// Invariants: the addresses of one write or read are consecutive; a write that has completed is read by all later reads;
-/// [`Home::make_durable`] covers writes that had completed when it was called, and no others.
+/// Invariants: the addresses of one write or read are consecutive. A write that has completed is read by all later
+/// reads. [`Home::make_durable`] covers writes that had completed when it was called, and no others.
 pub trait Home {
     /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or written.
     fn contains(&self, at: HomeBlock, count: u64) -> bool;

@@ -115,8 +115,8 @@ impl Engine {
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache: of the oldest memory lets go what the log holds whole, and the
-    /// others go home, until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets go of those that
+    /// the log holds whole, and the others go home, until a quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.cache.borrow().limit();
         if self.pinned_images() <= limit / 2 {

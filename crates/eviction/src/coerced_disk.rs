@@ -55,8 +55,8 @@ impl CoercedDisk {
         }))
     }
 
-    /// For hosts that give a drive one request at a time: an eviction hands over all its writes together, as a kernel would, and they
-    /// are sorted there. Before its first use.
+    /// For hosts that give a drive one request at a time. An eviction hands over all its writes together, as a kernel
+    /// would, and they are sorted there. Before its first use.
     pub fn all_at_once(self) -> CoercedDisk {
         let mut state = Rc::into_inner(self.0).expect("nobody uses it yet");
         state.at_once = usize::MAX;

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 /// Where evictions write: bytes of the disk that hold nothing, cut into slots of one write each.
 ///
-/// Successive evictions use different slots, round after round: a write to a place that the cache still holds from
+/// Successive evictions use different slots, round after round. A write to a place that the cache still holds from
 /// the eviction before would take no room in it, and so push nothing out.
 #[derive(Clone, Debug)]
 pub struct FlushZone {

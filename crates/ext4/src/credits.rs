@@ -20,7 +20,7 @@ impl Volume {
     pub fn credits_allocate(&self, runs: u32) -> Credits {
         Credits(1 + 1) * runs
     }
-    /// [`Volume::free_blocks`] of `runs` runs of at most `blocks` blocks in all: a run that crosses group
+    /// [`Volume::free_blocks`] of `runs` runs of at most `blocks` blocks in all. A run that crosses group
     /// borders changes a bitmap and a descriptor block per group.
     pub fn credits_free(&self, runs: u32, blocks: u64) -> Credits {
         let crossings = blocks.div_ceil(u64::from(self.blocks_per_group())) as u32;

@@ -1,5 +1,5 @@
-//! Files of which durability is enough: which they are. By an attribute of the file, or of a directory for all beneath it; or by
-//! names that the mount was told; or by a program that has it open.
+//! Files of which durability is enough: which they are. An attribute says so, of the file, or of a directory for all
+//! beneath it. So do names that the mount was told, and a program that has the file open.
 //!
 //! A file learns it from the directory in which it is found or made. What is found by its number alone goes by its own
 //! attribute.

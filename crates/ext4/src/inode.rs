@@ -13,8 +13,8 @@ pub struct Inode {
     pub lock: Rc<RwLock>,
     /// Never borrowed across an await.
     pub fields: RefCell<format::ext4::Inode>,
-    /// The transaction of the latest change of anything that fsync promises, and of what fdatasync promises and only a
-    /// commit makes durable: size, mapping, and data that is logged.
+    /// The transaction of the latest change of anything that fsync promises. Also that of what fdatasync promises and
+    /// only a commit makes durable: size, mapping, and data that is logged.
     pub last_change: Cell<TransactionId>,
     pub last_data_change: Cell<TransactionId>,
     /// That of the latest data that goes home.
@@ -31,7 +31,7 @@ pub struct Inode {
     pub(crate) has_no_capabilities: Cell<bool>,
     /// What the kernel's page cache may hold of it.
     pub pages: crate::KernelPages,
-    /// Somebody knows where its blocks lie, and may read or write them past us: all its data is home, and stays so
+    /// Somebody knows where its blocks lie, and may read or write them past us. All its data is home, and stays so
     /// until the last descriptor is closed.
     pub(crate) kept_home: Cell<bool>,
     /// Durability is enough for it: because of where it was found, and of an attribute, once that was looked at.

@@ -1,14 +1,14 @@
-//! Scattered logs: many short logs all over the volume, in a file that the file system owns; each transaction is one
-//! contiguous run in one of them.
+//! Scattered logs are many short logs all over the volume, in a file that the file system owns. Each transaction is
+//! one contiguous run in one of them.
 //!
 //! A log is filled from its start and begun again when nothing in it is needed any more. A run is a *run header*, alone in
 //! its log block, and the log blocks of one transaction behind it. So the runs of a log follow each other from its first
 //! block on, and headers alone lead from one to the next.
 //!
-//! Validity of a run header: its checksum, which begins with the journal's UUID and the nonce of the log's
-//! life, and its own address in it. Which transactions follow each other is told by their numbers. Bits in
-//! the journal superblock tell which logs are to be looked at ([`ActiveLogs`]), one for each few of them. A
-//! bit is set durably before its logs get their first run.
+//! A run header is valid by its checksum and its own address in it. The checksum begins with the journal's
+//! UUID and the nonce of the log's life. Which transactions follow each other is told by their numbers. Bits
+//! in the journal superblock tell which logs are to be looked at ([`ActiveLogs`]), one for each few of them.
+//! A bit is set durably before its logs get their first run.
 //!
 //! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
 

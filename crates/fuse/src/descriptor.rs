@@ -59,7 +59,7 @@ pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Optio
             length => break length as usize,
         }
     };
-    // SAFETY: the kernel filled the control buffer; CMSG_FIRSTHDR gives null or a header within it, and an
+    // SAFETY: the kernel filled the control buffer. CMSG_FIRSTHDR gives null or a header within it, and an
     // SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
     let descriptor = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);

@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
-/// Whether the kernel checks who may change flags and projects of files, and never passes such a call on as it came:
-/// from Linux 5.13 on (`vfs_fileattr_set`).
+/// Whether the kernel checks who may change flags and projects of files, and never passes such a call on unchecked.
+/// It does from Linux 5.13 on (`vfs_fileattr_set`).
 pub fn checks_flags() -> bool {
     let mut told = std::mem::MaybeUninit::<libc::utsname>::uninit();
     // SAFETY: the kernel fills the structure where it returns zero, and ends each text with a zero byte.

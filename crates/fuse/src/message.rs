@@ -1,8 +1,8 @@
 //! Memory that requests are read into.
 //!
-//! A short request is copied out of it. A long one takes the memory along, and gives it back when it is done: no byte of
-//! it is copied, and the next one of its kind meets memory that the processor knows. Whoever counts what requests
-//! hold counts such memory as a whole ([`Bytes::held`]).
+//! A short request is copied out of it. A long one takes the memory along, and gives it back when it is done. So no
+//! byte of it is copied, and the next one of its kind meets memory that the processor knows. Whoever counts what
+//! requests hold counts such memory as a whole ([`Bytes::held`]).
 
 use std::cell::RefCell;
 use std::ops::Deref;

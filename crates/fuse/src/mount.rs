@@ -2,7 +2,7 @@
 //! `fusermount3` as an ordinary user.
 //!
 //! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve. Under
-//! `fuseblk` the kernel opens the device exclusively: whoever else has it exclusively makes the mount fail,
+//! `fuseblk` the kernel opens the device exclusively. Whoever else has it exclusively makes the mount fail,
 //! and from then on nobody else can take it.
 
 use crate::descriptor;

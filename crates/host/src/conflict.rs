@@ -1,8 +1,8 @@
 //! Files that cannot be replayed, because others changed them since: what was journaled of them is set aside at the store.
 //!
-//! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between; the same name with `.txt` says of
-//! which file they are, which bytes were journaled, and why they were set aside. The names follow from the log, so a second
-//! recovery after a crash writes the same files again.
+//! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between. The same name with
+//! `.txt` says of which file they are, which bytes were journaled, and why they were set aside. The names follow from
+//! the log, so a second recovery after a crash writes the same files again.
 
 use crate::error::HostError;
 use crate::replay::FileReplay;
@@ -17,8 +17,8 @@ const NAMES_MAX: u32 = 16;
 /// Of the list in the text.
 const RANGES_MAX: usize = 10_000;
 
-/// Under `name`, or under one with a number behind it: what is there already counts only if it is of the kind, and of an
-/// owner, that we give it. Others may have put there what leads elsewhere.
+/// It lies under `name`, or under one with a number behind it. What is there already counts only if it is of the kind,
+/// and of an owner, that we give it. Others may have put there what leads elsewhere.
 async fn found_or_made(
     store: &dyn Store,
     parent: FileId,

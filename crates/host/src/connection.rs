@@ -2,10 +2,10 @@
 //!
 //! 1. When the connection is lost no operation begins any more. Those under way end with errors of the store; those that may be
 //!    repeated begin again when the connection is back.
-//! 2. When none is under way, what the journal has not yet is committed; the store connects anew; the journal is recovered:
-//!    file by file the token, the comparison, the replay, or the setting aside.
-//! 3. A new log begins, all tokens and open files are taken anew. A file of which something was set aside answers with an error
-//!    until every descriptor of it is closed: who wrote it must learn that it is not there.
+//! 2. When none is under way, what the journal has not yet is committed, and the store connects anew. Then the journal
+//!    is recovered, file by file: the token, the comparison, the replay or the setting aside.
+//! 3. A new log begins, all tokens and open files are taken anew. A file of which something was set aside answers with
+//!    an error until every descriptor of it is closed. Who wrote it must learn that it is not there.
 
 use crate::error::HostError;
 use crate::host::Host;

@@ -1,7 +1,7 @@
 //! Files go to the store: when they are old, when the journal or memory is short, and when another wants them.
 //!
-//! Order for one file, under its lock: its states are in the journal; the store makes it durable; its slot is freed, and the
-//! journal makes that durable. Only then it is written again, or its token is returned.
+//! The order for one file, under its lock. Its states are in the journal, the store makes it durable, its slot is
+//! freed, and the journal makes that durable. Only then it is written again, or its token is returned.
 
 use crate::error::HostError;
 use crate::files::File;

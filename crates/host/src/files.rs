@@ -2,8 +2,8 @@
 //!
 //! 1. A file's lock is held for writing by whoever writes it, brings it to the store, or changes its token. So while a file goes to
 //!    the store nothing is added to it: the store gets only states that are in the journal.
-//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write: from then
-//!    on nobody writes until the token is back.
+//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write. From
+//!    then on nobody writes until the token is back.
 
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};

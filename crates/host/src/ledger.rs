@@ -1,7 +1,7 @@
 //! What a recovery has brought about so far, for the one that comes after it if it crashes: two copies, written in turn.
 //!
-//! Files are recovered in the order of their numbers: those up to `done` are finished. Of the one that comes next, the states are
-//! noted that the store told while it was replayed, before the store makes them durable: they are ours.
+//! Files are recovered in the order of their numbers: those up to `done` are finished. Of the one that comes next, it
+//! notes the states that the store told while it was replayed, before the store makes them durable. They are ours.
 
 use crate::error::HostError;
 use crate::record::{BLOCK, Rest, STATES_MAX, put_version};

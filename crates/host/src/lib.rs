@@ -1,5 +1,5 @@
-//! A journal on this host in front of a shared store: what an application has synced survives a crash of this host, before
-//! the store has it.
+//! A journal on this host in front of a shared store. What an application has synced survives a crash of this host,
+//! before the store has it.
 //!
 //! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used here: it
 //! brings blocks home itself and replays blindly. A store already has the data in its buffer, and each file

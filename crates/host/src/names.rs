@@ -1,5 +1,5 @@
-//! Names and attributes. Operations on names are the store's, and there when they answer: a name that is delayed here would need a
-//! token of its directory, which the store does not give.
+//! Names and attributes. Operations on names are the store's, and there when they answer. A name that is delayed here
+//! would need a token of its directory, which the store does not give.
 
 use crate::error::HostError;
 use crate::files::File;
@@ -48,9 +48,10 @@ impl Host {
         self.noted(self.store.link(id, parent, name).await)
     }
 
-    /// Before a change of a file's names, which changes its state as well, and no journal has that state: what was journaled
-    /// of the file goes home first, or a recovery would take the new state for others' work. The token is returned, as others may
-    /// have the file before the store has done its part. While the guard is there nobody writes to the file.
+    /// This comes before a change of a file's names, which changes its state as well, and no journal has that state.
+    /// What was journaled of the file goes home first, or a recovery would take the new state for others' work. The
+    /// token is returned, as others may have the file before the store has done its part. While the guard is there
+    /// nobody writes to the file.
     async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
         let Some(file) = file else { return Ok(None) };
         let guard = file.lock.write().await;

@@ -1,9 +1,9 @@
 //! What the journal says of a file, beside the bytes that changed.
 //!
-//! A *slot* is the time of one file from its first change to when the store has everything: no other slot that is not freed
-//! has its number. Addresses are a slot's number (32 bits) and a block in it (32 bits): block 0 is the [`FileRecord`],
-//! block n + 1 is the file's block n. A slot is freed by a revoke of its block 0. Little-endian numbers; a record is
-//! repeated whole in each transaction that has anything of the slot.
+//! A *slot* is the time of one file from its first change to when the store has everything. No other slot that is not
+//! freed has its number. An address is a slot's number (32 bits) and a block in it (32 bits). Block 0 is the
+//! [`FileRecord`], block n + 1 is the file's block n. A slot is freed by a revoke of its block 0. Little-endian
+//! numbers; a record is repeated whole in each transaction that has anything of the slot.
 
 use store::{Attributes, FileId, Version};
 use units::{BlockSize, HomeBlock, Timestamp};

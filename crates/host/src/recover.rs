@@ -2,14 +2,15 @@
 //!
 //! 1. The former self is fenced first: nothing of it arrives any more, and its tokens are free.
 //! 2. File by file, in the order of their numbers: the token is taken; then, and only then, is the file's state compared.
-//! 3. A file is replayed only if the store's (version, change time, size) are one of three states: that which
-//!    the journal builds on, one that was journaled, or one that an earlier recovery has noted as its own.
-//!    Everything else is set aside. At a store that counts every change, the number of the state built on is
-//!    enough. Content of ours may have come without its attributes, and others have changed nothing as long
-//!    as the number is the same. Number and time of a state of ours are enough, too.
-//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store; and the state that it
-//!    builds on before anything is written.
-//! 5. A file is noted as done when the store has made it durable, and before its token is returned: from then on others may change it.
+//! 3. A file is replayed only if the store's (version, change time, size) are one of three states. The
+//!    journal builds on it, it was journaled, or an earlier recovery has noted it as its own. Everything else
+//!    is set aside. At a store that counts every change, the number of the state built on is enough. Content
+//!    of ours may have come without its attributes, and others have changed nothing as long as the number is
+//!    the same. Number and time of a state of ours are enough, too.
+//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store. The state
+//!    that it builds on is noted before anything is written.
+//! 5. A file is noted as done when the store has made it durable, and before its token is returned. From then on
+//!    others may change it.
 //! 6. The log is marked empty when all files are done. Until then a crash begins again here.
 
 use crate::conflict::set_aside;

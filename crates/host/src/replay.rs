@@ -1,7 +1,7 @@
 //! What the log of a crashed host holds, file by file. Reads only.
 //!
 //! A slot whose record was revoked is home: it is left out whole. What is left of a file: its slots in their
-//! order, the states it may be in at the store, and the bytes to bring there.
+//! order, the states it may be in at the store, the bytes to bring there.
 
 use crate::error::HostError;
 use crate::log_reader::LogReader;

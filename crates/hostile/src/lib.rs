@@ -1,4 +1,4 @@
-//! Hostile bytes for everything that reads: whatever they are, the answer is success or an error, never a panic, an
+//! Hostile bytes for everything that reads. Whatever they are, the answer is success or an error, never a panic, an
 //! endless loop or memory without bound.
 //!
 //! The targets are plain functions. `fuzz/` gives them to cargo-fuzz; the tests of this crate run the committed corpus

@@ -13,8 +13,8 @@ const EACH: u32 = 96;
 const FIRST: u32 = 64;
 const LOGS: u32 = 4;
 
-/// The first byte chooses. The others are the superblock of the file and a header; and headers by ten bytes each, which
-/// are put into the logs with right checksums.
+/// The first byte chooses. The others are read as the superblock of the file and as a header. Then every ten of them
+/// make a header, which is put into the logs with a right checksum.
 pub fn run(bytes: &[u8]) {
     let Some((&choice, rest)) = bytes.split_first() else { return };
     logs_superblock(rest);

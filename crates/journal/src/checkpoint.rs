@@ -150,7 +150,7 @@ impl Checkpoint {
     }
 
     /// Whether the oldest record that `block` needs lies in the oldest quarter of what write-back leaves of a log of
-    /// `capacity` blocks: it keeps half of the log free.
+    /// `capacity` blocks. Write-back keeps half of the log free.
     pub fn holds_up_tail(&self, block: HomeBlock, capacity: u32) -> bool {
         const KEPT_OLDEST_QUARTER: u64 = 2 * 4;
         let Some(need) = self.needs.get(&block) else { return false };

@@ -94,7 +94,7 @@ impl CommitPlan {
 
 /// Reserves log blocks of `log`.
 ///
-/// An empty transaction gives an empty plan: do not commit it but let it run on, because the log has no gaps
+/// An empty transaction gives an empty plan. Do not commit it but let it run on, because the log has no gaps
 /// in its sequence numbers.
 pub fn plan_commit(
     transaction: &LockedTransaction,

@@ -24,7 +24,7 @@ pub use log_space::{
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
     AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, Took, UnknownMode, Update,
-    UpdateSequence, WriteThreshold, with_durable_only,
+    UpdateSequence, Variations, WriteThreshold, varied,
 };
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Holdings, Records, WholePlace};

@@ -1,8 +1,8 @@
 //! What the journal superblock says of the log's beginning, and when it may say so.
 //!
 //! 1. Before the first block of a log that counted as empty is written, the superblock says where the log begins.
-//! 2. The tail passes a transaction only when all that it brings home is durable there; and what lies before the tail is
-//!    written over only when the superblock that says so is durable.
+//! 2. The tail passes a transaction only when all that it brings home is durable there. What lies before the tail is
+//!    overwritten only when the superblock that says so is durable.
 //! 3. Before the first block of a scattered log is written, the superblock says that it is to be looked at.
 //! 4. A log is called empty only when everything is durable at home.
 

@@ -1,7 +1,8 @@
 //! How much clients may have under way: requests and bytes. The next request is not read before there is room.
 //!
-//! Invariants: all clients together hold at most [`POOL`] bytes and an allowance for each, which is its own: so who takes much cannot
-//! keep others from requests of usual size. Who waits for the pool is served in the order of arrival.
+//! Invariants: all clients together hold at most [`POOL`] bytes and an allowance for each, which is its own. So who
+//! takes much cannot keep others from requests of usual size. Who waits for the pool is served in the order of
+//! arrival.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! What a paper states, held against what came out here.
 //!
 //! A ratio is judged in both directions: one that is ten times too large agrees no more than one that is ten times too
-//! small. What a disk's parameter was derived from cannot agree with it by merit, and what no paper says is ours alone:
-//! neither is counted as a paper's.
+//! small. What a disk's parameter was derived from cannot agree with it by merit, and what no paper says is ours
+//! alone. Neither is counted as a paper's.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;

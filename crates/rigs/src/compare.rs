@@ -1,11 +1,10 @@
-//! File systems side by side: the same writers on the same kind of loop device, in turns, so that what else the
-//! machine does meanwhile strikes all alike. The ratio is taken within each turn.
+//! File systems side by side: the same writers on the same kind of loop device. They take turns, so that what
+//! else the machine does meanwhile strikes all alike. The ratio is taken within each turn.
 
 use crate::contender::Contender;
-use crate::disk::Disks;
+use crate::disk::{Disks, Ground};
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
-use std::path::PathBuf;
 use std::time::Duration;
 use workloads::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
 
@@ -18,12 +17,8 @@ pub struct CompareOptions {
     pub time: Duration,
     pub turns: u32,
     /// Where the images are made.
-    pub directory: PathBuf,
     pub image_size: u64,
-    /// The model of disk that is emulated instead; its content is in memory.
-    pub model: Option<String>,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub ground: Ground,
 }
 
 /// One contender at one number of writers, over all turns.
@@ -43,9 +38,10 @@ pub struct Comparison {
 /// Runs all turns. `progress` is told what is being run.
 pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<Comparison>, RigError> {
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.directory)?;
+    let place = Workspace::new(&options.ground.directory)?;
     progress("making the disks");
-    let disks = Disks::new(&place, options.model.as_deref(), options.contenders.len(), options.image_size)?;
+    let disks =
+        Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), options.image_size)?;
     let mut reports: Vec<Vec<Vec<StreamReport>>> =
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
     for turn in 0..options.turns as usize {
@@ -54,8 +50,8 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let disk = disks.fresh(index, &options.program)?;
-            let volume = Volume::new(contender, &options.program, disk, place.mount_point())?;
+            let disk = disks.fresh(index, &options.ground.program)?;
+            let volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
             let of_turn = run_turn(options, contender, &volume)?;
             volume.take_down()?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));

@@ -1,6 +1,6 @@
-//! The demonstration. In each mode: a volume and its journal on a loop device each; many writers, measured; then
-//! the same writers and a kill -9 of the daemon among them; recovery, e2fsck, and reading back everything that
-//! was acknowledged.
+//! The demonstration. In each mode there are a volume and its journal on a loop device each. Many writers are
+//! measured. The same writers then meet a kill -9 of the daemon. Recovery and e2fsck follow, and everything that
+//! was acknowledged is read back.
 
 use crate::contender::mode_option;
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};

@@ -4,6 +4,17 @@ use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace, daemon};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+/// Where the volumes that are compared lie.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Images are made here.
+    pub directory: PathBuf,
+    /// The model of disk that is emulated instead; its content is in memory.
+    pub model: Option<String>,
+    /// The `okeanos` program.
+    pub program: PathBuf,
+}
+
 /// Fields in the order in which they are taken down.
 pub(crate) struct Disk {
     pub device: LoopDevice,

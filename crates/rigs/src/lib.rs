@@ -13,6 +13,7 @@ mod volume;
 pub use compare::{CompareOptions, Comparison, compare};
 pub use contender::Contender;
 pub use demo::{DemoOptions, DemoRow, KERNEL, demo};
+pub use disk::Ground;
 pub use mixed::{MixedCase, MixedMeasure, MixedOptions, MixedRow, mixed};
 pub use programs::{ProgramsOptions, ProgramsRow, WORKS, programs};
 pub use real_stage::{RealStage, RealStageOptions};

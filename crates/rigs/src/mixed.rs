@@ -5,14 +5,14 @@
 //! dirty. Contenders take turns on fresh volumes; medians over the turns.
 
 use crate::contender::Contender;
-use crate::disk::Disks;
+use crate::disk::{Disks, Ground};
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use workloads::{LatencySummary, Limit, StreamOptions, SyncKind, run_streams};
@@ -31,11 +31,7 @@ pub struct MixedOptions {
     /// Bytes that are dirty of another file when the last case begins.
     pub dirty: u64,
     /// Where the images are made.
-    pub directory: PathBuf,
-    /// The model of disk that is emulated instead; its content is in memory.
-    pub model: Option<String>,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub ground: Ground,
 }
 
 /// Who is at work.
@@ -105,10 +101,10 @@ const ROOM: u64 = 512 << 20;
 /// Runs all turns. `progress` is told what is being run.
 pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<MixedRow>, RigError> {
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.directory)?;
+    let place = Workspace::new(&options.ground.directory)?;
     progress("making the disks");
     let size = ROOM + 2 * options.large + options.dirty;
-    let disks = Disks::new(&place, options.model.as_deref(), options.contenders.len(), size)?;
+    let disks = Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), size)?;
     let cells = options.contenders.len() * MixedCase::ALL.len();
     let mut measured: Vec<Vec<MixedMeasure>> = vec![Vec::new(); cells];
     for turn in 0..options.turns as usize {
@@ -116,8 +112,8 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             // Who is first changes from turn to turn.
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
-            let disk = disks.fresh(index, &options.program)?;
-            let mut volume = Volume::new(contender, &options.program, disk, place.mount_point())?;
+            let disk = disks.fresh(index, &options.ground.program)?;
+            let mut volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
             for name in [READ, OVERWRITTEN] {
                 fill(&volume.path(name), options.large).map_err(RigError::at(name))?;
             }

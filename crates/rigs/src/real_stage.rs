@@ -1,7 +1,7 @@
 //! A file system of the kernel's, or ours, mounted on emulated disks that are served in real time.
 //!
-//! It is the counterpart of [`stages::Stage`]: the same drives, the same layout, but the kernel, its loop devices and FUSE
-//! lie between, and the clock is the one on the wall. Needs root.
+//! It is the counterpart of [`stages::Stage`], with the same drives and the same layout. But the kernel, its loop
+//! devices and FUSE lie between, and the clock is the one on the wall. Needs root.
 
 use crate::contender::{Contender, mode_option};
 use crate::disk::Disk;

@@ -4,7 +4,7 @@
 //! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its
 //! alignment, and lies across two pages. A disk is then given two segments for each: a write of a mebibyte
 //! falls into requests of 256 KiB. Here a page is aligned. Pages are taken from the lowest slab that has one,
-//! which the kernel is asked to back with one huge page: what is written in order lies in order, and a MiB is
+//! which the kernel is asked to back with one huge page. What is written in order lies in order, and a MiB is
 //! few segments.
 //!
 //! Invariants
@@ -67,7 +67,7 @@ fn is_page(layout: Layout) -> bool {
 }
 
 // SAFETY: a page that is given out is within the region, aligned, and given out to nobody else before it is returned
-// (invariant 2); all else is what `System` gives.
+// (invariant 2). All else is what `System` gives.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_page(layout)

@@ -4,9 +4,10 @@
 //! 1. Waits that were short give credit, polls in vain take it. Without credit nobody polls: an idle world makes a few
 //!    polls and then none.
 //! 2. Answers of a disk and requests of others have credit of their own, and limits of their own.
-//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for longer than a poll may last,
-//!    polling stops for a while, and for twice as long each time; polls that paid shorten that little by little. Who takes
-//!    it for less is mostly waited for: a client that makes its next request, a kernel's thread that carries out a write.
+//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for longer than a poll
+//!    may last, polling stops for a while, and for twice as long each time. Polls that paid shorten that little by
+//!    little. Who takes it for less is mostly waited for: a client that makes its next request, a kernel's thread that
+//!    carries out a write.
 //! 4. On a single processor polling would keep those off who are waited for: never.
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
-//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop: poll all ready tasks, hand
-//! their operations over, wait for a completion or the next timer (awake, where that pays: [`crate::polling`]), wake
-//! whom it concerns.
+//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop polls all ready tasks and hands their
+//! operations over. It waits for a completion or the next timer (awake, where that pays: [`crate::polling`]), and
+//! wakes whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 

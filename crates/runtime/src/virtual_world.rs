@@ -76,8 +76,8 @@ impl VirtualWorld {
         }
     }
 
-    /// Drops every task. Tasks usually hold their world, so without this a world with tasks that never end
-    /// is never freed; call it at the end of each of many runs.
+    /// Drops every task. Tasks usually hold their world, so without this a world with tasks that never end is
+    /// never freed. Call it at the end of each of many runs.
     pub fn end(&self) {
         self.0.tasks.clear();
     }

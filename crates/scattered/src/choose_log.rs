@@ -17,7 +17,8 @@ pub fn near_head_log(
     let near = layout.group_near(head);
     let distance = |log: u32| (layout.log_begin(log) + u64::from(logs[log as usize].fill)).abs_diff(head);
     let fits = |log: &u32| logs[*log as usize].room(layout.log_blocks()) >= blocks && may(*log);
-    // The log of the arm's own group, or one on each side: groups are of one size, so the first found on a side is its nearest.
+    // The log of the arm's own group, or one on each side. Groups are of one size, so the first found on a side is its
+    // nearest.
     let up = (near..layout.logs).find(fits);
     let down = (0..near).rev().find(fits);
     up.into_iter().chain(down).min_by_key(|log| distance(*log))

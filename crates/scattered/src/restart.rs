@@ -1,7 +1,8 @@
 //! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing is checkpointed.
 //!
-//! Invariants: both disks are flushed first, so that what is read stays. A log's records are followed as far as each proves that it follows the one
-//! before; all are applied in the order of their sequence, and a drop hides only what is older than it.
+//! Invariants: both disks are flushed first, so that what is read stays. A log's records are followed as far as each
+//! proves that it follows the one before. All are applied in the order of their sequence, and a drop hides only what
+//! is older than it.
 
 use crate::BLOCK;
 use crate::claims::Claims;

@@ -1,7 +1,8 @@
 //! Writes a snapshot, and with it empties the logs that hold nothing needed.
 //!
-//! The order: the moment (nothing is appended); the payload; a flush, for what the snapshot no longer tells must be durable at home; the
-//! header, while nothing is appended, for it begins a new open list. Only then are logs emptied, clean entries and told drops forgotten.
+//! The order is: the moment, while nothing is appended; the payload; a flush; the header. The flush makes durable at
+//! home what the snapshot no longer tells. While the header is written nothing is appended, for it begins a new open
+//! list. Only then are logs emptied, clean entries and told drops forgotten.
 
 use crate::open_list::REGION_LOGS;
 use crate::snapshot::{SnapshotHeader, payload};

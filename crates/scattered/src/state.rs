@@ -1,11 +1,12 @@
 //! What a scattered disk knows, and who may change it.
 //!
-//! Locks, always taken in this order: a claim on homes; `maintenance` (checkpoint, swap, snapshot: one at a
-//! time); `appending` (shared by records under way; a snapshot's moment has it alone); `listing` (the open
-//! list is written by one). The writer takes the last two only, so it never waits for a claim or for
-//! maintenance. Whoever holds a claim may wait for the writer.
+//! Locks are always taken in this order: a claim on homes, `maintenance`, `appending`, `listing`. Checkpoint,
+//! swap and snapshot take `maintenance` one at a time. Records under way share `appending`, and a snapshot's
+//! moment has it alone. The open list is written by one, which has `listing`. The writer takes the last two
+//! only, so it never waits for a claim or for maintenance. Whoever holds a claim may wait for the writer.
 //!
-//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds: reads go on, all changes report that error.
+//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds. Reads go on,
+//! all changes report that error.
 
 use crate::claims::Claims;
 use crate::drops::Drops;

@@ -2,8 +2,8 @@
 //!
 //! It moves one record's blocks at a time: the arm is gone for that long only, and stays when requests come meanwhile.
 //!
-//! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved under a claim and only if its entry is still the one that
-//! was read; the old log is emptied by a snapshot, as ever.
+//! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved under a claim and only
+//! if its entry is still the one that was read. The old log is emptied by a snapshot, as ever.
 
 use crate::BLOCK;
 use crate::append::Piece;

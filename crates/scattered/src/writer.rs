@@ -1,8 +1,8 @@
 //! The writer: one task that turns what waits into records. While few records are under way each write gets its own at once; else what waits shares the next.
 //! And the flusher: one task, too, so that who asks while a flush is under way shares the next.
 //!
-//! Invariants: a flush is answered when everything completed before it was asked for is durable, drops included; a write that no log has
-//! room for is given back at once, so that nobody waits for a checkpoint.
+//! Invariants: a flush is answered when everything completed before it was asked for is durable, drops included. A
+//! write that no log has room for is given back at once, so that nobody waits for a checkpoint.
 
 use crate::append::{Begun, Piece};
 use crate::drops::Dropped;

@@ -1,5 +1,5 @@
-//! One case: writers run their scripts on a volume; at every write, flush and discard the disk is asked what a
-//! power cut would leave; each such image is recovered and judged.
+//! One case: writers run their scripts on a volume. At every write, flush and discard the disk is asked what a
+//! power cut would leave. Each such image is recovered and judged.
 
 use crate::crash::{Recording, record};
 use crate::faults::FaultPlan;
@@ -102,7 +102,7 @@ impl Case {
     }
 
     /// A failing read needs a cache that does not hold everything. A failed write or flush may leave old content on
-    /// the disk, so then only what is cached can be read: a cache that holds everything.
+    /// the disk, so then only what is cached can be read. The cache therefore holds everything.
     pub fn with_fault(self, fault: FaultPlan) -> Case {
         let cache_bytes = if fault.operation == Operation::Read { LEAST_CACHE } else { CACHE_BYTES };
         Case { fault: Some(fault), cache_bytes, ..self }
@@ -193,8 +193,8 @@ impl Case {
     pub(crate) fn is_scattered(&self) -> bool {
         self.mix == Some(Mix::Scattered)
     }
-    /// Of so many writes, flushes and discards one is a place to cut: what is lost on scattered blocks stays lost, and there
-    /// are many of them.
+    /// Of so many writes, flushes and discards one is a place to cut. What is lost on scattered blocks stays lost, and
+    /// there are many of them.
     pub(crate) fn changes_a_cut(&self) -> u64 {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }

@@ -1,5 +1,5 @@
-//! Runs the scripts of a case to their end, and collects what power cuts on the way would have left: of few
-//! volatile writes every subset, of many some by the dice, and always a few torn at single sectors.
+//! Runs the scripts of a case to their end, and collects what power cuts on the way would have left. That is
+//! every subset of few volatile writes, some of many by the dice, and always a few torn at single sectors.
 
 use crate::case::{Case, Failure};
 use crate::liar::{Liar, with_zones};

@@ -1,4 +1,4 @@
-//! Rounds of cases without end: each seed gives one round over all modes and volumes, with random scripts, a slice
+//! Rounds of cases without end. Each seed gives one round over all modes and volumes, with random scripts, a slice
 //! of the enumerated ones, and faults. Or the enumerated ones alone, until all have been seen.
 
 use crate::case::{Case, LEAST_CACHE, SMALL_CACHE};

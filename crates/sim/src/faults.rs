@@ -1,6 +1,6 @@
-//! The same scripts on a disk that fails: a read, a write or a flush, once or from then on, or a flush that never
-//! returns. What was acknowledged must be there after recovery; after a failed write or flush every later sync
-//! fails as well, and what is in memory can still be read.
+//! The same scripts on a disk that fails. It fails a read, a write or a flush, once or from then on, or a flush
+//! never returns. What was acknowledged must be there after recovery. After a failed write or flush every later
+//! sync fails as well, and what is in memory can still be read.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::Snapshot;

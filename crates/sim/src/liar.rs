@@ -1,5 +1,5 @@
-//! Disks that ignore flushes, alone or with evictions in their place: small caches over the memory disks, and the
-//! profile that a fingerprint of such a disk finds.
+//! Disks that ignore flushes, alone or with evictions in their place. They are small caches over the memory
+//! disks, with the profile that a fingerprint of such a disk finds.
 
 use crate::case::Case;
 use crate::setup::Disks;
@@ -121,8 +121,8 @@ pub fn profile(replacement: Replacement, trials: u32) -> Profile {
     found.expect("the largest workload is many times the cache")
 }
 
-/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how many were lost:
-/// what the profile's bound speaks of.
+/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how many were lost.
+/// The profile's bound speaks of this.
 pub fn lost_targets(replacement: Replacement, profile: &Profile, targets: u64) -> u64 {
     let liar = Liar { replacement, profile: Some(profile.clone()) };
     let world = VirtualWorld::new(1);

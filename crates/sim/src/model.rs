@@ -359,8 +359,9 @@ impl History {
         stable
     }
 
-    /// The bytes of a file that a crash may not change where no commit waits for overwrites in place: as of the file's last
-    /// sync, or as a committed transaction made them part of the file or zeroed them, unless they were overwritten since.
+    /// The bytes of a file that a crash may not change where no commit waits for overwrites in place. They are as of
+    /// the file's last sync, or as a committed transaction made them part of the file or zeroed them, unless
+    /// overwritten since.
     fn reachable(&self, identity: usize, synced: Option<usize>, window: Window) -> Vec<Option<u8>> {
         let mut promised: Vec<Option<u8>> = Vec::new();
         let mut before: &[u8] = &[];

@@ -111,8 +111,8 @@ pub enum Mix {
     Crossing,
     /// Writes of many blocks, and files that go to make room for them.
     Large,
-    /// Writes within single blocks that have no dirty neighbours, many before each sync: one commit sends more of them home
-    /// than disks are given at once, and write-back meets them on their way.
+    /// Writes within single blocks that have no dirty neighbours, many before each sync. One commit sends more of them
+    /// home than disks are given at once, and write-back meets them on their way.
     Scattered,
 }
 
@@ -185,7 +185,7 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
     scripts
 }
 
-/// Makes half of the writes that fit into a block longer than one, so that they may be torn: beside others a
+/// Makes half of the writes that fit into a block longer than one, so that they may be torn. Beside others a
 /// transaction may be locked under them. By dice of their own: all else is as it would be without.
 fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     let below = |limit: u64| dice.next() % limit;
@@ -199,8 +199,8 @@ fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     }
 }
 
-/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume; the others change most of theirs, go
-/// on while the commit has older images of them on their way home, and sync seldom.
+/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume. The others change most
+/// of theirs, go on while the commit has older images of them on their way home, and sync seldom.
 fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     let below = |limit: u64| dice.next() % limit;
     let syncs_volume = writer.is_multiple_of(3);

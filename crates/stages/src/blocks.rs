@@ -1,5 +1,5 @@
-//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of it: what the Manylogs paper measures below file
-//! systems.
+//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of it. The Manylogs
+//! paper measures this below file systems.
 
 use crate::StageError;
 use device::{DeviceError, Disk, World};

@@ -1,4 +1,4 @@
-//! A file trace, played on a volume in virtual time: one call after the other, and between two of them the processes
+//! A file trace, played on a volume in virtual time, one call after the other. Between two of them the processes
 //! compute for as long as they did when it was recorded.
 
 use crate::virtual_files::VirtualFiles;

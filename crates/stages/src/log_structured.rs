@@ -94,9 +94,9 @@ impl LogStructuredFiles {
         }
     }
 
-    /// Blocks of a partial segment besides the data: a summary; for each file an index block for each 256 consecutive
-    /// blocks that it touches, if it has more than 256 two levels of them; a block of the inode table for each 32 inodes; one of
-    /// the table of block addresses for each 128 blocks written; a checkpoint of three blocks.
+    /// Blocks of a partial segment besides the data. There is a summary, and a checkpoint of three blocks. Each file
+    /// has an index block for each 256 consecutive blocks that it touches, in two levels if it has more than 256. Each
+    /// 32 inodes have a block of the inode table, each 128 blocks written one of the table of block addresses.
     pub fn overhead_blocks(files: &[(u64, u64, BTreeSet<u64>)]) -> u64 {
         let data: u64 = files.iter().map(|(_, _, dirty)| dirty.len() as u64).sum();
         let index = |(_, blocks, dirty): &(u64, u64, BTreeSet<u64>)| {

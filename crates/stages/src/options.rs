@@ -84,6 +84,8 @@ pub struct StageOptions {
     /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux 2.6.18 did (`ticks`). Zero: no
     /// ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
+    /// [`engine::CommitPace::separates_barriers`].
+    pub separate_barriers: bool,
     /// A writer whose file is in a transaction that is being committed waits until that is durable. So did,
     /// in ext3, whoever wrote to a block under commit. (All of the commit is waited for, and not one block
     /// alone.)
@@ -152,6 +154,7 @@ impl StageOptions {
                 ..EngineOptions::default()
             },
             tick: TICK,
+            separate_barriers: false,
             writers_wait: false,
             eviction: None,
             logs: None,
@@ -200,9 +203,9 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without command queueing; the
-    /// kernel's barriers were off.
-    /// Of the 1 GiB of memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without
+    /// command queueing. The kernel's barriers were off. Of the 1 GiB of memory there the cache may have two thirds,
+    /// as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
         let of_paper = StageOptions::of_paper(data);
         let (cache, ignores_flush, barrier, eviction) = match caching {

@@ -107,7 +107,8 @@ impl Stage {
             parts.home = Rc::new(coerced.clone());
             self.coerced = Some(coerced);
         }
-        let pace = Ticks::new(self.options.tick, parts.options.engine.commit);
+        let mut pace = Ticks::new(self.options.tick, parts.options.engine.commit);
+        pace.separates_barriers = self.options.separate_barriers;
         let volume = self.world.run(Volume::open_at_pace(parts, Rc::new(pace)))?;
         self.volume = Some(volume.clone());
         if self.options.directory {

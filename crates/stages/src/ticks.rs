@@ -1,6 +1,6 @@
-//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18, `journal_stop`): a synchronous
-//! handle sleeps until the next tick of the clock, and again as long as the transaction got more handles meanwhile; it does
-//! not sleep if the same process was the last to sync.
+//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18, `journal_stop`). A synchronous
+//! handle sleeps until the next tick of the clock, and again as long as the transaction got more handles meanwhile. It
+//! does not sleep if the same process was the last to sync.
 //!
 //! Processes are not known here: the owner of what is synced, a file, stands for them.
 
@@ -15,6 +15,7 @@ pub(crate) struct Ticks {
     length: Duration,
     /// Nobody waits longer.
     longest: Duration,
+    pub separates_barriers: bool,
     last_synced: Cell<Option<Owner>>,
     /// When the first to wait for the running transaction asked for it.
     asked: Cell<Option<Instant>>,
@@ -50,6 +51,9 @@ impl CommitPace for Ticks {
     }
     fn commits_every_sync(&self) -> bool {
         !self.length.is_zero()
+    }
+    fn separates_barriers(&self) -> bool {
+        self.separates_barriers
     }
 
     fn wait_until(&self, now: Instant) -> Option<Instant> {

@@ -1,7 +1,7 @@
 //! What a client has written to a file and not yet given to the servers, over what they hold.
 //!
-//! Invariants: pieces neither overlap nor are empty; nothing of the servers' content is valid from `base_end` on; a read gives
-//! exactly what reading a file would to which the same writes had been made.
+//! Invariants: pieces neither overlap nor are empty. Nothing of the servers' content is valid from `base_end` on. A
+//! read gives exactly what reading a file would to which the same writes had been made.
 
 use std::collections::BTreeMap;
 

@@ -27,17 +27,18 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 /// 2. A buffered write is seen by this client at once. Others see it when the token has been returned, or earlier.
 /// 3. **Every state that others, or this client's next life, may find was told here**: [`Store::write`],
 ///    [`Store::set_attributes`] and [`Store::attributes`] answer the version after the call. A store that batches
-///    them at the servers gives up only states which it told. A store holds attributes back for at least [`Store::hold_ms`], and
-///    while the file is shorter than [`Store::held_below`], unless they are made durable: so that they can be journaled first.
+///    them at the servers gives up only states which it told. A store holds attributes back for at least
+///    [`Store::hold_ms`], and while the file is shorter than [`Store::held_below`], unless they are made durable. So
+///    they can be journaled first.
 /// 4. Content may reach the servers before the attributes that tell of it, and without them when the client dies. The servers
 ///    may then set size and time of change after it; the number stays ([`Store::counts_every_change`]).
-/// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may deadlock there); it may read, make
-///    durable, and must return the token. Calls under way when the event is told complete.
+/// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may deadlock there).
+///    It may read and make durable, and must return the token. Calls under way when the event is told complete.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
 /// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
 ///    implementation answers everything else with that error and touches the lost connection no more.
-/// 8. A change of a file's names changes its state. The caller returns its token before, or the store takes it away and tells
-///    [`StoreEvent::Recall`] before it answers: who has the file in between is never passed over in silence.
+/// 8. A change of a file's names changes its state. The caller returns its token before, or the store takes it away
+///    and tells [`StoreEvent::Recall`] before it answers. Who has the file in between is never passed over in silence.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never exceeds them.
 pub trait Store {
     /// For errors and tables, such as `dir:/srv/shared`.

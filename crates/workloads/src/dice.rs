@@ -17,8 +17,8 @@ impl Dice {
     pub fn fraction(&self) -> f64 {
         (self.0.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Gamma distributed with shape 1.5, as Filebench draws the sizes of files: the sum of an exponential variable and
-    /// half the square of a normal one.
+    /// Gamma distributed with shape 1.5, as Filebench draws the sizes of files. It is the sum of an exponential
+    /// variable and half the square of a normal one.
     pub fn size_around(&self, mean: u64) -> u64 {
         let exponential = || -(1.0 - self.fraction()).ln();
         let cosine = (2.0 * std::f64::consts::PI * self.fraction()).cos();

@@ -14,9 +14,9 @@
 //!
 //! - `time_us`: microseconds since the first record, when the process asked. Never goes back.
 //! - `path`, `to`: relative to the directory, which is empty at first; `to` of a symbolic link is what it says.
-//! - Operations on names: `mkdir`, `rmdir`, `create` (a file that was not there), `open` (one that was),
-//!   `rename`, `link`, `symlink`, `unlink`; on files: `read` and `write` (where and how much was really read
-//!   or written), `truncate` (to a size), `attributes` (mode or times), `fsync`, `fdatasync`; `phase` begins
+//! - Operations on names are `mkdir`, `rmdir`, `create` (a file that was not there), `open` (one that was),
+//!   `rename`, `link`, `symlink` and `unlink`. Operations on files are `read` and `write` (where and how much
+//!   really came), `truncate` (to a size), `attributes` (mode or times), `fsync`, `fdatasync`. `phase` begins
 //!   a part of the work and names it.
 //!
 //! How the trace that comes with the program was recorded: `docs/TRACES.md`.

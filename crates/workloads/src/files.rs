@@ -1,7 +1,7 @@
 //! Where workloads run: files, a clock, and actors that use them at the same time.
 //!
-//! The same workload runs on a directory in real time ([`DirectoryFiles`]: actors are threads, calls block) and on an
-//! emulated disk in virtual time (`stages::VirtualFiles`: actors are tasks of one thread).
+//! The same workload runs on a directory in real time, where actors are threads and calls block ([`DirectoryFiles`]).
+//! It runs on an emulated disk in virtual time, where actors are tasks of one thread (`stages::VirtualFiles`).
 
 use crate::semaphore::block_on;
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
 //! A log trace played again, by many at once: the log writers of as many programs on one volume.
 //!
-//! Each instance has a file of its own and does what the trace says when it says so; one that is late goes on at once.
+//! Each instance has a file of its own and does what the trace says when it says so. One that is late goes on at once.
 //! A record with a sync is a write and an fsync.
 //!
 //! Databases write their log round and round. The file that is replayed begins where the trace began to

@@ -12,8 +12,8 @@
 //!
 //! - `time_us`: microseconds since the first record, when the program asked. Never goes back.
 //! - `offset_bytes`, `size_bytes`: the range written. A size of 0 is a sync without a write.
-//! - `sync`: the call that made it durable. `none`: it was left in the page cache; `fsync`, `fdatasync`: called by the
-//!   writer right after the write; `osync`, `odsync`: the file was opened O_SYNC or O_DSYNC.
+//! - `sync`: the call that made it durable. `none`: it was left in the page cache. `fsync`, `fdatasync`: called by the
+//!   writer right after the write. `osync`, `odsync`: the file was opened O_SYNC or O_DSYNC.
 //!
 //! How the traces that come with the program were recorded: `docs/TRACES.md`.
 

@@ -2,11 +2,11 @@
 //!
 //! The server is a model, and a small one. What of PVFS2 it keeps:
 //!
-//! - The data of a process's file lies in one file of the server (`data/`); a write is a write and an fsync of that file,
-//!   each by a thread of its own ("synchronise data").
-//! - Then the file's new size goes into the server's database: one thread changes a page of a B-tree file
-//!   (`database/`), and writes and fsyncs the changed pages before it answers ("synchronise metadata"). While more updates
-//!   wait, it does up to 8 before it syncs, PVFS2's default high-water mark.
+//! - The data of a process's file lies in one file of the server (`data/`). A write is a write and an fsync of that
+//!   file, each by a thread of its own ("synchronise data").
+//! - Then the file's new size goes into the server's database. One thread changes a page of a B-tree file
+//!   (`database/`), and writes and fsyncs the changed pages before it answers ("synchronise metadata"). While more
+//!   updates wait, it does up to 8 before it syncs, PVFS2's default high-water mark.
 //! - A client sends the next write when the last one is answered. If a [`ServerLink`] is given, the messages of all share the
 //!   server's one link.
 //!

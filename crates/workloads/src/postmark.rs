@@ -1,5 +1,5 @@
-//! Postmark 1.5 (Katcher, NetApp TR3022): the small files of mail, news and web commerce, with synchronous writes and
-//! many threads, as the Okeanos paper ran it.
+//! Postmark 1.5 (Katcher, NetApp TR3022) makes the small files of mail, news and web commerce. It runs with
+//! synchronous writes and many threads, as the Okeanos paper ran it.
 //!
 //! A transaction is a read of a whole file or an append to one, followed by the creation or the deletion of a
 //! file. All files lie in one directory. Each thread has a share of the files and of the transactions, so

@@ -1,7 +1,8 @@
 //! Files read from beginning to end, one after the other: what it costs to read what many wrote at once.
 //!
-//! The kernel reads ahead for a program that reads in order, also through a FUSE file system. In virtual time there is no
-//! kernel, so the reader does it: a read that is not in memory yet asks the file system for `read_ahead` bytes at once.
+//! The kernel reads ahead for a program that reads in order, also through a FUSE file system. In virtual time there is
+//! no kernel, so the reader does it. A read that is not in memory yet asks the file system for `read_ahead` bytes at
+//! once.
 
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};

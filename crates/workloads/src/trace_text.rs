@@ -1,5 +1,5 @@
-//! Lines of traces, which are not trusted: read as a stream, packed or not, with limits; what is wrong is reported with
-//! its line and column.
+//! Lines of traces, which are not trusted. They are read as a stream, packed or not, with limits. What is wrong is
+//! reported with its line and column.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

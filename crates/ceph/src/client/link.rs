@@ -1,7 +1,7 @@
 //! One helper process: frames out, frames in, and its end.
 //!
-//! Invariants: a request that was sent is answered once, by its report or by the link's end; after the end nothing is sent;
-//! the process is ended with the link.
+//! Invariants: a request that was sent is answered once, by its report or by the link's end. After the end nothing is
+//! sent. The process is ended with the link.
 
 use crate::wire::{Frames, Numbered, Reply, Report, Request, frame};
 use crate::{client::Options, helper::REQUESTS_MAX};

@@ -1,7 +1,7 @@
 //! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers out.
 //!
-//! Its standard input is the socket. It lives as long as that: when the daemon ends, in whatever way, the helper ends at once
-//! and flushes nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal.
+//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever way, the helper ends
+//! at once and flushes nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal.
 
 mod files;
 mod lanes;

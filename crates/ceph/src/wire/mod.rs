@@ -1,8 +1,8 @@
 //! What daemon and helper say to each other over their socket: frames of a bounded length, little-endian.
 //!
-//! A frame is a length (4 bytes, of what follows), then a [`Request`] with its number or a [`Report`]. Each side takes the
-//! other for one that may have gone mad: whatever the bytes are, reading them ends, allocates no more than they are
-//! long, and gives a message or [`Malformed`].
+//! A frame is a length (4 bytes, of what follows), then a [`Request`] with its number or a [`Report`]. Neither side
+//! trusts the other's bytes. Whatever they are, reading them ends, allocates no more than they are long, and gives a
+//! message or [`Malformed`].
 
 mod bytes;
 mod frames;

@@ -1,12 +1,8 @@
-use super::rig_error;
-use crate::disk;
+use super::ground::{GroundArguments, Told};
 use crate::error::CliError;
-use crate::text::output::{print, print_json};
-use crate::text::progress::Progress;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
 use rigs::{CompareOptions, Comparison, Contender, compare};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -44,47 +40,27 @@ pub struct CompareArguments {
     /// How often everything is run
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
-    model: Option<String>,
     /// Size of each image, or of the emulated disk
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     image_size: u64,
-    /// Where the images are made; they are removed at the end
-    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
-    /// Print a table in Markdown
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    ground: GroundArguments,
 }
 
 pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
-    let program =
-        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
-    if let Some(model) = &arguments.model {
-        disk::find(model)?;
-    }
     let options = CompareOptions {
         contenders: arguments.contenders,
         writers: arguments.writers,
         size: arguments.size.clamp(20, 64 << 20) as usize,
         time: arguments.seconds,
         turns: arguments.turns,
-        directory: arguments.directory,
         image_size: arguments.image_size,
-        model: arguments.model,
-        program,
+        ground: arguments.ground.ground()?,
     };
-    let progress = Progress::new();
-    let rows = compare(&options, |text| progress.show(text)).map_err(rig_error)?;
-    drop(progress);
-    match (arguments.json, arguments.markdown) {
-        (true, _) => print_json(&rows),
-        (_, true) => print(&markdown(&rows)),
-        _ => print(&table(&rows)),
-    }
+    arguments.ground.run(
+        |progress| compare(&options, |text| progress(text)),
+        |rows| Told { markdown: markdown(rows), table: table(rows) },
+    )
 }
 
 /// A line for each number of writers, a column for each contender: speed, and its ratio to the first one.

@@ -1,12 +1,8 @@
-use super::rig_error;
-use crate::disk;
+use super::ground::{GroundArguments, Told};
 use crate::error::CliError;
-use crate::text::output::{print, print_json};
-use crate::text::progress::Progress;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
 use rigs::{Contender, MixedMeasure, MixedOptions, MixedRow, mixed};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -47,25 +43,11 @@ pub struct MixedArguments {
     /// How much of another file is dirty when the last case begins
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     dirty: u64,
-    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
-    model: Option<String>,
-    /// Where the images are made; they are removed at the end
-    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
-    /// Print a table in Markdown
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    ground: GroundArguments,
 }
 
 pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
-    let program =
-        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
-    if let Some(model) = &arguments.model {
-        disk::find(model)?;
-    }
     let options = MixedOptions {
         contenders: arguments.contenders,
         writers: arguments.writers,
@@ -74,18 +56,12 @@ pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
         turns: arguments.turns,
         large: arguments.large,
         dirty: arguments.dirty,
-        directory: arguments.directory,
-        model: arguments.model,
-        program,
+        ground: arguments.ground.ground()?,
     };
-    let progress = Progress::new();
-    let rows = mixed(&options, |text| progress.show(text)).map_err(rig_error)?;
-    drop(progress);
-    match (arguments.json, arguments.markdown) {
-        (true, _) => print_json(&rows),
-        (_, true) => print(&markdown(&rows)),
-        _ => print(&table(&rows)),
-    }
+    arguments.ground.run(
+        |progress| mixed(&options, |text| progress(text)),
+        |rows| Told { markdown: markdown(rows), table: table(rows) },
+    )
 }
 
 const COLUMNS: [&str; 8] =

@@ -4,6 +4,7 @@ mod compare;
 mod demo;
 mod done;
 mod filebench;
+mod ground;
 mod mixed;
 mod mpi_io;
 mod postmark;

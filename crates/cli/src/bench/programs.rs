@@ -1,12 +1,9 @@
-use super::rig_error;
-use crate::disk;
+use super::ground::{GroundArguments, Told};
 use crate::error::CliError;
-use crate::text::output::{print, print_json};
-use crate::text::progress::Progress;
+use crate::text::output::print;
 use crate::text::quantity::parse_size;
 use crate::text::table::Table;
 use rigs::{Contender, ProgramsOptions, ProgramsRow, WORKS, programs};
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples (as root):
@@ -40,23 +37,14 @@ pub struct ProgramsArguments {
     /// How much each work does; 1 is what tables are made with
     #[arg(long, default_value = "1")]
     scale: f64,
-    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
-    model: Option<String>,
     /// Size of the image, or of the emulated disk
     #[arg(long, default_value = "3G", value_parser = parse_size)]
     image_size: u64,
-    /// Where the image is made; it is removed at the end
-    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
     /// Print the Debian packages that the works need, and end
     #[arg(long)]
     packages: bool,
-    /// Print a table in Markdown
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    ground: GroundArguments,
 }
 
 pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
@@ -67,32 +55,23 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     if arguments.packages {
         return print(&format!("{needed}\n"));
     }
-    let program =
-        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
-    if let Some(model) = &arguments.model {
-        disk::find(model)?;
-    }
     let options = ProgramsOptions {
         contenders: arguments.contenders,
         works,
         turns: arguments.turns,
         scale: arguments.scale.clamp(0.001, 100.0),
-        directory: arguments.directory,
         image_size: arguments.image_size,
-        model: arguments.model,
-        program,
+        ground: arguments.ground.ground()?,
     };
-    let progress = Progress::new();
-    let rows = programs(&options, |text| progress.show(text)).map_err(|error| match needed.is_empty() {
-        true => rig_error(error),
-        false => rig_error(error).with_remedy(format!("These works need: apt-get install {needed}")),
-    })?;
-    drop(progress);
-    match (arguments.json, arguments.markdown) {
-        (true, _) => print_json(&rows),
-        (_, true) => print(&markdown(&rows, &options.contenders)),
-        _ => print(&table(&rows)),
-    }
+    let with_packages = |error: CliError| match needed.is_empty() {
+        true => error,
+        false => error.with_remedy(format!("These works need: apt-get install {needed}")),
+    };
+    let told = arguments.ground.run(
+        |progress| programs(&options, |text| progress(text)),
+        |rows| Told { markdown: markdown(rows, &options.contenders), table: table(rows) },
+    );
+    told.map_err(with_packages)
 }
 
 fn packages_of(works: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! The daemon's porter: a small process that mounts and unmounts where the caller sees it, while the daemon itself lives
+//! The daemon's porter is a small process that mounts and unmounts where the caller sees it. The daemon itself lives
 //! in a namespace of its own ([`crate::daemon::own_namespace`]).
 //!
 //! 1. It is forked before anything that a fork does not share, and keeps nothing open but its socket.
@@ -101,8 +101,9 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
-    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's, without the mount. Those of other
-    /// daemons go from the copy, but for what the paths lie on: an unmount of theirs is over when no namespace has them.
+    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's, without the mount.
+    /// Those of other daemons go from the copy, but for what the paths lie on. An unmount of theirs is over when no
+    /// namespace has them.
     pub fn keep_paths(self, needed: &[&Path]) -> Porter {
         if self.alone {
             for mount in mount_table::mounts().unwrap_or_default().iter().rev() {

@@ -1,4 +1,4 @@
-//! What a daemon has to tell, and where: it never waits for whoever should read it, and nothing that goes wrong with
+//! What a daemon has to tell, and where. It never waits for whoever should read it, and nothing that goes wrong with
 //! telling harms the mount. All that it needs is open from the beginning.
 
 use crate::text::moment;

@@ -1,7 +1,8 @@
 //! One disk as the only file of a directory: what the kernel reads, writes and syncs there, the disk does.
 //!
-//! The file is always opened for direct I/O, so no page cache stands between: each request is one of the disk's, a
-//! sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk sees as many at once as the kernel sends.
+//! The file is always opened for direct I/O, so no page cache stands between. Each request is one of the disk's, a
+//! sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk sees as many at once as the kernel
+//! sends.
 
 use device::{Buffer, DeviceError, Disk, Durability};
 use fuse::abi::{

@@ -29,8 +29,8 @@ use std::time::Duration;
 /// IMAGE|DEVICE holds an ext4 or ext3 volume, as mke2fs or okeanos mkfs make it. An image file gets a loop device. A volume
 /// that was not unmounted is recovered first. Returns when the volume is mounted; a daemon goes on in the background.
 ///
-/// Root mounts for everybody (permissions are checked as on any file system); an ordinary user mounts an image file for
-/// himself, with the help of fusermount3.
+/// Root mounts for everybody (permissions are checked as on any file system). An ordinary user mounts an image file
+/// for himself, with the help of fusermount3.
 #[derive(clap::Args, Clone)]
 #[command(after_long_help = OPTIONS)]
 pub struct MountArguments {

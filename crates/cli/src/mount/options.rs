@@ -84,8 +84,8 @@ pub struct MountSettings {
     pub not_done: Vec<&'static str>,
 }
 
-/// The kernel's own for FUSE (128 KiB) is far too little for a request's round trip: cold reads took twice to five times as
-/// long as those of its ext4.
+/// The kernel's own for FUSE (128 KiB) is far too little for a request's round trip. Cold reads took twice to five
+/// times as long as those of its ext4.
 const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
 /// More than any mount has use for; far below what overflows the kernel's count.
@@ -236,8 +236,9 @@ impl MountSettings {
         settings
     }
 
-    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode: the one that wins
-    /// for small synchronous writes and does not lose for large ones; without a journal there is nothing to log into.
+    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode, it is one
+    /// that wins for small synchronous writes and does not lose for large ones. Without a journal there is nothing to
+    /// log into.
     fn mode_on(&self, volume: &Superblock) -> (DataMode, WriteThreshold) {
         let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
         let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);
@@ -259,7 +260,6 @@ impl MountSettings {
             threshold_per_block: self.threshold_per_block,
             order_overwrites: self.order_overwrites,
             logged_write_size: self.logged_write_size,
-            separate_barriers: false,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
                 // A coerced disk's flush is an eviction.

@@ -1,5 +1,6 @@
-//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it; the daemon keeps whether the volume is
-//! written at all, how, when a read changes the access time, and what happens about damage. All else stays as it was.
+//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it. The daemon keeps whether the
+//! volume is written at all, how, when a read changes the access time, and what happens about damage. All else stays
+//! as it was.
 
 use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, Live};
 use crate::daemon::mount_table::{self, Mount};

@@ -1,5 +1,5 @@
-//! Words behind `-o` that change nothing here: those of mount(8) and fstab(5), and those of ext4 that are always so, mean
-//! nothing to us, or are not done. `docs/MOUNT_OPTIONS.md` is the same for people.
+//! Words behind `-o` that change nothing here. They are those of mount(8) and fstab(5), and those of ext4 that are
+//! always so, mean nothing to us, or are not done. `docs/MOUNT_OPTIONS.md` is the same for people.
 
 /// What a word means that is no setting of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

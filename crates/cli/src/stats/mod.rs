@@ -30,8 +30,8 @@ Who may ask: whoever mounted it, root, and with the mount option allow_other (of
 
 /// Tell what a mounted volume wrote where, and how fast its syncs are
 ///
-/// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload byte" are what a mode costs:
-/// the payload is what programs wrote in transactions that are committed.
+/// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload byte" are what a mode
+/// costs. The payload is what programs wrote in transactions that are committed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsArguments {

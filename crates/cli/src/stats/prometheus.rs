@@ -1,5 +1,5 @@
-//! The text format of Prometheus, version 0.0.4: every metric with HELP and TYPE, counters that end in `_total`, seconds and
-//! bytes as units, and the volume as a label. `docs/MONITORING.md` shows how it is collected.
+//! The text format of Prometheus, version 0.0.4. Every metric has HELP and TYPE, counters end in `_total`, units are
+//! seconds and bytes, and the volume is a label. `docs/MONITORING.md` shows how it is collected.
 
 use super::{coerced, number, operations};
 use serde_json::Value;

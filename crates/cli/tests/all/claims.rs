@@ -3,8 +3,8 @@
 
 use crate::rig::Rig;
 
-/// A volume on `image` that is mounted, with a file on it; then what is said here; then the file is still there and
-/// the volume whole.
+/// A volume on `image` is mounted, with a file on it. Then what is said here happens. Afterwards the file is still
+/// there and the volume whole.
 fn keeps_off(mkfs: &str, mount: &str, attempts: &str) {
     let rig = Rig::new();
     rig.run(&format!(

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Words for scripts whose failure would leave processes that wait for themselves: whatever happens, at the end the
+/// Words for scripts whose failure would leave processes that wait for themselves. Whatever happens, at the end the
 /// connections to the daemons of `image` are cut, and they are killed. `ended PROCESS`: it does so in time.
 const RESCUED: &str = r#"
 rescue() {

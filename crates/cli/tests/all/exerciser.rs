@@ -1,6 +1,6 @@
-//! One file changed at random through descriptors of every kind, and compared with a vector of bytes after each
-//! step: the page cache, O_SYNC, O_DIRECT and memory maps must show one content at any time.
-//! `OPERATIONS` and `SEED` in the environment make it longer and different.
+//! One file is changed at random through descriptors of every kind, and compared with a vector of bytes after
+//! each step. The page cache, O_SYNC, O_DIRECT and memory maps must show one content at any time. `OPERATIONS`
+//! and `SEED` in the environment make it longer and different.
 
 use crate::common::Volume;
 use runtime::SplitMix;

@@ -142,7 +142,7 @@ const CRASH: &str = r#"
     copy image crash; exec 7>&-; umount $M; settle image
 "#;
 
-/// A volume is crashed under the kernel; e2fsck, the kernel, `okeanos recover` and a mount by Okeanos each recover
+/// A volume is crashed under the kernel. e2fsck, the kernel, `okeanos recover` and a mount by Okeanos each recover
 /// a copy of it, and the kernel sees the same in all.
 fn recovered_alike(mke2fs: &str, options: &str) {
     let rig = Rig::new();

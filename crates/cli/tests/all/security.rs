@@ -145,8 +145,8 @@ fn an_owner_that_stays_the_same_takes_the_privileges_that_the_kernels_ext4_takes
     assert_eq!(ours, theirs);
 }
 
-/// Mapped by an ordinary user, and changed; as in the kernel's ext4 the bits stay, since nobody knows at the time
-/// of the write-back who changed a page.
+/// An ordinary user maps the file and changes it. As in the kernel's ext4 the bits stay, since nobody knows at
+/// the time of the write-back who changed a page.
 #[test]
 fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
     let rig = Rig::new();

@@ -183,8 +183,8 @@ impl Cache {
         self.in_flight.clear();
     }
 
-    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on nothing else:
-    /// it gives a number below `n`, where 0 keeps what was there before and `n - 1` the newest.
+    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on nothing else.
+    /// It gives a number below `n`, where 0 keeps what was there before and `n - 1` the newest.
     ///
     /// With units: for each unit touched, how many of its completed writes had reached the medium; then for
     /// each write in flight, whether it did. Completed writes of a unit reach it in order, since the cache of

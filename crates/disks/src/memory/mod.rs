@@ -178,8 +178,8 @@ impl MemoryDisk {
         MemoryDisk::with_cache(world, cache)
     }
 
-    /// Cuts the power when write, flush or discard number `count` (from 0) starts: those before it are carried
-    /// out as ever, it and whatever is in flight then never complete.
+    /// Cuts the power when write, flush or discard number `count` (from 0) starts. Those before it are carried
+    /// out as ever. It and whatever is in flight then never complete.
     pub fn cut_at(&self, count: u64) {
         self.0.cut_at.set(Some(count));
     }
@@ -205,7 +205,7 @@ impl MemoryDisk {
     }
 
     /// Calls `hook` with its number (from 0) when a write, flush or discard starts, a write already being in
-    /// flight: the place to take crash images or to cut the power.
+    /// flight. This is the place to take crash images or to cut the power.
     pub fn on_change(&self, hook: impl Fn(&MemoryDisk, u64, &Logged) + 'static) {
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }

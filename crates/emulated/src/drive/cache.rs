@@ -142,7 +142,7 @@ impl Cache {
         found
     }
 
-    /// Takes a write in. With its neighbours it becomes one segment if that is not too long; otherwise what it
+    /// Takes a write in. With its neighbours it becomes one segment if that is not too long. Otherwise what it
     /// overwrites leaves the old segments, and their age passes to the new one, so that a flush waits for it.
     pub fn insert(
         &mut self,

@@ -1,7 +1,7 @@
 //! Arm and platter: when each sector of a request passes under the head.
 //!
-//! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write the settling;
-//! the platter turns meanwhile; then the first sector is waited for; so for each track of the request.
+//! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write the settling.
+//! The platter turns meanwhile. Then the first sector is waited for. This repeats for each track of the request.
 
 mod layout;
 mod seek;

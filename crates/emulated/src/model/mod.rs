@@ -177,8 +177,8 @@ pub struct CacheModel {
     pub bypass_above: Option<NonZeroU32>,
     /// So do others by chance.
     pub bypass_by_chance: Option<BypassByChance>,
-    /// Bytes of a buffer that what goes around the cache passes: such a write is answered when its end is in there, so that a stream
-    /// keeps the rate of the medium. Without one it is answered by the medium.
+    /// Bytes of a buffer that writes around the cache pass. Such a write is answered when its end is in there, so that
+    /// a stream keeps the rate of the medium. Without one it is answered by the medium.
     pub stream_buffer: Option<NonZeroU32>,
     /// Cached writes that continue one another reach the medium as one, from the first on and without a gap. If not, each begins at a whole
     /// nanosecond, and of a stream every so many come too late for their first sector.

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// Replays a trace on a disk of this world (a drive, or several in a RAID-0): one request after another with the trace's gaps, or each at its time.
-/// Gives the service time of each in nanoseconds, in the order of the trace.
+/// Replays a trace on a disk of this world (a drive, or several in a RAID-0). Requests come one after another with the
+/// trace's gaps, or each at its time. Gives the service time of each in nanoseconds, in the order of the trace.
 pub fn run(world: &VirtualWorld, disk: &Rc<dyn Disk>, trace: Rc<Trace>) -> Result<Vec<u64>, DeviceError> {
     let (inner, disk) = (world.clone(), disk.clone());
     world.run(async move {

@@ -81,8 +81,8 @@ fn streamed_data_is_lost_until_it_is_flushed_and_then_leaves_the_cache() {
     });
 }
 
-/// Milliseconds of 4 MiB read in one stream while more than half of what may wait is in the cache; and what is left of it after a
-/// second, and how long a flush then takes.
+/// Milliseconds of 4 MiB read in one stream while more than half of what may wait is in the cache. Also what is left
+/// of it after a second, and how long a flush then takes.
 fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
     let mut model = model("hitachi-7k80");
     model.cache.as_mut().expect("a cache").read_ahead_first = read_ahead_first;

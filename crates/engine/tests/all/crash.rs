@@ -7,8 +7,8 @@ use crate::common::{Layout, Rig, Script, Setup, run_until, verify};
 use engine::{BarrierKind, recover};
 use journal::DataMode;
 
-/// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways; the
-/// first thing that is wrong afterwards.
+/// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways. It
+/// gives the first thing that is wrong afterwards.
 fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
     for cut in 0.. {
         let (rig, history, ended) = run_until(setup, script, Some(cut));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
-/// A sync under way has an older image of a block that memory wants home: that one must not come later, nor may the
+/// A sync under way has an older image of a block that memory wants home. That one must not come later, nor may the
 /// newer one count as home because the older one is.
 #[test]
 fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
@@ -20,9 +20,7 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
     setup.options.cache_bytes = 512 << 12;
     setup.options.commit = Duration::from_secs(5);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         // No neighbours: more writes than go out at once, so that the last has to wait.
         for number in 0..200 {
             write_byte(&engine, 1, 2 * number, 1).await;
@@ -47,8 +45,7 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
         };
         sync.await.unwrap();
         engine.sync_owner(Owner(1), second).await.unwrap();
-    })
-    .unwrap();
+    });
     let mut byte = [0];
     rig.crash(1)[0].read(LAST << 12, &mut byte);
     assert_eq!(byte, [2]);
@@ -68,9 +65,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
     // Nothing comes home while the log fills.
     let slow = Duration::from_secs(10);
     rig.disks[0].set_latency(Latency { least: slow, spread: Duration::ZERO });
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let mut lazy = Vec::new();
         for owner in 0..FILES {
             lazy.push((Owner(12 + owner), write_byte(&engine, 12 + owner, 100 + owner, 7).await));
@@ -95,8 +90,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
         for (owner, transaction) in lazy {
             engine.sync_owner(owner, transaction).await.unwrap();
         }
-    })
-    .unwrap();
+    });
     for owner in 0..FILES {
         assert_eq!(rig.home_block(100 + owner)[0], 7);
     }
@@ -131,14 +125,11 @@ fn durable<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
 fn a_sync_brings_home_overwrites_of_its_own_file_alone() {
     for mode in BYPASSING {
         let rig = still(mode);
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             overwrite(&engine, 1, 50, 1).await;
             let own = overwrite(&engine, 2, 60, 2).await;
             engine.sync_owner(Owner(2), own).await.unwrap();
-        })
-        .unwrap();
+        });
         let [stranger, own] = durable(&rig, [50, 60]);
         assert_eq!((stranger == 1, own), (false, 2), "{mode}");
     }
@@ -148,15 +139,12 @@ fn a_sync_brings_home_overwrites_of_its_own_file_alone() {
 fn a_sync_of_everything_brings_all_overwrites_home() {
     for mode in BYPASSING {
         let rig = still(mode);
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             for owner in 1..4 {
                 overwrite(&engine, owner, 50 + 2 * owner, owner as u8).await;
             }
             engine.sync().await.unwrap();
-        })
-        .unwrap();
+        });
         assert_eq!(durable(&rig, [52, 54, 56]), [1, 2, 3], "{mode}");
     }
 }
@@ -168,16 +156,15 @@ fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
         let rig = still(mode);
         let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
         rig.disks.iter().for_each(|disk| disk.set_latency(slow));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
-            let first = overwrite(&engine, 1, 50, 1).await;
-            // Or there is nothing to commit.
+        rig.play(async move |engine| {
+            overwrite(&engine, 1, 50, 1).await;
+            // An overwrite alone is nothing to commit.
             let mut handle = engine.start(Credits(1)).await.unwrap();
             handle.create(HomeBlock(40));
-            assert_eq!(handle.stop(), first);
+            let first = handle.stop();
             engine.commit(first).await.unwrap();
-            assert!(overwrite(&engine, 2, 60, 2).await.is_after(first));
+            assert_eq!(engine.committed(), first);
+            overwrite(&engine, 2, 60, 2).await;
             let all = engine.sync();
             let own = async {
                 pause(&engine, Duration::from_millis(1)).await;
@@ -186,8 +173,7 @@ fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
             };
             let (mut all, mut own) = (std::pin::pin!(all), std::pin::pin!(own));
             race(&mut all, &mut own).await;
-        })
-        .unwrap();
+        });
         assert_eq!(durable(&rig, [50]), [1], "{mode}");
     }
 }
@@ -200,16 +186,13 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
         setup.options.expire = Duration::from_millis(10);
         setup.options.writeback = Duration::from_millis(10);
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let own = overwrite(&engine, 1, 50, 1).await;
             engine.commit(own).await.unwrap();
             // Less than the second after which nobody need ask for it.
             pause(&engine, Duration::from_millis(300)).await;
             engine.sync_owner(Owner(1), own).await.unwrap();
-        })
-        .unwrap();
+        });
         assert_eq!(durable(&rig, [50]), [1], "{mode}");
     }
 }
@@ -218,15 +201,12 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
 #[test]
 fn an_ordered_change_takes_the_overwrite_below_it_along() {
     let rig = still(DataMode::Ordered);
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         overwrite(&engine, 1, 50, 1).await;
         let ordered = write_byte(&engine, 1, 50, 2).await;
         engine.commit(ordered).await.unwrap();
         assert_eq!(engine.statistics().cache.dirty_blocks, 0);
-    })
-    .unwrap();
+    });
     assert_eq!(durable(&rig, [50]), [2]);
 }
 
@@ -235,9 +215,7 @@ fn an_ordered_change_takes_the_overwrite_below_it_along() {
 fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
     for mode in BYPASSING {
         let rig = still(mode);
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             overwrite(&engine, 1, 50, 1).await;
             let mut handle = engine.start(Credits(1)).await.unwrap();
             handle.forget(HomeBlock(50), 1, Contents::Data);
@@ -249,8 +227,7 @@ fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
             // The first owner has nothing left that would be sent.
             engine.sync_owner(Owner(1), next).await.unwrap();
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
         assert_eq!(rig.home_block(50)[0], 2, "{mode}");
     }
 }
@@ -259,16 +236,13 @@ fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
 fn an_overwrite_that_cannot_go_home_fails_the_sync() {
     for mode in BYPASSING {
         let rig = still(mode);
-        let parts = rig.parts.clone();
         let disk = rig.disks[0].clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let own = overwrite(&engine, 1, 50, 1).await;
             engine.commit(own).await.unwrap();
             disk.inject(Fault::forever(Operation::Write));
             assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}");
             assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}: told once and forgotten");
-        })
-        .unwrap();
+        });
     }
 }

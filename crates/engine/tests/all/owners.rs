@@ -1,7 +1,7 @@
 //! The engine's owners know each other in one direction only: read from the sources.
 //!
-//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined there: `impl Engine` stands in
-//! several files, and a call needs no import.
+//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined there.
+//! `impl Engine` stands in several files, and a call needs no import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -97,6 +97,83 @@ fn owners_know_no_engine_and_few_of_each_other() {
         let more: Vec<_> = edges[owner].difference(&allowed).collect();
         assert!(more.is_empty(), "{owner} knows {more:?}, too");
     }
+}
+
+/// Those of ARCHITECTURE's table that are no part of another.
+const OWNERS: [&str; 11] = [
+    "pipeline",
+    "block",
+    "cache",
+    "durability",
+    "log",
+    "tail",
+    "mapping",
+    "home_queue",
+    "checkpoints",
+    "loose",
+    "sequences",
+];
+
+/// A table of facts says what invariants say elsewhere.
+#[test]
+fn owners_begin_with_their_invariants_and_end_with_their_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for owner in OWNERS {
+        let text = fs::read_to_string(folder.join(owner).with_extension("rs")).unwrap();
+        let head: Vec<_> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let says = |start: &str| head.iter().any(|line| line.starts_with(start));
+        assert!(says("//! Invariant") || says("//! |---|"), "{owner} does not say what it holds to");
+        assert!(text.contains("#[cfg(test)]\nmod tests {"), "{owner} has no tests");
+    }
+}
+
+/// The fields of a type, and whether others reach them.
+fn fields<'a>(text: &'a str, name: &str) -> Vec<(&'a str, bool)> {
+    let body = text.split(&format!("struct {name} {{\n")).nth(1).expect("the type is there");
+    let lines = body.split("\n}").next().unwrap().lines();
+    let declared = lines.filter(|line| !line.trim_start().starts_with("//") && line.contains(": "));
+    let field = |line: &'a str| {
+        let name = line.trim().split(": ").next().unwrap();
+        match name.strip_prefix("pub ").or_else(|| name.strip_prefix("pub(crate) ")) {
+            Some(name) => (name, true),
+            None => (name, false),
+        }
+    };
+    declared.map(field).collect()
+}
+
+#[test]
+fn owners_keep_their_fields_to_themselves() {
+    let sources = sources();
+    for (file, name, open) in [
+        ("pipeline", "Pipeline", vec![]),
+        ("block", "CachedBlock", vec!["number", "clock", "dirty_since", "reading"]),
+        ("cache", "Cache", vec![]),
+        ("durability", "Durability", vec![]),
+        ("tail", "Tail", vec![]),
+        ("mapping", "Mapping", vec![]),
+        // Rung, and waited for.
+        ("home_queue", "HomeQueue", vec!["work"]),
+        ("checkpoints", "Checkpoints", vec![]),
+        ("loose", "Loose", vec![]),
+    ] {
+        let found = fields(&sources[file], name);
+        assert!(!found.is_empty(), "{name} has no fields");
+        let found: Vec<_> = found.into_iter().filter(|(_, is_open)| *is_open).map(|(name, _)| name).collect();
+        assert_eq!(found, open, "{name}");
+    }
+    assert!(sources["sequences"].contains("struct Sequences(RefCell<"));
+}
+
+#[test]
+fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
+    let sources = sources();
+    let found: BTreeSet<_> = fields(&sources["engine"], "Engine").into_iter().map(|(name, _)| name).collect();
+    let opened_with = ["world", "home", "block_size", "options", "policy", "pace", "commit_age"];
+    let owners =
+        ["pipeline", "cache", "queue", "checkpoints", "loose", "sequences", "log", "runner", "counters"];
+    let expected: BTreeSet<_> = opened_with.into_iter().chain(owners).chain(["begun"]).collect();
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -3,11 +3,15 @@
 use crate::common;
 
 use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
-use engine::{Base, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate};
+use engine::{
+    Base, CommitPace, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate, NoPace,
+    Statistics,
+};
 use journal::DataMode;
 use runtime::{Either, race};
+use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner};
+use units::{BlockRange, HomeBlock, Instant, Owner};
 
 /// So many transactions that a log of 1024 blocks is written several times over.
 const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
@@ -138,41 +142,66 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
     }
 }
 
-/// Disks that have no cheaper way to make a commit durable than a flush, which makes all durable.
+/// 2000 small commits, over a log that is written several times over. The disks have no cheaper way to make a commit
+/// durable than a flush, which makes all durable.
+fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
+    let mut setup = Setup::new(mode, Layout::Internal, 4096);
+    setup.forced_unit_access = false;
+    setup.options.expire = Duration::from_secs(3600);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let parts = EngineParts { pace, ..rig.parts.clone() };
+    let statistics = rig
+        .run(async move {
+            let engine = Rig::open(parts).await;
+            for number in 0..2000 {
+                let mut handle = engine.start(Credits(1)).await.unwrap();
+                let update = FileUpdate {
+                    owner: Owner(1),
+                    home: HomeBlock(number % 100),
+                    range: BlockRange::new(0, 4),
+                    bytes: &(number as u32).to_le_bytes(),
+                    base: Base::Zero,
+                    request: 4,
+                    sequential: false,
+                    in_place: false,
+                    durable_only: false,
+                };
+                handle.file_data(update).await.unwrap();
+                engine.commit(handle.stop()).await.unwrap();
+            }
+            engine.statistics()
+        })
+        .unwrap();
+    assert!(statistics.tail_updates > 3, "{mode}: the log is written several times over");
+    statistics
+}
+
 #[test]
 fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
     for (mode, barriers) in [(DataMode::Wasteless, 1), (DataMode::Journal, 2)] {
-        let mut setup = Setup::new(mode, Layout::Internal, 4096);
-        setup.forced_unit_access = false;
-        setup.options.expire = Duration::from_secs(3600);
-        let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        let statistics = rig
-            .run(async move {
-                let engine = Rig::open(parts).await;
-                for number in 0..2000 {
-                    let mut handle = engine.start(Credits(1)).await.unwrap();
-                    let update = FileUpdate {
-                        owner: Owner(1),
-                        home: HomeBlock(number % 100),
-                        range: BlockRange::new(0, 4),
-                        bytes: &(number as u32).to_le_bytes(),
-                        base: Base::Zero,
-                        request: 4,
-                        sequential: false,
-                        in_place: false,
-                        durable_only: false,
-                    };
-                    handle.file_data(update).await.unwrap();
-                    engine.commit(handle.stop()).await.unwrap();
-                }
-                engine.statistics()
-            })
-            .unwrap();
-        assert!(statistics.tail_updates > 3, "{mode}: the log is written several times over");
+        let statistics = full_log(mode, Rc::new(NoPace));
         // The first commit writes the journal superblock before anything else.
         assert_eq!(statistics.flushes, 1 + barriers * statistics.commits, "{mode}");
     }
+}
+
+#[test]
+fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
+    struct Separate;
+    impl CommitPace for Separate {
+        fn synced(&self, _: Owner, _: Instant) {}
+        fn joined(&self, _: Instant) {}
+        fn locked(&self) {}
+        fn wait_until(&self, _: Instant) -> Option<Instant> {
+            None
+        }
+        fn separates_barriers(&self) -> bool {
+            true
+        }
+    }
+    let statistics = full_log(DataMode::Journal, Rc::new(Separate));
+    // Before each move of the tail what went home is flushed.
+    assert_eq!(statistics.flushes, 1 + 2 * statistics.commits + statistics.tail_updates);
 }
 
 /// A commit under way has an older image of a block that memory wants home: that one must not come later.

@@ -25,9 +25,10 @@ impl Wanted {
     }
 }
 
-/// The cell to choose, or to try before one can. It has always evicted, and so has the same number of writes with the next
-/// larger amount of data: what evicts must still do so with more, and of many cells that fail one time in a hundred some
-/// pass by luck. Of those the cheapest or, among those as cheap, that with the fewest writes and the least data.
+/// The cell to choose, or to try before one can. It has always evicted, and so has the same number of writes with the
+/// next larger amount of data. What evicts must still do so with more, since of many cells that fail one time in a
+/// hundred some pass by luck. Of those the cheapest or, among those as cheap, that with the fewest writes and the
+/// least data.
 pub(super) fn best(cells: &[Cell], columns: usize, threshold: Threshold, wanted: Wanted) -> Option<usize> {
     let cost = |index: &usize| cells[*index].mean_milliseconds();
     let larger = |index: usize| (!(index + 1).is_multiple_of(columns)).then_some(index + 1);

@@ -20,8 +20,8 @@ use units::{FileBlock, GroupNumber, HomeBlock};
 const WINDOW_MIN: u64 = 64 << 10;
 /// Bytes of the longest window: reading it takes a disk far longer than the seek before it.
 const WINDOW_MAX: u64 = 8 << 20;
-/// A further window is so many times as long as the file before it: the number of a file's runs grows with the
-/// logarithm of its size.
+/// A further window is so many times as long as the file before it. So the number of a file's runs grows with
+/// the logarithm of its size.
 const WINDOW_GROWTH: u64 = 4;
 /// After so many groups with something free the best run seen is good enough.
 const GROUPS_COMPARED: u32 = 16;
@@ -123,8 +123,9 @@ impl Volume {
         superblock.free_blocks.saturating_sub(self.withheld.borrow().freed_blocks()).saturating_sub(reserve)
     }
 
-    /// The window's size in blocks for a file whose block `at` is allocated: some times as long as the file,
-    /// within bounds; small when all windows together would take more than a part of the free space.
+    /// The window's size in blocks for a file whose block `at` is allocated. It is some times as long as the
+    /// file, within bounds. It is small when all windows together would take more than a part of the free
+    /// space.
     fn window_size(&self, at: FileBlock) -> u32 {
         let (shift, windows) = (self.block_size().shift(), self.withheld.borrow().window_count() as u64);
         let share = self.superblock.borrow().free_blocks / (4 * (windows + 4));

@@ -13,9 +13,9 @@ pub(crate) struct Free<'a, H> {
 }
 
 impl<H: Fn(Range<u32>) -> Option<Range<u32>>> Free<'_, H> {
-    /// The best run of free blocks, at most `wanted` long: at the goal if that is free (however short: it continues the
-    /// file), else the first that is long enough from the goal on (wrapping around), else the longest. `None` when nothing
-    /// is free.
+    /// The best run of free blocks, at most `wanted` long. It is at the goal if that is free (however short: it
+    /// continues the file). Else it is the first that is long enough from the goal on (wrapping around), else the
+    /// longest. `None` when nothing is free.
     pub fn find_run(&self, goal: u32, wanted: u32) -> Option<Range<u32>> {
         assert!(wanted > 0);
         let goal = if goal < self.count { goal } else { 0 };

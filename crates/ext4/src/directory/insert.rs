@@ -1,6 +1,6 @@
 //! Room for a new name: in a block that has some, or made by growing the directory.
 //!
-//! Growth goes step by step, and each step leaves a directory that is whole: one block is allocated, then
+//! Growth goes step by step, and each step leaves a directory that is whole. One block is allocated, then
 //! filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
 
 use super::path::{IndexLevel, IndexPath};

@@ -76,7 +76,7 @@ impl Directory<'_> {
         Ok((at, self.block(at, Kind::Leaf).await?))
     }
 
-    /// Goes on to the next leaf; the answer is its lowest hash (bit 0: names of that hash are also in the leaf
+    /// Goes on to the next leaf. The answer is its lowest hash (bit 0: names of that hash are also in the leaf
     /// before), `None` behind the last one. Each place of each table is passed once.
     pub(super) async fn advance(&self, path: &mut IndexPath) -> Result<Option<u32>> {
         let more = |level: &IndexLevel| level.index + 1 < level.table.count();

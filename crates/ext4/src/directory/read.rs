@@ -17,8 +17,8 @@ use units::{FileBlock, InodeNumber};
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 
-/// Names with one and the same position, so many that a listing must not stop between them. (Two of 2^63 are the same only
-/// in damaged directories, or by an enemy's work; then names may be left out rather than be repeated for ever.)
+/// Names with one and the same position, so many that a listing must not stop between them. (Two of 2^63 are the same
+/// only in damaged directories, or by an enemy's work. Then names may be left out rather than be repeated for ever.)
 const TWINS_MAX: usize = 8;
 
 /// Names in the second chunk after a change; each further one may hold twice as many.

@@ -5,11 +5,11 @@
 //!
 //! 1. A write past the cache may meet a page that the kernel read before it and changed since. When that page is
 //!    written back, it has the old bytes where the write has new ones. The kernel drops such pages before the write(2)
-//!    returns, so whoever stored to these very bytes through the mapping did so beside the write: the write may
-//!    count as the later one. So bytes written past the cache win over pages written back, until the kernel has
-//!    read them again.
+//!    returns, so whoever stored to these very bytes through the mapping did so beside the write. The write may count
+//!    as the later one. So bytes written past the cache win over pages written back, until the kernel has read them
+//!    again.
 //! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is open that can
-//!    be mapped for writing: the kernel writes a mapping's pages back when it goes. Such a hole is reported
+//!    be mapped for writing. The kernel writes a mapping's pages back when it goes. Such a hole is reported
 //!    as data.
 //! 3. A time that was set while pages are changed stays: they may have been changed before.
 

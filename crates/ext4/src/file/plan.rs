@@ -1,5 +1,5 @@
 //! What a write will touch. It is known before the write's handle starts, so that the handle reserves all it needs at
-//! once: nothing ends it half-way, and after a crash the write is there whole or not at all.
+//! once. Nothing ends it half-way, and after a crash the write is there whole or not at all.
 
 use crate::{Inode, Mapping, MappingState, Result, Volume};
 use engine::Credits;
@@ -98,8 +98,9 @@ impl Volume {
         Ok(WritePlan { mappings, touched, credits: credits(&touched), ends })
     }
 
-    /// The metadata blocks of a write: the inode + the blocks of the mapping's tree + a bitmap and a descriptor block
-    /// for every run that is allocated. Bitmaps and descriptor blocks count once, however many runs lie in them.
+    /// The metadata blocks of a write are the inode and the blocks of the mapping's tree. Every run that is
+    /// allocated adds a bitmap and a descriptor block. Bitmaps and descriptor blocks count once, however many runs
+    /// lie in them.
     fn credits_write(&self, inode: &Inode, touched: &Touched) -> Credits {
         if touched.places == 0 {
             return self.credits_inode();

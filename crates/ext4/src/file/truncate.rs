@@ -60,7 +60,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Goes on with a truncate that a crash interrupted: frees what lies behind the end of an orphan with
+    /// Goes on with a truncate that a crash interrupted. It frees what lies behind the end of an orphan with
     /// links, and takes it off the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if self.has_content_blocks(inode) {

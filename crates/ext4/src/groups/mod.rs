@@ -20,8 +20,8 @@ use units::{BlockRange, GroupNumber};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupState {
     pub descriptor: GroupDescriptor,
-    /// Blocks that are free on the disk but not to be had now: preallocated for some file, or freed by a
-    /// transaction that is not committed yet.
+    /// Blocks that are free on the disk but not to be had now. They are preallocated for some file, or freed
+    /// by a transaction that is not committed yet.
     pub withheld: u32,
     /// A bitmap is damaged: nothing is allocated here any more.
     pub damaged: bool,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use units::InodeNumber;
 
 impl Volume {
-    /// The inode that a file handle names. ESTALE when there is no such file any more, or never was: a number that
+    /// The inode that a file handle names. ESTALE when there is no such file any more, or never was. A number that
     /// somebody made up is no damage, so it is held against the bitmap before the table is believed.
     pub async fn inode_by_handle(&self, number: InodeNumber) -> Result<Rc<Inode>> {
         let in_range = (1..=self.superblock.borrow().inodes).contains(&number.get());

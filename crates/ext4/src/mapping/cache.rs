@@ -8,8 +8,8 @@ use units::{FileBlock, HomeBlock, TransactionId};
 pub struct MappingCache {
     /// The latest first. Two, for a reader and a writer at different places.
     entries: Cell<[Option<Mapping>; 2]>,
-    /// First byte behind the last write, the transaction of that, and how many bytes without a gap it ended there: to
-    /// tell sequential writes from others.
+    /// First byte behind the last write, the transaction of that, and how many bytes without a gap it ended there. It
+    /// tells sequential writes from others.
     pub(crate) row: Cell<WriteRow>,
     /// Where the file's first block is wanted, if not in its inode's group.
     pub(crate) first_goal: Cell<Option<HomeBlock>>,

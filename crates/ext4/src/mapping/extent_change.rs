@@ -1,5 +1,5 @@
 //! Changing an extent tree. All changes come down to one: some entries of a node are replaced by others. A node
-//! that overflows is split, one that empties is freed, and either replaces entries of its parent; so does a
+//! that overflows is split, one that empties is freed, and either replaces entries of its parent. So does a
 //! node whose first file block changed, since an index names it.
 
 use super::extent_pieces::{goal, join, split};

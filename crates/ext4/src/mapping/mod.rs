@@ -178,8 +178,8 @@ impl Volume {
     }
 
     /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks become
-    /// empty, as far as the handle's transaction allows. Consistent after every step. The caller stores the
-    /// inode. Credits: [`Volume::credits_remove`], the handle is extended as needed.
+    /// empty. It goes as far as the handle's transaction allows. Consistent after every step. The caller
+    /// stores the inode. Credits: [`Volume::credits_remove`], the handle is extended as needed.
     pub async fn remove_blocks(
         &self,
         handle: &mut Handle,
@@ -217,8 +217,9 @@ impl Volume {
 
     /// Credits of one step of [`Volume::remove_blocks`], the inode's own included.
     pub fn credits_remove(&self, inode: &Inode) -> Credits {
-        // As credits_map, since a hole punched into an extent may split nodes; and instead of allocating data:
-        // bitmaps and descriptors of one freed run (as long as the longest extent) and of every emptied node.
+        // As credits_map, since a hole punched into an extent may split nodes. Instead of allocating data it
+        // counts bitmaps and descriptors of one freed run (as long as the longest extent) and of every emptied
+        // node.
         let depth = tree_depth(inode);
         self.credits_map(inode) + self.credits_free(1 + depth, u64::from(extent::WRITTEN_MAX))
     }

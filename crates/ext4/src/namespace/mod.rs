@@ -1,7 +1,7 @@
 //! Names: what doors call to look up, make, move and remove files.
 //!
 //! Every function here takes the inode locks it needs (order: [`crate::Inode`]) and starts its own handle. One
-//! that changes the volume also returns the transaction that holds the change: `Volume::sync_file` of the
+//! that changes the volume also returns the transaction that holds the change. `Volume::sync_file` of the
 //! directory, or a commit of that transaction, makes it durable.
 //!
 //! Within a handle all that can fail for want of space comes first, then the names change without a chance to

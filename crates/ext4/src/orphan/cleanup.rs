@@ -63,8 +63,8 @@ impl Volume {
     }
 
     /// Whether a structure of the volume contradicted itself since e2fsck last looked. The kernel trusts no orphans
-    /// either after a mere abort; but a failed write only ends the log early, and what was replayed of it is as sound
-    /// as after a power cut (`ext4_orphan_cleanup`; the count of errors rises with each that is found).
+    /// either after a mere abort (`ext4_orphan_cleanup`). But a failed write only ends the log early, and what was
+    /// replayed of it is as sound as after a power cut. The count of errors rises with each that is found.
     fn damage_was_found(&self) -> bool {
         let superblock = self.superblock.borrow();
         superblock.state & state::ERROR != 0 && superblock.error_count != 0

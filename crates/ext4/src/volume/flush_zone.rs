@@ -1,7 +1,7 @@
 //! The flush zone: a file of the volume, right behind the journal, that evictions write to past the file system.
 //!
-//! It is found before the journal is replayed, since recovery needs its barriers, too: its inode is one of the first that
-//! are not reserved, and never changes after mkfs.
+//! It is found before the journal is replayed, since recovery needs its barriers, too. Its inode is one of the first
+//! that are not reserved, and never changes after mkfs.
 
 use super::{OpenParts, Volume, journal, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};

@@ -36,8 +36,8 @@ impl FoundJournal {
     }
 }
 
-/// Replays the journal of a volume that is not open, and clears the flag that asks for it; with `dry_run` only
-/// tells what would be done. Orphans are left to the next opening (or e2fsck).
+/// Replays the journal of a volume that is not open, and clears the flag that asks for it. With `dry_run` it
+/// only tells what would be done. Orphans are left to the next opening (or e2fsck).
 pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
     let first = superblock::read(&*parts.home).await?;
     let protection = match dry_run {
@@ -141,8 +141,8 @@ fn journal_is_missing(superblock: &Superblock) -> Error {
     Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
 }
 
-/// The volume as far as one may read it before recovery, straight from the disk: descriptors are trusted only as far as
-/// the place of the inode table goes.
+/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are trusted only as far
+/// as the place of the inode table goes.
 pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Volume>> {
     let engine = without_log(parts, superblock).await?;
     Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await

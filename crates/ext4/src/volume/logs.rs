@@ -1,7 +1,7 @@
 //! The scattered logs: a file of the volume whose blocks lie all over it. The journal is written to it past
 //! the file system.
 //!
-//! It is found before the journal is replayed, as the flush zone is: its inode is one of the first that are
+//! It is found before the journal is replayed, as the flush zone is. Its inode is one of the first that are
 //! not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the file system knows,
 //! never written. So mkfs takes no longer than for the bitmaps, and whoever reads the file sees zeros.
 

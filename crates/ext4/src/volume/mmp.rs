@@ -1,4 +1,4 @@
-//! Multiple mount protection: before anything is written, whoever else uses the volume is looked for; as long as it is
+//! Multiple mount protection: before anything is written, whoever else uses the volume is looked for. As long as it is
 //! in use, its MMP block counts on. The block is written past the journal.
 
 use crate::{Error, Result};

@@ -51,7 +51,7 @@ pub struct Volume {
     pub(crate) orphans: RefCell<Orphans>,
     /// Attributes' values that lost their last reference, to be freed.
     pub(crate) unreferenced: RefCell<Vec<Rc<crate::Inode>>>,
-    /// Held for writing by every rename from one directory to another, before any inode's lock: so the tree of
+    /// Held for writing by every rename from one directory to another, before any inode's lock. So the tree of
     /// directories stands still while it looks who is above whom.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
     /// Behind the hidden journal's last run.

@@ -14,10 +14,10 @@ const ACCESS: Name = Name { index: ACL_ACCESS, rest: b"" };
 const DEFAULT: Name = Name { index: ACL_DEFAULT, rest: b"" };
 
 impl Volume {
-    /// Gives a new inode the permissions that its directory wants: those of the directory's default list,
-    /// restricted to the inode's mode, or without one the mode less `umask`. The inode's mode is what its maker
-    /// asked for; afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the caller
-    /// undoes what it made. Credits: [`Volume::credits_inherit_acl`].
+    /// Gives a new inode the permissions that its directory wants. They are those of the directory's default
+    /// list, restricted to the inode's mode, or without one the mode less `umask`. The inode's mode is what its
+    /// maker asked for; afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the
+    /// caller undoes what it made. Credits: [`Volume::credits_inherit_acl`].
     pub async fn inherit_acl(
         &self,
         handle: &mut Handle,

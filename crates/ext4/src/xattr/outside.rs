@@ -84,7 +84,7 @@ impl Volume {
             true => self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default(),
             false => Vec::new(),
         };
-        // Who leaves a shared block refers once more to each value in it; else a change drops one value, or a
+        // Who leaves a shared block refers once more to each value in it. Else a change drops one value, or a
         // capability and an access list.
         let is_shared = outside.is_empty() || self.shares_block(owner).await.unwrap_or(true);
         let counted = if is_shared { outside.len() } else { outside.len().min(VALUES_CHANGED_MAX) };

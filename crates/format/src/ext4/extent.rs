@@ -1,8 +1,8 @@
 //! Extent-tree nodes (kernel: `Documentation/filesystems/ext4/ifork.rst`, "Extent Tree").
 //!
-//! A node is a header of 12 bytes and entries of 12 bytes in ascending order of file block: extents in leaves
-//! (depth 0), indices above. The root is the inode's 60 bytes; every other node is a block, which with
-//! `metadata_csum` ends in a checksum right behind the room for entries.
+//! A node is a header of 12 bytes and entries of 12 bytes in ascending order of file block. Leaves (depth 0)
+//! hold extents, nodes above hold indices. The root is the inode's 60 bytes. Every other node is a block,
+//! which with `metadata_csum` ends in a checksum right behind the room for entries.
 
 use super::checksum::crc32c;
 use units::{FileBlock, HomeBlock};

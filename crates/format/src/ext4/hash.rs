@@ -1,7 +1,7 @@
 //! Hashes of names, by which indexed directories are ordered.
 //!
-//! Sources: kernel `Documentation/filesystems/ext4/directory.rst` (hash versions); the Tiny Encryption
-//! Algorithm (Wheeler and Needham, 1994); MD4 (RFC 1320), of which a half is used: 8 words in, 3 rounds of 8
+//! Sources: kernel `Documentation/filesystems/ext4/directory.rst` (hash versions). The Tiny Encryption
+//! Algorithm (Wheeler and Needham, 1994). MD4 (RFC 1320), of which a half is used: 8 words in, 3 rounds of 8
 //! steps. They order directories and protect nothing.
 
 /// Which of the functions; the numbers are those of `dx_root_info.hash_version` and `s_def_hash_version`.

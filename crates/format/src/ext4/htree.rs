@@ -4,7 +4,7 @@
 //! To whoever knows nothing of the index its blocks look like empty directory blocks. The root is the
 //! directory's first block: `.`, `..` (whose record hides the rest), 8 bytes about the tree, the table. A node
 //! is one unused entry of 8 bytes that hides its table. A table has `limit` places of 8 bytes (hash, block), of
-//! which `count` are used; the first one's hash is not needed (0) and its bytes hold limit and count. With
+//! which `count` are used. The first one's hash is not needed (0) and its bytes hold limit and count. With
 //! metadata_csum 8 bytes follow the table: 4 reserved, and the checksum of all used bytes.
 
 use super::checksum::crc32c;

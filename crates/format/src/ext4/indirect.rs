@@ -1,6 +1,6 @@
 //! Blocks mapped by pointers (kernel: `Documentation/filesystems/ext4/ifork.rst`, "Direct/Indirect Block
-//! Addressing"): 12 direct pointers in the inode, then one each to a tree of one, two and three levels.
-//! A pointer has 32 bits; 0 is a hole.
+//! Addressing"). The inode has 12 direct pointers, then one each to a tree of one, two and three levels. A
+//! pointer has 32 bits; 0 is a hole.
 
 use units::{FileBlock, HomeBlock};
 

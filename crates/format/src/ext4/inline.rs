@@ -1,5 +1,5 @@
-//! Content within the inode (feature `inline_data`): the 60 bytes that otherwise map blocks, then the value of the
-//! attribute `system.data` in the area behind the inode's fields (kernel: `fs/ext4/inline.c`).
+//! Content within the inode (feature `inline_data`, kernel: `fs/ext4/inline.c`). It lies in the 60 bytes that
+//! otherwise map blocks, then in the value of the attribute `system.data` in the area behind the inode's fields.
 //!
 //! A directory's content is the number of its parent in 4 bytes, and two chains of entries. One goes to the
 //! end of the 60 bytes, the other is in the attribute. It has no `.`, no `..` and no checksum of its own.

@@ -203,7 +203,7 @@ impl Superblock {
 
     /// The 1024 bytes with every field, and with the checksum where the volume has them.
     ///
-    /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second: a write torn between
+    /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second. A write torn between
     /// them would leave a superblock that everyone refuses. So the checksum stays as it was read, and four bytes
     /// of the first sector that nobody uses (`s_snapshot_id`) make the content match it. Whichever of the two
     /// sectors arrives, the superblock is then the old one or the new one.

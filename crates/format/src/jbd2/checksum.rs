@@ -20,8 +20,8 @@ impl Seed {
     }
 }
 
-/// The checksum of an extended transaction: CRC-32C over UUID, sequence number, and all its log blocks in log
-/// order up to, but not with, the commit block.
+/// The checksum of an extended transaction is a CRC-32C over UUID, sequence number, and all its log blocks in
+/// log order. The commit block is not in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WholeTransaction(Seed);
 

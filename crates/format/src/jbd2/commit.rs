@@ -38,8 +38,8 @@ impl CommitBlock {
         }
     }
 
-    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum is right:
-    /// a commit block that did not reach the disk whole commits nothing.
+    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum is right.
+    /// A commit block that did not reach the disk whole commits nothing.
     pub fn parse(block: &[u8], layout: &LogLayout) -> Option<CommitBlock> {
         let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Commit))?;
         let intact = || be32(block, OWN_CHECKSUM) == own_checksum(layout, block);

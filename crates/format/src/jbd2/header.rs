@@ -58,7 +58,7 @@ impl BlockHeader {
 }
 
 /// A logged block that begins with the magic would look like a journal block to a scan that starts at the
-/// wrong place: its first four bytes are zeroed in the log and its tag flagged. True if that was needed.
+/// wrong place. So its first four bytes are zeroed in the log and its tag flagged. True if that was needed.
 pub fn escape(block: &mut [u8]) -> bool {
     let needed = be32(block, 0) == MAGIC;
     if needed {

@@ -4,7 +4,7 @@ use units::BlockSize;
 /// Which log block, and which bytes of it, belong to each tag of one descriptor block. Writer and reader both
 /// walk the tags through this, so they cannot disagree.
 ///
-/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks: one that does not
+/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks. One that does not
 /// fit in the rest of the current multiwrite block begins the next log block, and a regular tag closes it.
 #[derive(Clone, Debug)]
 pub struct Packing {

@@ -1,11 +1,13 @@
 //! Packed transactions: one contiguous run of log blocks, big-endian, that holds byte ranges of home blocks.
 //!
 //! The run: a header of 32 bytes; records, one behind the other; zeros up to the end of the last log block. A log block
-//! is a *unit*: the sector that the disk writes as one, not a block of the volume. Each unit after the first begins with
-//! a byte 0, which is no part of the records: so no byte of a file, at whatever place, is ever taken for a header.
+//! is a *unit*: the sector that the disk writes as one, not a block of the volume. Each unit after the first begins
+//! with a byte 0, which is no part of the records. So no byte of a file, at whatever place, is ever taken for a
+//! header.
 //!
-//! A record: two varints (how far its home block lies behind the one before, wrapping; kind and count), then for parts of
-//! a block `count` times: varint gap behind the part before, varint length, bytes; for a whole block its bytes.
+//! A record begins with two varints: how far its home block lies behind the one before (wrapping), then kind and
+//! count. For parts of a block `count` times this follows: varint gap behind the part before, varint length, bytes.
+//! For a whole block its bytes follow.
 //!
 //! Validity: the header's checksum is right, and the body's checksum in it is that of all bytes behind it, padding
 //! included. Both begin with the journal's UUID and the log's nonce: what another journal, or an earlier mount, left

@@ -82,8 +82,8 @@ impl Classic {
     }
 
     /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does not know, or
-    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold: pages of a listing
-    /// are locked only while an answer is copied to them.)
+    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold. It locks pages
+    /// of a listing only while it copies an answer to them.)
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
             Stale::Attributes(node) => (node, -1),

@@ -5,7 +5,7 @@
 //!
 //! 1. INIT is answered with write(2): when that returns, the kernel has digested it, and only then does it
 //!    take ring entries.
-//! 2. The classic channel is served also beside the ring: FORGET and INTERRUPT always come that way, and all
+//! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that way, and all
 //!    else does until every processor's queue has an entry.
 //! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that was
 //!    answered is durable. INTERRUPT itself is therefore only noted.

@@ -1,7 +1,7 @@
 //! FUSE over io_uring. Each entry is a loop of its own, which lives until the connection ends. It fetches a
 //! request, and answers it with the same command that asks for the next.
 //!
-//! 1. The kernel takes the ring into use when every possible processor's queue has an entry; until then, and
+//! 1. The kernel takes the ring into use when every possible processor's queue has an entry. Until then, and
 //!    always for FORGET and INTERRUPT, requests come by the classic channel.
 //! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its completion
 //!    and the next command. The command under way holds a reference to them.

@@ -149,7 +149,7 @@ impl VolumeDoor {
 }
 
 /// The command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones gets ENOTTY, as from the
-/// kernel's ext4: by such a number it would come past the checks of the kernel.
+/// kernel's ext4. By such a number it would come past the checks of the kernel.
 fn standard(arguments: &IoctlIn) -> u32 {
     let compatible = arguments.flags & abi::ioctl::COMPAT != 0;
     match arguments.cmd {
@@ -160,8 +160,8 @@ fn standard(arguments: &IoctlIn) -> u32 {
     }
 }
 
-/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A caller may give the address
-/// zero, too, but then as much as the number says, which is a long for flags; the kernel gives 32 bits.
+/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A caller may give the
+/// address zero, too, but then as much as the number says, which is a long for flags. The kernel gives 32 bits.
 fn is_asked_by_kernel(arguments: &IoctlIn) -> bool {
     let own_size = match arguments.cmd {
         SETFLAGS => size_of::<u32>(),

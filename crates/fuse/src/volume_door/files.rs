@@ -1,5 +1,5 @@
-//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here:
-//! a synchronous write through the cache would come as WRITE and FSYNC, past the cache it comes as one WRITE
+//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here. A
+//! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as one WRITE
 //! that says so.
 
 use super::{Result, VolumeDoor, caller};

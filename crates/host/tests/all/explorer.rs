@@ -1,9 +1,9 @@
 //! Cuts of the host, of a server and of the network at every message of small scripts. Cuts of the host also
 //! at every write of its journal.
 //!
-//! After each cut: what was promised is at the store or set aside, what was never written is nowhere, and a file is a state that it
-//! had. Where the store gives up content by itself, what was not promised yet may be there in part. Recovery is cut, too, and begun
-//! again.
+//! After each cut, what was promised is at the store or set aside. What was never written is nowhere, and a file is a
+//! state that it had. Where the store gives up content by itself, what was not promised yet may be there in part.
+//! Recovery is cut, too, and begun again.
 
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};

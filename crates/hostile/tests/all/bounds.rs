@@ -1,4 +1,4 @@
-//! No golden image, healthy or hostile, takes more memory or time than this: to be opened (or refused), walked, read
+//! No golden image, healthy or hostile, takes more memory or time than this. It is opened (or refused), walked, read
 //! to the end, recovered and changed in every mode, in a process with a hard limit.
 
 use hostile::golden;

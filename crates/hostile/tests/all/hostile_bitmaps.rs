@@ -1,5 +1,6 @@
-//! Bits of bitmaps flipped at random, with counts and checksums that agree, under a volume whose files are in memory: no panic,
-//! and no file comes to hold another's content. `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` as for the targets.
+//! Bits of bitmaps are flipped at random, with counts and checksums that agree, under a volume whose files are in
+//! memory. There is no panic, and no file comes to hold another's content. `OKEANOS_HOSTILE_SEED` and
+//! `OKEANOS_HOSTILE_ROUNDS` as for the targets.
 
 use device::World;
 use disks::MemoryDisk;

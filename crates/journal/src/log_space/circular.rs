@@ -63,8 +63,8 @@ impl LogWalk for LogRing {
 /// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so that head = tail
 /// means empty. Room comes back from the oldest transaction on: one released earlier waits for those before it.
 ///
-/// How long its transactions are stands in the superblock before the first one that is longer is written: recovery, when the
-/// log seems to end, looks no further than the next transaction can begin.
+/// How long its transactions are stands in the superblock before the first one that is longer is written. When the log
+/// seems to end, recovery looks no further than the next transaction can begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
     ring: LogRing,

@@ -1,4 +1,4 @@
-//! WHERE the log lies: a log owns its space, the order in which room is handed out and taken back, and the order in
+//! WHERE the log lies. A log owns its space, the order in which room is handed out and taken back, and the order in
 //! which it is read.
 //!
 //! Invariants of every log:
@@ -6,9 +6,9 @@
 //!    released.
 //! 2. A log may choose addresses late: a plan names slots (the n-th block of a transaction), and `bind` says where they
 //!    lie. It is called once for each transaction, in order, before any of its blocks is written.
-//! 3. A transaction is released by its id, in any order, and only once no recovery can need it: what it logged is durable
-//!    at home, and what the log says on disk about its beginning is durable, too. When its room can be used again is the
-//!    log's own matter.
+//! 3. A transaction is released by its id, in any order, and only once no recovery can need it. What it logged is
+//!    durable at home, and what the log says on disk about its beginning is durable, too. When its room can be used
+//!    again is the log's own matter.
 //! 4. From where the oldest unreleased transaction starts, [`LogWalk::next`] visits the blocks of all transactions in the
 //!    order of ids and slots. Nobody else knows how to walk a log.
 
@@ -153,9 +153,9 @@ pub trait LogSpace {
     fn header(&self, _transaction: TransactionId, _durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
         None
     }
-    /// Says in the superblock what recovery must know beside where the log begins: of all transactions from `tail` on, or,
-    /// without one, of the place that was chosen; and how long transactions are. Whether that is more than the superblock
-    /// said before.
+    /// Says in the superblock what recovery must know beside where the log begins. It tells this of all transactions
+    /// from `tail` on, or, without one, of the place that was chosen. It also tells how long transactions are. Whether
+    /// that is more than the superblock said before.
     fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
         false
     }

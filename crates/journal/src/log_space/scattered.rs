@@ -4,8 +4,8 @@
 //! 1. A run lies in one log, and begins with a header in a block of its own, which recovery follows.
 //! 2. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
 //!    ([`LogSpace::announce`]).
-//! 3. How long the longest run is, is said there likewise, before it is written: as far recovery looks for a run behind one
-//!    whose header has rotted.
+//! 3. How long the longest run is, is said there likewise, before it is written. So far recovery looks for a run
+//!    behind one whose header has rotted.
 //! 4. What fits when it is admitted fits when it is bound (`rooms`).
 
 use super::held::HeldInOrder;
@@ -67,8 +67,8 @@ impl ScatteredLog {
         }
     }
 
-    /// Whether the longest run is longer than was said. Rounded up, so that few lengths are ever said; and never less than
-    /// before, so that none is said again with each move of the tail.
+    /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths are ever said. It
+    /// is never less than before, so none is said again with each move of the tail.
     fn announce_longest(&self, said: &mut Option<u32>) -> bool {
         let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
         let is_longer = is_long && said.is_none_or(|said| self.longest > said);

@@ -1,4 +1,4 @@
-//! Log swapping: the runs of a log that is nearly full move to a cold one, so that there is room again where the arm is.
+//! Log swapping moves the runs of a log that is nearly full to a cold one, so the arm finds room again where it is.
 //!
 //! 1. What moves stays where it was until its copies, with headers of their own, are durable ([`crate::plan_run_headers`]).
 //! 2. A copy's header names a later durable floor than the header before it did. So recovery, which may meet both, knows

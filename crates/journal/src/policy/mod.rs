@@ -5,18 +5,19 @@
 //! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
 
 mod adaptive;
-mod durable_only;
 mod journal;
 mod ordered;
 mod selective;
 mod sequence;
 mod threshold;
+mod varied;
 mod wasteless;
 mod write_costs;
 mod writeback;
 
 pub use sequence::UpdateSequence;
 pub use threshold::AutoThreshold;
+pub use varied::Variations;
 pub use write_costs::{CommitCost, Took};
 
 use std::fmt;
@@ -57,11 +58,11 @@ pub struct Update {
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
-    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes reachable: without it
-    /// nothing but older bytes of the file would show.
+    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes
+    /// reachable. Without it nothing but older bytes of the file would show.
     pub in_place: bool,
-    /// Whatever the mode would rather do: durability is enough for the file, or replay could undo what bypasses the log, because
-    /// it holds a record of the block.
+    /// To be logged whatever the mode would rather do. Durability is enough for the file, or replay could undo what
+    /// bypasses the log, because it holds a record of the block.
     pub must_log: bool,
 }
 
@@ -94,10 +95,10 @@ impl Decision {
     }
 }
 
-/// A mode of journaling.
 /// The `logged_write_size=` option of a mount, where nobody says it.
 pub const LOGGED_WRITE_SIZE: u64 = 32 << 10;
 
+/// A mode of journaling.
 pub trait Policy {
     fn decide(&self, update: &Update) -> Decision;
     /// The longest request that is logged, in bytes, where that alone decides of a random one.
@@ -166,9 +167,9 @@ impl DataMode {
     }
 }
 
-/// `policy`, with files of which durability is enough.
-pub fn with_durable_only(policy: Box<dyn Policy>) -> Box<dyn Policy> {
-    Box::new(durable_only::DurableOnly(policy))
+/// The policy of a mode with what a mount varies of it.
+pub fn varied(mode: Box<dyn Policy>, variations: Variations) -> Box<dyn Policy> {
+    Box::new(varied::Varied { mode, variations })
 }
 
 impl fmt::Display for DataMode {
@@ -249,7 +250,8 @@ mod tests {
     fn where_durability_is_enough_every_mode_logs_and_in_as_few_bytes_as_before() {
         let sequence = UpdateSequence::Bypassed { last: TransactionId(7) };
         for mode in DataMode::ALL {
-            let (plain, policy) = (mode.policy(THRESHOLD), with_durable_only(mode.policy(THRESHOLD)));
+            let durable_only = Variations { durable_only: true, ..Variations::default() };
+            let (plain, policy) = (mode.policy(THRESHOLD), varied(mode.policy(THRESHOLD), durable_only));
             for range in [BlockRange::new(100, 228), BlockRange::new(0, 4096)] {
                 let other = update(range, 1 << 20, sequence);
                 assert_eq!(policy.decide(&other), plain.decide(&other), "{mode}");
@@ -260,6 +262,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn where_overwrites_are_ordered_they_go_home_as_what_a_commit_makes_reachable() {
+        let ordered = Variations { ordered_overwrites: true, ..Variations::default() };
+        for mode in DataMode::ALL {
+            let other = update(BlockRange::new(0, 4096), 1 << 20, UpdateSequence::None);
+            let policy = varied(mode.policy(THRESHOLD), ordered);
+            let decided = policy.decide(&Update { in_place: true, ..other });
+            assert_eq!(decided, mode.policy(THRESHOLD).decide(&other), "{mode}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_per_block_looks_at_what_changes_of_one_block() {
+        let per_block = Variations { threshold_per_block: true, ..Variations::default() };
+        let policy = varied(DataMode::Selective.policy(THRESHOLD), per_block);
+        let of = |end| policy.decide(&update(BlockRange::new(0, end), 1 << 20, UpdateSequence::None));
+        assert_eq!((of(128), of(4096)), (Decision::LogBytes, Decision::HomeBeforeCommit));
     }
 
     #[test]

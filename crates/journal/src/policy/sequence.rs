@@ -4,7 +4,7 @@ use units::TransactionId;
 /// Where a block stands in its update sequence (paper, section 2.4). Kept per cached block; dropped only when
 /// [`UpdateSequence::current`] says so, or when the block is freed (its records are then revoked).
 ///
-/// Once an update is in the log, replay would overwrite whatever reached home past the log; once one has
+/// Once an update is in the log, replay would overwrite whatever reached home past the log. Once one has
 /// bypassed, replay of a later fragment is harmless only when the metadata is home too. So the first decides.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum UpdateSequence {

@@ -1,8 +1,8 @@
 //! HOW a transaction is written. A record format makes the bytes of the log from a locked transaction. In the
 //! bytes of a log it finds transactions and their records again.
 //!
-//! Planner (`commit`) and recovery (`recover`) know records, not formats; a format knows neither the order of writes, nor
-//! where the log lies, nor what is home. Invariants of every format:
+//! Planner (`commit`) and recovery (`recover`) know records, not formats. A format knows neither the order of writes,
+//! nor where the log lies, nor what is home. Invariants of every format:
 //! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in the log's own order.
 //!    Each transaction follows the one before it. The last block completes it.
 //! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
@@ -11,11 +11,11 @@
 //!    one block in one transaction replay in the order in which they come.
 //! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it, so a commit never finds
 //!    the log too short.
-//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a transaction: blocks carry
-//!    the transaction's id, and checksums the journal's identity.
-//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction not been durable. With
-//!    one commit at a time any later transaction proves that; a format for overlapping commits writes down up to which
-//!    transaction everything was durable when it was issued ([`CommitMoment::durable`]), and proves just that.
+//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a transaction. Blocks
+//!    carry the transaction's id, and checksums the journal's identity.
+//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction not been durable.
+//!    With one commit at a time any later transaction proves that. A format for overlapping commits writes down up to
+//!    which transaction everything was durable when it was issued ([`CommitMoment::durable`]), and proves just that.
 //! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is long.
 
 pub mod blocks;

@@ -1,8 +1,8 @@
-//! Finds the transactions of scattered logs, before the scan: by the run headers in the logs that the journal superblock
-//! calls active, from each log's start on.
+//! Finds the transactions of scattered logs, before the scan. It goes by the run headers in the logs that the journal
+//! superblock calls active, from each log's start on.
 //!
-//! 1. Reads one block for each run, and a few behind the last of each log: what does not belong to this life of the log,
-//!    or lies before the tail, is passed over.
+//! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to this life of the
+//!    log, or lies before the tail, is passed over.
 //! 2. A run behind a gap shows by its durable floor whether what is missing was committed once: then the log is damaged.
 
 use super::RecoverError;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
 /// So many bytes behind the last run of a log are looked at for another, and more where the superblock knows of longer
-/// runs: a header that has rotted is to be noticed.
+/// runs. A header that has rotted is to be noticed.
 const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
 
 /// So many log blocks behind the last run of a log are looked at for another.

@@ -48,8 +48,8 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
-    /// The log was damaged, and what had been committed behind the damage is given up: home may hold newer blocks than the
-    /// log, so e2fsck is due.
+    /// The log was damaged, and what had been committed behind the damage is given up. Home may hold newer blocks than
+    /// the log, so e2fsck is due.
     pub gave_up: bool,
     pub(super) log: Rc<dyn LogWalk>,
     pub(super) records: Rc<dyn Records>,

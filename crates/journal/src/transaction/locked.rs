@@ -71,8 +71,8 @@ impl LockedTransaction {
         records.sort_unstable_by_key(|(block, _)| *block);
         records
     }
-    /// Logs metadata blocks whole whose oldest needed record lies far back in a log of `capacity` blocks: blocks that change
-    /// all the time, of which each fragment needs all that were before, would else keep the log's tail where it is.
+    /// Logs metadata blocks whole whose oldest needed record lies far back in a log of `capacity` blocks. Blocks that
+    /// change all the time would else keep the log's tail where it is, as each fragment needs all that were before.
     pub fn log_hot_blocks_whole(&mut self, checkpoint: &Checkpoint, capacity: u32) {
         for (block, ranges) in &mut self.metadata {
             if checkpoint.holds_up_tail(*block, capacity) {

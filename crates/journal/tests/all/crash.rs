@@ -1,4 +1,4 @@
-//! Every way to cut a commit or a checkpoint short, in every format: after recovery all that was acknowledged is
+//! Every way to cut a commit or a checkpoint short, in every format. After recovery all that was acknowledged is
 //! there, and of the transaction under way all or nothing.
 
 use crate::simulation::*;

@@ -361,7 +361,7 @@ fn we_replay_the_journals_that_debugfs_writes_as_e2fsck_does() {
         for open in ["jo", "jo -c -v 2", "jo -c -v 3"] {
             let what = format!("{kind}, {block_size}, {open}");
             let image = Image::new(block_size, kind, false);
-            // On ext3 it uses checksum v1, and sums revoke blocks, which neither e2fsck nor the kernel does: to
+            // On ext3 it uses checksum v1, and sums revoke blocks, which neither e2fsck nor the kernel does. To
             // all readers the log ends before the transaction that revokes.
             let committed = if kind == "ext3" && open != "jo" { 1 } else { 3 };
             let size = image.block_size.bytes();

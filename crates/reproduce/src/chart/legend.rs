@@ -9,7 +9,7 @@ const LINE: f64 = 22.0;
 /// How wide the sample of a line or bar is, with what keeps it from its name.
 pub(super) const SAMPLE: f64 = 34.0;
 
-/// The series from top to bottom as they end at the right, so that the eye finds its line; and how high the picture is with it.
+/// The series from top to bottom as they end at the right, so that the eye finds its line. And how high the picture is with it.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> (String, f64) {
     let mut entries: Vec<_> = picture.series.iter().collect();
     if !matches!(picture.x.scale, Scale::Names(_)) {

@@ -1,5 +1,5 @@
-//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams: threads that begin together and append to a file of
-//! their own once a second. Here one run of them.
+//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams. Their threads begin together and append to a file
+//! of their own once a second. Here one run of them.
 
 use super::shared::rig;
 use crate::{Context, FigureError, Varied};

@@ -10,12 +10,11 @@ mod postgresql;
 mod servers;
 
 use crate::contender::Contender;
-use crate::disk::Disks;
+use crate::disk::{Disks, Ground};
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use kept::Kept;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// A group of measurements that share what they prepare.
 type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
@@ -86,12 +85,8 @@ pub struct ProgramsOptions {
     /// 1 for a table that is worth keeping.
     pub scale: f64,
     /// Where the image is made.
-    pub directory: PathBuf,
     pub image_size: u64,
-    /// The model of disk that is emulated instead; its content is in memory.
-    pub model: Option<String>,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub ground: Ground,
 }
 
 /// One number of one contender, over all turns.
@@ -116,10 +111,10 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
         .map(|name| Ok((name, run_of(name).ok_or_else(|| RigError::new(format!("{name:?} is no work")))?)))
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.directory)?;
+    let place = Workspace::new(&options.ground.directory)?;
     progress("making what the programs work on");
     let kept = Kept::new(Scale(options.scale))?;
-    let disks = Disks::new(&place, options.model.as_deref(), 1, options.image_size)?;
+    let disks = Disks::new(&place, options.ground.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
     for turn in 0..options.turns as usize {
         for (name, run) in &works {
@@ -127,8 +122,8 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
                 // Who is first changes from turn to turn.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                let disk = disks.fresh(0, &options.program)?;
-                let mut volume = Volume::new(contender, &options.program, disk, place.mount_point())?;
+                let disk = disks.fresh(0, &options.ground.program)?;
+                let mut volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
                 let measured = run(&mut volume, &kept, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;

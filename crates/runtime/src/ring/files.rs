@@ -138,7 +138,7 @@ impl Ring {
             (entry, Owned::Parts(Parts { head, buffers, vectors }))
         };
         let slot = Slot { waiter: Waiter::Nobody { counted: true }, owned, file: Some(file.clone()) };
-        // SAFETY: head, slices and vector table are heap memory that the slot owns; shared buffers are only
+        // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers are only
         // read, by the kernel and by all others (an `Rc` in the slot prevents changes in place).
         unsafe { self.enqueue(entry.into(), slot) };
     }

@@ -127,8 +127,8 @@ impl Ring {
     ///
     /// # Safety
     /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the heap, or
-    /// static; and what the kernel writes must not be looked at before. The operation must complete once
-    /// (not multishot), and its file must stay open until the next turn of the world's loop.
+    /// static. What the kernel writes must not be looked at before. The operation must complete once (not
+    /// multishot), and its file must stay open until the next turn of the world's loop.
     pub unsafe fn submit(&self, entry: Entry128, owned: Box<dyn Any>) -> impl Future<Output = i32> + use<> {
         // SAFETY: as promised by the caller.
         let operation = unsafe { self.start(entry, Owned::Any(owned), None) };

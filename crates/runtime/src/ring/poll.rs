@@ -44,7 +44,7 @@ impl PollStream {
                 return Poll::Pending;
             }
             if over {
-                // The kernel ends a multishot poll when completions pile up; the next call begins anew, and
+                // The kernel ends a multishot poll when completions pile up. The next call begins anew, and
                 // looks at the file's state first, so no event is lost.
                 self.index = None;
                 slots.remove(index);

@@ -23,7 +23,7 @@ pub struct Signals {
     changes: PollStream,
 }
 
-/// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts later: call it at
+/// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts later. Call it at
 /// the start of the program, before any thread.
 pub fn block_signals() -> io::Result<()> {
     // SAFETY: the set is a local, initialised value; the previous mask is not asked for.

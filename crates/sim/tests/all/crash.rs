@@ -1,5 +1,5 @@
-//! Every mode on every kind of volume: whatever instant the power fails at, what was acknowledged is there and
-//! what was not is never half there beyond what the mode's page says.
+//! Every mode on every kind of volume. Whatever instant the power fails at, what was acknowledged is there.
+//! What was not is never half there beyond what the mode's page says.
 
 use engine::{BarrierKind, DataMode};
 use sim::enumerate;
@@ -149,7 +149,7 @@ fn the_same_case_is_the_same_run() {
 }
 
 /// Writes over borders of blocks, by several writers at once, in a log that is short of space and on volumes that are
-/// full: each is there whole or not at all.
+/// full. Each is there whole or not at all.
 #[test]
 fn no_write_is_torn_in_modes_that_log_data() {
     for (name, seed) in [("small-log-1k", 1), ("small-log-1k", 3), ("tight-1k", 1), ("tight-external-4k", 1)]

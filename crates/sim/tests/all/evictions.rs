@@ -103,8 +103,8 @@ fn run_with<A: AsyncFnOnce(Bench) + 'static>(
     world.end();
 }
 
-/// Of a synchronous append of 100 bytes, and of one of a whole block: on the home disk and, if it is another, on the
-/// journal's.
+/// Evictions of a synchronous append of 100 bytes, and of one of a whole block. Each has a count for home's disk and, if
+/// it is another, one for the journal's.
 fn expected(mode: DataMode, external: bool) -> [Vec<u64>; 2] {
     let [small, whole]: [&[u64]; 2] = match (mode, external) {
         // Data and log share one, the commit block takes one.

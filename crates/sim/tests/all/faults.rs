@@ -1,5 +1,5 @@
-//! A disk that fails a read, a write or a flush, or never returns from a flush: an error is never reported once and
-//! then forgotten, and nothing acknowledged is lost.
+//! A disk fails a read, a write or a flush, or never returns from a flush. An error is never reported once and then
+//! forgotten, and nothing acknowledged is lost.
 
 use device::Operation;
 use engine::DataMode;

@@ -1,5 +1,6 @@
-//! Scattered logs as a product: every data mode x both record formats x flush and eviction x a disk or a RAID-0. Writers sync
-//! what they write; at many changes the power fails, for each member by dice of its own, and what was acknowledged must be there.
+//! Scattered logs as a product: every data mode x both record formats x flush and eviction x a disk or a RAID-0.
+//! Writers sync what they write. At many changes the power fails, for each member by dice of its own, and what was
+//! acknowledged must be there.
 
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image, MemoryDisk, Raid0, Replacement};

@@ -14,8 +14,8 @@ use units::{FileBlock, InodeNumber, Instant};
 const WRITE: u64 = 1 << 20;
 const READS_UNDER_WAY: usize = 2;
 const MODE: u16 = 0o100_644;
-/// What a write costs a processor, or a read of what is in memory: in no time at all nobody else would come to do anything, and
-/// there would be no end of it.
+/// What a write costs a processor, or a read of what is in memory. In no time at all nobody else would come to do
+/// anything, and there would be no end of it.
 const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +29,8 @@ pub struct Large {
 }
 
 impl Large {
-    /// A reader, read ahead as in Linux 3.4: windows of 128 KiB (`VM_MAX_READAHEAD`), and the next one as soon as it waits for the
-    /// one before (`page_cache_async_readahead`).
+    /// A reader, read ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and the next one begins as
+    /// soon as it waits for the one before (`page_cache_async_readahead`).
     pub fn reader(span: u64) -> Large {
         Large { writes: false, span, read: 128 << 10 }
     }

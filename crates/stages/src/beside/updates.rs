@@ -17,8 +17,9 @@ pub struct Updates {
     /// Bytes of an update, at most a block.
     pub bytes: usize,
     pub order: HomeOrder,
-    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the journal is ext3's own: committed blocks are dirty ones of
-    /// the device, and it ends with writing these (`__sync_blockdev`). Of data journaling Linux writes the data with the next sync.
+    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the journal is ext3's own.
+    /// Committed blocks are dirty ones of the device, and it ends with writing these (`__sync_blockdev`). Of data
+    /// journaling Linux writes the data with the next sync.
     pub home_with_sync: bool,
 }
 

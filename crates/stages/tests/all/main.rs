@@ -11,7 +11,8 @@ use ext4::{Caller, Inode, RangeMode, Volume};
 use std::rc::Rc;
 use units::{FileBlock, InodeNumber};
 
-/// A file in a directory of its own, whose blocks count as written: reading it reads the disk, and an update changes little beside its block.
+/// A file in a directory of its own, whose blocks count as written. Reading it reads the disk, and an update changes
+/// little beside its block.
 async fn mapped_file(volume: &Rc<Volume>, directory: &str, size: u64) -> Rc<Inode> {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let directory = volume.mkdir(&root, directory.as_bytes(), &Caller::ROOT, 0o755).await.unwrap().value;

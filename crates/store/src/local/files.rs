@@ -23,7 +23,7 @@ use units::Timestamp;
 
 /// How long to wait before looking whether a thread has ended: at first, and at most.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
-/// For how long a note says that a file is on its way; and how much of that must be left before a change of the file.
+/// For how long a note says that a file is on its way, and how much of that must be left before it changes.
 const WAY_NOTED: Duration = Duration::from_secs(2);
 const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
 

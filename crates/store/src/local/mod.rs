@@ -1,7 +1,7 @@
 //! A directory of this machine as a store, for hosts on this machine: the embedded default.
 //!
-//! 1. A client keeps buffered writes in its own memory until they are made durable or the token is returned: a client that is killed
-//!    has not changed the file. (The page cache would tell others of states that were never told.)
+//! 1. A client keeps buffered writes in its own memory until they are made durable or the token is returned. A client
+//!    that is killed has not changed the file. (The page cache would tell others of states that were never told.)
 //! 2. A state told is written to a *note* beside the file (`.okeanos/notes`) and durable there, before the first byte of it is
 //!    written. While the note stands and the file is as the note says, or on its way there, the file has that version. Else
 //!    it has the version that the kernel's change time makes: a program that changes the directory itself is noticed. The way

@@ -15,8 +15,8 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// The file is being brought to this state, or was when its writer died: what changed it up to then, in nanoseconds since
-    /// 1970, was that. Whoever changes it later is another.
+    /// The file is being brought to this state, or was when its writer died. What changed it up to then, in
+    /// nanoseconds since 1970, was that. Whoever changes it later is another.
     pub on_its_way_until: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Data servers: each with a journal, and perhaps a file system of its own behind it, as Ceph's FileStore had.
 //!
-//! What waits for a journal goes there in one write. With a second disk the content is brought to its place later, every few seconds,
-//! each block once: that disk's own time is what repeated writes cost.
+//! What waits for a journal goes there in one write. With a second disk the content is brought to its place later,
+//! every few seconds, each block once. That disk's own time is what repeated writes cost.
 
 use crate::attributes::FileId;
 use device::{Buffer, Disk, Durability, World};

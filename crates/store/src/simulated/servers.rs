@@ -205,8 +205,8 @@ impl Cluster {
         let dead = || self.0.sessions.borrow().last().is_some_and(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
-    /// The host with this identity has crashed: nothing it has sent and not been answered for is carried out any more, and it
-    /// neither answers recalls.
+    /// The host with this identity has crashed. Nothing it has sent and not been answered for is carried out any more,
+    /// nor does it answer recalls.
     pub fn kill(&self, identity: &Identity) {
         for session in self.0.sessions.borrow().iter().filter(|session| session.identity == *identity) {
             session.dead.set(true);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const ABOVE: [&str; 7] = ["cli", "reproduce", "rigs", "sim", "stages", "workloads", "hostile"];
 
 /// The sources of all crates below floor 7, with their paths from `crates/`.
-fn below() -> Vec<(PathBuf, String)> {
+pub fn below() -> Vec<(PathBuf, String)> {
     let rooms = crates().into_iter().filter(|name| !ABOVE.contains(&name.as_str()));
     let found = rooms.flat_map(|name| sources(root().join("crates").join(name).join("src")));
     let top = root().join("crates");
@@ -40,18 +40,32 @@ fn lines_with(holds: impl Fn(&str) -> bool, allowed: &[&str]) -> Vec<String> {
     lines
 }
 
-#[test]
-fn only_policies_know_what_a_mode_means() {
-    // A variant: a capital letter and a small one. Or several at once.
+/// Whether a line names a variant of `DataMode`, or several at once.
+fn names_a_mode(line: &str) -> bool {
+    // A variant: a capital letter and a small one.
     let is_mode = |rest: &str| {
         let mut letters = rest.chars();
         let (first, second) = (letters.next(), letters.next());
         matches!(first, Some('{' | '*'))
             || first.is_some_and(char::is_uppercase) && second.is_some_and(char::is_lowercase)
     };
-    let names_one = |line: &str| line.split("DataMode::").skip(1).any(is_mode);
-    assert!(names_one("    DataMode::Ordered => 1,"));
-    assert_eq!(lines_with(names_one, &["journal/src/policy"]), [""; 0]);
+    line.split("DataMode::").skip(1).any(is_mode)
+}
+
+#[test]
+fn only_policies_know_what_a_mode_means() {
+    assert!(names_a_mode("    DataMode::Ordered => 1,"));
+    assert_eq!(lines_with(names_a_mode, &["journal/src/policy"]), [""; 0]);
+}
+
+/// Above, the explorer names modes to judge them, and figures to play them.
+#[test]
+fn of_the_program_only_the_words_of_a_mount_name_modes() {
+    let sources = sources(root().join("crates/cli/src"));
+    let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_mode);
+    let found = sources.iter().filter(|(_, text)| names_one(text));
+    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    assert_eq!(found, [PathBuf::from("crates/cli/src/mount/options.rs")]);
 }
 
 #[test]
@@ -97,6 +111,22 @@ fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
     let of_disks = any_of(&["disk", "home", "journal"]);
     assert!(compares("Rc::ptr_eq(&home, &disk)"));
     assert_eq!(lines_with(|line| compares(line) && of_disks(line), &[]), [""; 0]);
+}
+
+/// One walker of a log's order: the ring's, the scattered logs', and that of the runs that recovery found.
+#[test]
+fn only_logs_say_which_block_follows_which() {
+    let allowed = ["journal/src/log_space", "journal/src/recover/find_runs.rs"];
+    assert_eq!(lines_with(any_of(&["LogWalk for"]), &allowed), [""; 0]);
+}
+
+/// Everybody else gives a plan to it. `whose` hands the home's flush through.
+#[test]
+fn of_the_engine_only_run_plan_makes_anything_durable() {
+    let words = [".flush()", ".make_durable(", "Durability::Durable"];
+    let found = lines_with(any_of(&words), &["engine/src/run_plan.rs", "engine/src/whose.rs"]);
+    let of_engine = found.into_iter().filter(|line| line.starts_with("engine/"));
+    assert_eq!(of_engine.collect::<Vec<_>>(), [""; 0]);
 }
 
 /// The engine matches on barriers, to keep them; it adds none to a plan.

@@ -15,6 +15,17 @@ const APART: [(&str, &[&str]); 6] = [
     ("store", &["engine", "ext4", "format", "host", "journal"]),
     ("ext4", &["journal"]),
 ];
+/// Of ARCHITECTURE's table.
+pub const FLOORS_BELOW_THE_DOORS: [u8; 6] = [0, 1, 2, 3, 4, 5];
+
+/// The crates that ARCHITECTURE's table has on this floor.
+pub fn crates_on(floor: u8) -> Vec<String> {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows = rows(&document).into_iter().filter(|row| row[0] == floor.to_string());
+    let names = rows.flat_map(|row| row[1].split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
+}
+
 /// What mounts.
 const MOUNTS: [&str; 7] = ["ceph", "engine", "ext4", "fuse", "host", "nbd", "store"];
 

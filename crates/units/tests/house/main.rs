@@ -1,6 +1,8 @@
 //! What ARCHITECTURE.md and docs/HACKING.md say of the house, read from the sources.
 
+mod below;
 mod choices;
+mod faults;
 mod floors;
 mod names;
 mod recipes;

@@ -4,8 +4,8 @@
 //! 1000 reads one of ten data writers writes 100 blocks at random, durably. Readers may be that far ahead and
 //! a little more (the high-water marks), then they wait.
 //!
-//! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries out aio_write(3): it has
-//! a helper for each file. Filebench burns processor time between reads; this one does not.
+//! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries out aio_write(3).
+//! glibc has a helper for each file. Filebench burns processor time between reads; this one does not.
 
 use super::{FilebenchOptions, Work};
 use crate::dice::Dice;

@@ -1,5 +1,5 @@
-//! A disk that can be unplugged: a file on a FUSE mount of the test's own, which hands everything through to a
-//! real image until it is told to fail.
+//! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount hands everything through
+//! to a real image until it is told to fail.
 
 use super::c_path;
 use std::fs::{File, OpenOptions};

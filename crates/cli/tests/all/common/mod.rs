@@ -67,7 +67,7 @@ impl Volume {
         arguments.extend([image.as_os_str(), root.as_os_str()]);
         okeanos(&arguments)
     }
-    /// A program that a test beside this one starts holds copies of our files from its fork to its exec: such a
+    /// A program that a test beside this one starts holds copies of our files from its fork to its exec. Such a
     /// mount is busy for a moment.
     pub fn umount(&self) {
         let output = self.try_umount();

@@ -37,8 +37,8 @@ impl Rig {
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// Runs a script where its mounts are seen by nobody else: `$O` is the program, `$M` a mount point, and the
-    /// images are in the current directory.
+    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$M` a mount point, and the images are
+    /// in the current directory.
     pub fn run(&self, script: &str) -> String {
         let script = format!("{WORDS}{script}");
         let output = Command::new("timeout")

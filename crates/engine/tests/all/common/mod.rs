@@ -1,5 +1,5 @@
-//! A small volume without files: writers that keep a table of blocks each, a model of what they wrote, and the
-//! question asked after every crash.
+//! A small volume without files. It has writers that keep a table of blocks each, a model of what they wrote,
+//! and the question asked after every crash.
 
 mod files;
 mod rig;

@@ -221,6 +221,12 @@ impl Rig {
         }
     }
 
+    /// Opens the volume and runs `script` to its end.
+    pub fn play<T: 'static>(&self, script: impl AsyncFnOnce(Rc<Engine>) -> T + 'static) -> T {
+        let parts = self.parts.clone();
+        self.run(async move { script(Rig::open(parts).await).await }).expect("the power stays on")
+    }
+
     pub fn home_block(&self, at: u64) -> Buffer {
         let size = self.parts.block_size.bytes();
         let mut bytes = Buffer::zeroed(size);

@@ -1,4 +1,4 @@
-//! Power cuts while files grow and shrink: what was acknowledged is there, sizes are those of some moment, no
+//! Power cuts while files grow and shrink. What was acknowledged is there, sizes are those of some moment, no
 //! stale byte shows, and e2fsck is content.
 
 use crate::files::image::{EXT3_1K, EXT4, EXT4_1K, Kind, MODES, TestImage, open_in, with_volume};

@@ -23,7 +23,7 @@ async fn runs(volume: &Rc<Volume>, inode: &Rc<Inode>) -> usize {
     count
 }
 
-/// `files` files grow in turn, `bytes` at a time, to `size` bytes each; none has more than `most` runs, and all
+/// `files` files grow in turn, `bytes` at a time, to `size` bytes each. None has more than `most` runs, and all
 /// together not more than `sum`.
 fn appended_in_turn(kind: Kind, files: usize, size: usize, bytes: usize, most: usize, sum: usize) {
     let image = TestImage::make(kind, "300M", files);

@@ -1,5 +1,5 @@
-//! Synchronous writes of a mebibyte by several writers, in a log of 8 MiB: at every place where the power may fail each is
-//! there whole or not at all, also where a transaction was locked under it.
+//! Synchronous writes of a mebibyte by several writers, in a log of 8 MiB. At every place where the power may fail
+//! each is there whole or not at all, also where a transaction was locked under it.
 
 use crate::files::image::{EXT3_1K, EXT4, Kind, TestImage};
 use device::World;

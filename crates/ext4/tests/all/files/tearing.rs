@@ -1,4 +1,4 @@
-//! Synchronous writes of many blocks by several writers, in a log that holds few of them: whatever instant the power
+//! Synchronous writes of many blocks by several writers, in a log that holds few of them. Whatever instant the power
 //! fails at, each write is there whole or not at all where the mode logs data.
 
 use crate::files::image::{EXT3_1K, EXT4_1K, Kind, TestImage, open_in};

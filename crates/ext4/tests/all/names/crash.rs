@@ -1,4 +1,4 @@
-//! Power cuts amid changes of names: what was committed is there, what was under way is there or not, nothing
+//! Power cuts amid changes of names. What was committed is there, what was under way is there or not, nothing
 //! is half done, and e2fsck is content.
 
 use crate::names::model::{Model, SHARED, Told, walk};

@@ -1,5 +1,6 @@
-//! Bitmaps that call free what is in use, under a volume whose cache knows better: an error and a mark, never a panic, never
-//! two files with one content. Checksums and counts are right, so nothing but what is in memory can tell.
+//! Bitmaps call free what is in use, under a volume whose cache knows better. The answer is an error and a mark, never
+//! a panic, never two files with one content. Checksums and counts are right, so nothing but what is in memory can
+//! tell.
 
 use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage};
 use device::World;

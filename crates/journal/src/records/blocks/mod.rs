@@ -68,9 +68,9 @@ impl Records for BlockRecords {
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
         let block = self.block_bytes() as u64;
         let Holdings { blocks: regular, fragments, fragment_bytes, revokes } = *holdings;
-        // Longest tags: 16 bytes, 20 with a range; all count 20, so that a fragment made with the credit of a
-        // regular block never raises the bound. Room: a block without header, UUID and checksum, and up to 19
-        // bytes at its end in which no tag fits.
+        // Longest tags take 16 bytes, 20 with a range. All count 20, so that a fragment made with the credit
+        // of a regular block never raises the bound. Room: a block without header, UUID and checksum, and up
+        // to 19 bytes at its end in which no tag fits.
         let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
         // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
         // descriptor begins anew.

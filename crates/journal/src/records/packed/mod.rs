@@ -47,8 +47,8 @@ impl Records for PackedRecords {
     fn block_bytes(&self) -> usize {
         self.unit
     }
-    /// Its bytes, and its part of what a buffer takes beside them: of one that is as long as a block, since that of a short
-    /// run is no longer.
+    /// Its bytes, and its part of what a buffer takes beside them. The buffer counts as one that is as long as a
+    /// block, since that of a short run is no longer.
     fn block_memory(&self) -> usize {
         self.unit + Buffer::memory_of(0).div_ceil((BUFFER_MIN / self.unit).max(1))
     }

@@ -19,8 +19,8 @@ pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockR
     is_worth_it(&parts, block_size).then_some(parts)
 }
 
-/// At or above half a block, tags included, a record does not gain enough: a whole block needs no base, and supersedes what
-/// was logged of it before.
+/// At or above half a block, tags included, a record does not gain enough. A whole block needs no base, and supersedes
+/// what was logged of it before.
 fn is_worth_it(parts: &[BlockRange], block_size: BlockSize) -> bool {
     const HEAD_MIN: usize = 2;
     HEAD_MIN + RunWriter::parts_length(parts.iter().copied()) < block_size.bytes() / 2

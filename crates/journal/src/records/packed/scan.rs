@@ -108,8 +108,8 @@ impl Scanner for PackedScanner {
         Ok(verdict)
     }
 
-    /// A later transaction proves an earlier one durable only as far as its floor says so: it may have been issued while
-    /// that one was on its way.
+    /// A later transaction proves an earlier one durable only as far as its floor says so. It may have been issued
+    /// while that one was on its way.
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = PackedHeader::parse(block, self.records.seed)?;
         let transaction = header.transaction;

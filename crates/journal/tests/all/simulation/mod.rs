@@ -186,9 +186,9 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
     }
 }
 
-/// Every state the disk may be in after a power failure during `plan`: what lies before the last barrier passed is
-/// there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing, by chance.
-/// `check` is told how many barriers have been passed.
+/// Every state the disk may be in after a power failure during `plan`. What lies before the last barrier passed is
+/// there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing,
+/// by chance. `check` is told how many barriers have been passed.
 pub fn every_crash(disk: &Disk, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
     const EXHAUSTIVE_MAX: usize = 8;
     let (mut durable, mut pending, mut passed) = (disk.clone(), Vec::new(), Vec::new());

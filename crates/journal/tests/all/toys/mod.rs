@@ -1,4 +1,4 @@
-//! A second alternative for each choice, as small as it can be: nothing in planner and recovery may depend on the ones
+//! A second alternative for each choice, as small as it can be. Nothing in planner and recovery may depend on the ones
 //! that are in use.
 
 mod capacitor_log;

@@ -79,7 +79,7 @@ impl Variant {
             options.home.options.size = Some(1 << 30);
             options.journal_size = 16 << 20;
         }
-        options.engine.separate_barriers = self.paper_plan;
+        options.separate_barriers = self.paper_plan;
         change(&mut options);
         Ok(Stage::build(&options)?)
     }

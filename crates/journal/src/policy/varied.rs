@@ -1,0 +1,57 @@
+//! What a mount may vary of its mode.
+
+use super::{AutoThreshold, Decision, Policy, Update};
+
+/// Each of them alone, or several together.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Variations {
+    /// There are files of which durability is enough (paper: O_DUR, section IV-D). Their data is logged in every mode,
+    /// whatever the size of a request. Once the log holds a block, so are all updates of it until the log holds it no
+    /// more: replay would undo one that bypassed.
+    pub durable_only: bool,
+    /// Overwrites in place that bypass the log go home before the commit, as in ext3. In ext4 no commit waits for them.
+    pub ordered_overwrites: bool,
+    /// A threshold is held against what a request changes of one block, not against the request. The prototype of
+    /// selective journaling did so.
+    pub threshold_per_block: bool,
+}
+
+/// A mode, and what is varied of it.
+pub(super) struct Varied {
+    pub mode: Box<dyn Policy>,
+    pub variations: Variations,
+}
+
+impl Policy for Varied {
+    fn decide(&self, update: &Update) -> Decision {
+        let Variations { durable_only, ordered_overwrites, threshold_per_block } = self.variations;
+        let request = if threshold_per_block { update.range.len() as u64 } else { update.request };
+        let in_place = update.in_place && !ordered_overwrites;
+        match self.mode.decide(&Update { request, in_place, ..*update }) {
+            decision if decision.is_logged() || !(durable_only && update.must_log) => decision,
+            // Whole: what went home past the log before is in it, too.
+            _ => Decision::LogBlock,
+        }
+    }
+    fn logs_data(&self) -> bool {
+        self.variations.durable_only || self.mode.logs_data()
+    }
+    fn logs_bytes(&self) -> bool {
+        self.mode.logs_bytes()
+    }
+    fn keeps_sequences(&self) -> bool {
+        self.mode.keeps_sequences()
+    }
+    fn looks_into_log(&self) -> bool {
+        self.variations.durable_only || self.mode.looks_into_log()
+    }
+    fn learns(&self) -> Option<&AutoThreshold> {
+        self.mode.learns()
+    }
+    fn threshold(&self) -> Option<u64> {
+        self.mode.threshold()
+    }
+    fn needs_base(&self) -> bool {
+        self.mode.needs_base()
+    }
+}
