@@ -27,6 +27,7 @@ mod stats;
 mod text;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use daemon::mount_table::{self, Mount};
 use daemon::{control, reporter};
 use error::CliError;
 use std::ffi::OsString;
@@ -86,28 +87,31 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mounts = mounts_of(&arguments);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let error = explained(error, &arguments);
+            // What fails on a mount whose daemon has died fails for that reason.
+            let error = match mounts.iter().find(|mount| mount.is_dead()) {
+                Some(dead) => control::died(dead).with_code_of(&error),
+                None => error,
+            };
             reporter::complain(&format!("okeanos: {error}"));
             error.exit_code()
         }
     }
 }
 
-/// Whatever failed on a mount whose daemon has died failed for that reason.
-fn explained(error: CliError, arguments: &[OsString]) -> CliError {
+/// The mounts that a command line names, or names something in. Asked before it runs: one of the command's own that ends has a
+/// better reason.
+fn mounts_of(arguments: &[OsString]) -> Vec<Mount> {
     let mut words = arguments.iter().skip(1);
     if words.next().is_some_and(|command| command == "umount") {
-        // It takes such mounts away, and says what keeps it from that.
-        return error;
+        // It takes dead mounts away, and says what keeps it from that.
+        return Vec::new();
     }
-    let died = words.find_map(|word| control::died_around(Path::new(word)));
-    match died {
-        Some(died) => died.with_code_of(&error),
-        None => error,
-    }
+    let around = |word| mount_table::mount_around(Path::new(word)).ok().flatten();
+    words.filter_map(around).filter(Mount::is_okeanos).collect()
 }
 
 fn run(arguments: &[OsString]) -> Result<(), CliError> {

@@ -286,12 +286,6 @@ impl Again {
     }
 }
 
-/// Why nothing in `path` answers: the mount that it lies in is dead.
-pub fn died_around(path: &Path) -> Option<CliError> {
-    let mount = mount_table::mount_around(path).ok()??;
-    (mount.is_okeanos() && mount.is_dead()).then(|| died(&mount))
-}
-
 /// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
