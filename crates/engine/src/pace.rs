@@ -2,16 +2,18 @@
 
 use units::{Instant, Owner};
 
-/// Told what goes on, and asked how long a commit that someone wants is to wait.
+/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever says nothing has what a mount has.
 pub trait CommitPace {
     /// A sync of this owner's data has been asked for.
-    fn synced(&self, owner: Owner, now: Instant);
+    fn synced(&self, _owner: Owner, _now: Instant) {}
     /// A handle has joined the running transaction.
-    fn joined(&self, now: Instant);
+    fn joined(&self, _now: Instant) {}
     /// The running transaction has been locked: another one runs.
-    fn locked(&self);
+    fn locked(&self) {}
     /// When to ask again; `None`: the transaction may be committed.
-    fn wait_until(&self, now: Instant) -> Option<Instant>;
+    fn wait_until(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
     /// Whether a sync of data that lies in place is a commit, too.
     fn commits_every_sync(&self) -> bool {
         false
@@ -26,11 +28,4 @@ pub trait CommitPace {
 /// A commit begins as soon as the one before is done.
 pub struct NoPace;
 
-impl CommitPace for NoPace {
-    fn synced(&self, _: Owner, _: Instant) {}
-    fn joined(&self, _: Instant) {}
-    fn locked(&self) {}
-    fn wait_until(&self, _: Instant) -> Option<Instant> {
-        None
-    }
-}
+impl CommitPace for NoPace {}

@@ -11,7 +11,7 @@ use journal::DataMode;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Instant, Owner};
+use units::{BlockRange, HomeBlock, Owner};
 
 /// So many transactions that a log of 1024 blocks is written several times over.
 const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
@@ -142,6 +142,21 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
     }
 }
 
+/// All that a request writes, into a new block.
+fn four_bytes(home: HomeBlock, bytes: &[u8; 4]) -> FileUpdate<'_> {
+    FileUpdate {
+        owner: Owner(1),
+        home,
+        range: BlockRange::new(0, 4),
+        bytes,
+        base: Base::Zero,
+        request: 4,
+        sequential: false,
+        in_place: false,
+        durable_only: false,
+    }
+}
+
 /// 2000 small commits, over a log that is written several times over. The disks have no cheaper way to make a commit
 /// durable than a flush, which makes all durable.
 fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
@@ -155,17 +170,8 @@ fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
             let engine = Rig::open(parts).await;
             for number in 0..2000 {
                 let mut handle = engine.start(Credits(1)).await.unwrap();
-                let update = FileUpdate {
-                    owner: Owner(1),
-                    home: HomeBlock(number % 100),
-                    range: BlockRange::new(0, 4),
-                    bytes: &(number as u32).to_le_bytes(),
-                    base: Base::Zero,
-                    request: 4,
-                    sequential: false,
-                    in_place: false,
-                    durable_only: false,
-                };
+                let bytes = (number as u32).to_le_bytes();
+                let update = four_bytes(HomeBlock(number % 100), &bytes);
                 handle.file_data(update).await.unwrap();
                 engine.commit(handle.stop()).await.unwrap();
             }
@@ -189,12 +195,6 @@ fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
 fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
     struct Separate;
     impl CommitPace for Separate {
-        fn synced(&self, _: Owner, _: Instant) {}
-        fn joined(&self, _: Instant) {}
-        fn locked(&self) {}
-        fn wait_until(&self, _: Instant) -> Option<Instant> {
-            None
-        }
         fn separates_barriers(&self) -> bool {
             true
         }
@@ -365,17 +365,7 @@ async fn use_free_and_use_again(parts: EngineParts) {
     engine.commit(handle.stop()).await.unwrap();
 
     let mut handle = engine.start(Credits(1)).await.unwrap();
-    let update = FileUpdate {
-        owner: Owner(1),
-        home: at,
-        range: BlockRange::new(0, 4),
-        bytes: &[0xbb; 4],
-        base: Base::Zero,
-        request: 4,
-        sequential: false,
-        in_place: false,
-        durable_only: false,
-    };
+    let update = four_bytes(at, &[0xbb; 4]);
     handle.file_data(update).await.unwrap();
     let done = handle.create(HomeBlock(2));
     handle.change(&done, BlockRange::new(0, 1), |bytes| bytes[0] = 1);

@@ -83,6 +83,10 @@ impl Crowd {
         if running < CROWD || !answer.is_within(SHORT) {
             return Err(answer);
         }
+        if self.until_look.get() > 0 {
+            self.until_look.set(self.until_look.get() - 1);
+            return Err(answer);
+        }
         let Some(shared) = self.begun() else { return Err(answer) };
         if !self.is_answered.get() && !self.finds_processor(&shared, running) {
             return Err(answer);
@@ -120,10 +124,6 @@ impl Crowd {
 
     /// Whether a processor is free for this crowd. Asked at its first answer, when all of it sleeps.
     fn finds_processor(&self, shared: &Shared, crowd: u64) -> bool {
-        if self.until_look.get() > 0 {
-            self.until_look.set(self.until_look.get() - 1);
-            return false;
-        }
         let is_free = shared.running_threads().is_some_and(|running| running < self.processors);
         self.until_look.set(if is_free { 0 } else { crowd });
         is_free
