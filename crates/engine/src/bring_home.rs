@@ -20,6 +20,9 @@ impl Engine {
     }
 
     async fn make_home_durable(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        for (at, count) in runs {
+            self.long_writes.until_home_holds(&(*at..at.plus(*count))).await;
+        }
         let mut waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
         waiting.extend(self.log.iter().flat_map(|log| log.borrow().mapping.within(runs)));
         waiting.sort_unstable();

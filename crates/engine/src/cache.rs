@@ -40,6 +40,8 @@ pub(crate) struct Cache {
     passing: Vec<Rc<Passing>>,
     /// Blocks on their way from the log to home, or to another log.
     fetched: usize,
+    /// Blocks on their way home past the cache.
+    passed: usize,
     /// Bytes that the mapping table takes of memory.
     table: Rc<Cell<usize>>,
     image_bytes: usize,
@@ -65,6 +67,7 @@ impl Cache {
             made: 0,
             passing: Vec::new(),
             fetched: 0,
+            passed: 0,
             table: Rc::default(),
             image_bytes,
         }
@@ -83,7 +86,11 @@ impl Cache {
     /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
     /// as so many.
     pub fn held(&self) -> usize {
-        self.usage.frozen.get() + self.made + self.fetched + self.table.get().div_ceil(self.image_bytes)
+        self.usage.frozen.get()
+            + self.made
+            + self.fetched
+            + self.passed
+            + self.table.get().div_ceil(self.image_bytes)
     }
     /// A commit has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
@@ -99,6 +106,24 @@ impl Cache {
     pub fn note_fetched(&mut self, blocks: usize) {
         self.fetched = blocks;
         self.shrink();
+    }
+    /// Whether none of `blocks` is here that is not home, is being read, or is held by anyone.
+    pub fn can_do_without(&self, blocks: &Range<HomeBlock>) -> bool {
+        let is_free = |block: &Rc<CachedBlock>| Rc::strong_count(block) == 1 && !block.is_dirty();
+        (blocks.start.get()..blocks.end.get()).all(|at| self.blocks.get(&HomeBlock(at)).is_none_or(is_free))
+    }
+    /// `blocks`, without which it can do, get other content, which does not enter it. Reads of them that are under way past
+    /// the cache are told.
+    pub fn pass(&mut self, blocks: &Range<HomeBlock>) {
+        (blocks.start.get()..blocks.end.get()).for_each(|at| drop(self.remove(HomeBlock(at))));
+        let overlaps = |read: &&Rc<Passing>| read.blocks.start < blocks.end && blocks.start < read.blocks.end;
+        self.passing.iter().filter(overlaps).for_each(|read| read.met.set(true));
+        self.passed += (blocks.end.get() - blocks.start.get()) as usize;
+        self.shrink();
+    }
+    /// So many of these are home.
+    pub fn drop_passed(&mut self, blocks: usize) {
+        self.passed -= blocks;
     }
     /// The mapping table takes so many bytes at any time.
     pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
@@ -267,6 +292,27 @@ mod tests {
         }
         drop(held);
         assert_eq!(cache.images(), 0);
+    }
+
+    #[test]
+    fn what_changes_past_the_cache_leaves_it_and_readers_under_way_are_told() {
+        let cache = RefCell::new(cache(64));
+        let blocks = HomeBlock(8)..HomeBlock(16);
+        let held = cache.borrow_mut().get_or_insert(HomeBlock(9), Temperature::Warm);
+        assert!(!cache.borrow().can_do_without(&blocks));
+        drop(held);
+        cache.borrow().peek(HomeBlock(9)).unwrap().dirty_since.set(Some(Instant(1)));
+        assert!(!cache.borrow().can_do_without(&blocks));
+        cache.borrow().peek(HomeBlock(9)).unwrap().dirty_since.set(None);
+        assert!(cache.borrow().can_do_without(&blocks));
+        let [beside, overlapping] =
+            [0..8, 15..17].map(|read| PastCache::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));
+        cache.borrow_mut().pass(&blocks);
+        assert_eq!((beside.met(), overlapping.met()), (false, true));
+        assert!(cache.borrow().peek(HomeBlock(9)).is_none());
+        assert_eq!(cache.borrow().images(), 8);
+        cache.borrow_mut().drop_passed(8);
+        assert_eq!(cache.borrow().images(), 0);
     }
 
     #[test]

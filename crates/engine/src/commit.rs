@@ -207,6 +207,8 @@ impl Engine {
 
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
         let mut last = commit.plan.plan.split_off_last_phase();
+        let id = commit.plan.transaction;
+        self.long_writes.until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id))).await;
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
         let mut clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &first));

@@ -1,7 +1,7 @@
 //! The engine: its owners, and how it gives up.
 //!
 //! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`], [`HomeQueue`],
-//! [`Checkpoints`], [`Loose`], [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is durable. What
+//! [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is durable. What
 //! needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read` and `sync`,
 //! the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
 
@@ -10,6 +10,7 @@ use crate::checkpoints::Checkpoints;
 use crate::error::EngineError;
 use crate::home_queue::HomeQueue;
 use crate::log::{ERRNO_IO, LogState, image_of};
+use crate::long_writes::LongWrites;
 use crate::loose::Loose;
 use crate::options::EngineOptions;
 use crate::pace::CommitPace;
@@ -39,6 +40,7 @@ pub struct Engine {
     pub(crate) queue: HomeQueue,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) loose: Loose,
+    pub(crate) long_writes: LongWrites,
     pub(crate) sequences: Sequences,
     pub(crate) log: Option<RefCell<LogState>>,
     pub(crate) runner: Runner,

@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
-    fn is_in_log(&self, block: HomeBlock) -> bool {
+    pub(crate) fn is_in_log(&self, block: HomeBlock) -> bool {
         let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
         log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
     }

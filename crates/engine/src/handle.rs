@@ -73,6 +73,17 @@ impl Handle {
     pub fn transaction(&self) -> TransactionId {
         self.transaction
     }
+    /// It has written `count` blocks of data past the cache.
+    pub(crate) fn note_run(&mut self, count: u32) {
+        self.changes += 1;
+        self.use_home_credits(count);
+    }
+    /// It writes so many blocks of data past the log.
+    fn use_home_credits(&mut self, count: u32) {
+        let count = count.min(self.home_credits);
+        self.home_credits -= count;
+        self.engine.pipeline.use_home_credits(count);
+    }
     /// How many changes it has made so far: whoever fails without one leaves nothing behind.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -178,9 +189,8 @@ impl Handle {
         }
         if decision.is_logged() {
             self.use_data_credit()?;
-        } else if self.home_credits > 0 {
-            self.home_credits -= 1;
-            engine.pipeline.use_home_credit();
+        } else {
+            self.use_home_credits(1);
         }
         if engine.policy.keeps_sequences() {
             engine.sequences.set(update.home, sequence.after(decision, self.transaction));

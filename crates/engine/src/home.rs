@@ -13,7 +13,7 @@ use device::Buffer;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{HomeBlock, Owner};
 
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WentHome, EngineError>> + 'a>>;
 
@@ -91,10 +91,7 @@ impl Engine {
             // Also of one that was changed meanwhile and is loose still: what went is in a disk's cache.
             AsOf::Loose => {
                 if let Some(owner) = block.loose_owner() {
-                    if !self.runner.durability.wants_flush_of_loose(None) {
-                        self.loose.went_home(self.world.now());
-                    }
-                    self.runner.durability.note_loose(owner, writes);
+                    self.note_loose_at_home(owner, writes);
                     if block.loose_arrived(bytes) {
                         self.loose.remove(owner, block.number);
                     }
@@ -102,6 +99,16 @@ impl Engine {
             }
         }
         self.queue.wash(block);
+    }
+}
+
+impl Engine {
+    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
+    pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) {
+        if !self.runner.durability.wants_flush_of_loose(None) {
+            self.loose.went_home(self.world.now());
+        }
+        self.runner.durability.note_loose(owner, writes);
     }
 }
 

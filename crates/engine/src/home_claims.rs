@@ -36,11 +36,12 @@ impl HomeClaims {
     /// Waits until nobody who came before writes any of the blocks, or waits to.
     pub async fn claim(&self, start: HomeBlock, count: u64) -> Claim {
         let claim = self.enqueue(start, count);
-        self.0.released.until(|| claim.is_first().then_some(())).await;
+        claim.turn().await;
         claim
     }
 
-    fn enqueue(&self, start: HomeBlock, count: u64) -> Claim {
+    /// Takes the next place in the queues of the blocks. They may be written when it is [`Claim::turn`].
+    pub fn enqueue(&self, start: HomeBlock, count: u64) -> Claim {
         let ticket = self.0.tickets.replace(self.0.tickets.get() + 1);
         let claim = Claim { claims: self.clone(), ticket, start, count };
         let mut claimed = self.0.claimed.borrow_mut();
@@ -56,6 +57,9 @@ impl HomeClaims {
 }
 
 impl Claim {
+    pub async fn turn(&self) {
+        self.claims.0.released.until(|| self.is_first().then_some(())).await;
+    }
     fn blocks(&self) -> impl Iterator<Item = HomeBlock> + use<> {
         let start = self.start;
         (0..self.count).map(move |index| start.plus(index))

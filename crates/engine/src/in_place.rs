@@ -16,6 +16,7 @@ impl Engine {
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.world.now();
         self.pipeline.check()?;
+        self.long_writes.until_arrived(|write| write.owner == owner).await;
         // A commit under way may have taken some along.
         if let Some(completion) = self.pipeline.last_in_flight() {
             completion.wait().await?;

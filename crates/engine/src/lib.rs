@@ -31,6 +31,7 @@ mod in_memory;
 mod in_place;
 mod limits;
 mod log;
+mod long_writes;
 mod loose;
 mod mapped;
 mod mapping;
@@ -39,6 +40,7 @@ mod open;
 mod options;
 mod overlap;
 mod pace;
+mod past_cache;
 mod pipeline;
 #[cfg(debug_assertions)]
 mod promise;
@@ -70,5 +72,5 @@ pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, L
 pub use pace::{CommitPace, NoPace};
 pub use recovery::{PassReport, RecoveryReport, recover};
 pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount};
-pub use update::{Base, Contents, Credits, FileUpdate};
+pub use update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use whose::{Completed, DiskHome, Home};

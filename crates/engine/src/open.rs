@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_queue::HomeQueue;
 use crate::log::{LogState, read_superblock};
+use crate::long_writes::LongWrites;
 use crate::loose::Loose;
 use crate::options::{EngineOptions, EngineParts};
 use crate::pace::NoPace;
@@ -84,6 +85,7 @@ impl Engine {
             queue: HomeQueue::default(),
             checkpoints: Checkpoints::default(),
             loose: Loose::default(),
+            long_writes: LongWrites::default(),
             sequences: Sequences::default(),
             log: log.map(RefCell::new),
             runner,

@@ -187,6 +187,9 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
+    /// After so many bytes of requests that continue each other the next ones go home past the cache. Those of less than a
+    /// sixteenth of it do not. `None`: none does.
+    pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
@@ -230,6 +233,7 @@ impl Default for EngineOptions {
             threshold_per_block: false,
             logged_write_size: LOGGED_WRITE_SIZE,
             order_overwrites: false,
+            past_cache_from: Some(1 << 20),
             barrier: BarrierKind::Flush,
             commit: Duration::from_secs(5),
             writeback: Duration::from_secs(5),

@@ -162,9 +162,9 @@ impl Pipeline {
         }
         self.gate.wake_first();
     }
-    /// An open handle writes a block of data past the log.
-    pub fn use_home_credit(&self) {
-        self.running.borrow_mut().use_home_credit();
+    /// An open handle writes blocks of data past the log.
+    pub fn use_home_credits(&self, count: u32) {
+        self.running.borrow_mut().use_home_credits(count);
     }
     /// Images that open handles may still make; `None` if there are no handles.
     pub fn images_to_come(&self) -> Option<usize> {
@@ -388,7 +388,7 @@ mod tests {
         pipeline.join(3, 2, Instant(5));
         assert_eq!(pipeline.images_to_come(), Some(5));
         let waited = pipeline.completion_of(TransactionId(1)).unwrap();
-        pipeline.use_home_credit();
+        pipeline.use_home_credits(1);
         pipeline.leave(3, 1);
         assert_eq!(pipeline.images_to_come(), None);
         assert!(pipeline.skip_empty());

@@ -75,8 +75,9 @@ impl Engine {
     /// was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
-        let read = PastCache::begin(&self.cache, run);
+        let read = PastCache::begin(&self.cache, run.clone());
         self.counters.borrow_mut().home_reads += 1;
+        self.long_writes.until_home_holds(&run).await;
         let content = self.home.read(at, count).await?;
         if read.met() {
             return self.read_data(at, count as u32).await;
@@ -172,7 +173,9 @@ impl Engine {
     async fn read_home(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
         let size = self.block_size.bytes();
         self.counters.borrow_mut().home_reads += 1;
-        let content = self.home.read(blocks[0].number, blocks.len()).await?;
+        let (at, end) = (blocks[0].number, blocks[0].number.plus(blocks.len() as u64));
+        self.long_writes.until_home_holds(&(at..end)).await;
+        let content = self.home.read(at, blocks.len()).await?;
         if let [block] = blocks {
             block.fill(Rc::new(content), self.block_size);
             return Ok(());

@@ -65,9 +65,9 @@ impl Running {
         self.transaction.close_handle(credits);
         self.home_credits -= home;
     }
-    /// An open handle writes a block of data past the log.
-    pub fn use_home_credit(&mut self) {
-        self.home_credits -= 1;
+    /// An open handle writes blocks of data past the log.
+    pub fn use_home_credits(&mut self, count: u32) {
+        self.home_credits -= count;
     }
     /// Images that open handles may still make; `None` if there are no handles.
     pub fn images_to_come(&self) -> Option<usize> {

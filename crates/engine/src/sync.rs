@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::long_writes::LongWrite;
 use units::{HomeBlock, Owner, TransactionId};
 
 impl Engine {
@@ -49,6 +50,8 @@ impl Engine {
         loose: Vec<(Owner, HomeBlock)>,
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
+        let is_meant = |write: &LongWrite| owner.is_none_or(|owner| write.owner == owner);
+        self.long_writes.until_arrived(is_meant).await;
         let transaction = match loose.is_empty() {
             true => self.loose.durable_with(owner, transaction),
             false => self.order_loose(loose).await?,

@@ -68,3 +68,15 @@ pub struct FileUpdate<'a> {
     /// full, or at the end.
     pub durable_only: bool,
 }
+
+/// A write of whole blocks of file data, one beside the other.
+pub struct FileRun<'a> {
+    pub owner: Owner,
+    pub home: HomeBlock,
+    /// Some whole blocks.
+    pub bytes: &'a [u8],
+    /// As [`FileUpdate::request`].
+    pub request: u64,
+    /// As [`FileUpdate::in_place`].
+    pub in_place: bool,
+}

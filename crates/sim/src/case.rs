@@ -158,6 +158,12 @@ impl Case {
         (self.seed / 5).is_multiple_of(2)
     }
 
+    /// Whole blocks of any request go past the cache in half of the cases.
+    pub(crate) fn past_cache_from(&self) -> Option<u64> {
+        let never_long = EngineOptions::default().past_cache_from;
+        if (self.seed / 7).is_multiple_of(2) { Some(0) } else { never_long }
+    }
+
     /// Two commits are on their way at once in half of the cases, where they may be.
     pub(crate) fn commits_in_flight(&self) -> usize {
         1 + (self.seed / 3 % 2) as usize

@@ -54,6 +54,7 @@ impl MemoryDisks {
             records: Some(records),
             log: if case.setup.logs.is_some() { LogKind::Scattered } else { LogKind::Circular },
             order_overwrites: case.order_overwrites(),
+            past_cache_from: case.past_cache_from(),
             commits_in_flight: case.commits_in_flight(),
             log_unit,
             durable_only: case.durable_only().is_some(),

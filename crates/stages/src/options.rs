@@ -151,6 +151,7 @@ impl StageOptions {
                 cache_bytes: 2 << 30,
                 records: Some(RecordFormat::Blocks),
                 order_overwrites: true,
+                past_cache_from: None,
                 ..EngineOptions::default()
             },
             tick: TICK,

@@ -259,6 +259,7 @@ impl MountSettings {
             threshold,
             threshold_per_block: self.threshold_per_block,
             order_overwrites: self.order_overwrites,
+            past_cache_from: own.past_cache_from,
             logged_write_size: self.logged_write_size,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,

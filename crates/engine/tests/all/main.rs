@@ -14,6 +14,7 @@ mod mapping;
 mod memory;
 mod overlap;
 mod owners;
+mod past_cache;
 mod space;
 mod swap;
 mod time;

@@ -14,10 +14,13 @@ use super::{
     may_have_capabilities,
 };
 use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
-use engine::{Base, Credits, FileUpdate, Handle};
+use engine::{Base, Credits, FileRun, FileUpdate, Handle};
 use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
+
+/// The part of a row's bytes that a run must have to go past the cache: a short request costs the disk as much.
+const PAST_CACHE_PART: u64 = 16;
 
 /// One write(2), as it is passed down.
 struct WriteRequest<'a> {
@@ -243,13 +246,24 @@ impl Volume {
         if request.clear_capabilities {
             Box::pin(self.clear_capabilities(handle, inode)).await?;
         }
-        let sequential = inode.mapping_cache.row.get().is_sequential(handle.transaction(), at);
+        let row = inode.mapping_cache.row.get();
+        let sequential = row.is_sequential(handle.transaction(), at);
+        let row = row.bytes_before(handle.transaction(), at);
+        let past_cache_from = self.engine().options().past_cache_from;
+        let past_cache_from = past_cache_from.filter(|from| !request.write_back && row >= *from);
         self.zero_behind_end(handle, inode, at).await?;
         for planned in &plan.mappings {
             let mut done = 0;
             while let Some(rest) = planned.part(FileBlock(planned.at.get() + done), u32::MAX) {
                 let (home, run, base) = self.make_writable(handle, request, rest).await?;
-                for index in 0..run {
+                let mut index = 0;
+                if let Some(from) = past_cache_from {
+                    let (at, bytes) = (at + *count as u64, &bytes[*count..]);
+                    let shortest = from / PAST_CACHE_PART;
+                    index = self.write_past_cache(handle, request, (home, run, base), at, bytes, shortest)?;
+                    *count += (index as usize) << self.block_size().shift();
+                }
+                for index in index..run {
                     let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
                     let part =
                         self.part_of_block(request, sequential, (home, base), at + *count as u64, rest);
@@ -269,6 +283,35 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Sends as many blocks of a run home past the cache as `bytes`, from byte `at` on, cover whole. How many those are; 0 if
+    /// the cache is to take them. `shortest`: in bytes.
+    fn write_past_cache(
+        &self,
+        handle: &mut Handle,
+        request: &WriteRequest<'_>,
+        (home, run, base): (HomeBlock, u32, Base),
+        at: u64,
+        bytes: &[u8],
+        shortest: u64,
+    ) -> Result<u32> {
+        let (inode, shift) = (request.inode, self.block_size().shift());
+        let whole = (bytes.len() >> shift).min(run as usize);
+        let is_long = whole > 0 && (whole << shift) as u64 >= shortest;
+        if !is_long || self.place_of(at) != 0 || self.is_durable_only(inode) {
+            return Ok(0);
+        }
+        let bytes = &bytes[..whole << shift];
+        let in_place = base == Base::Home && at + bytes.len() as u64 <= inode.fields.borrow().size;
+        let owner = inode.number.into();
+        let run = FileRun { owner, home, bytes, request: request.length, in_place };
+        if !handle.file_run_past_cache(&run)? {
+            return Ok(0);
+        }
+        let last = if base == Base::Zero { &inode.last_data_change } else { &inode.last_home_data };
+        last.set(handle.transaction());
+        Ok(whole as u32)
     }
 
     /// The part of `bytes` that falls into the block of byte `at`.

@@ -31,7 +31,11 @@ const SEQUENTIAL_ROW: u64 = 32 << 10;
 impl WriteRow {
     /// Whether a write at `at` in `transaction` continues a long row.
     pub fn is_sequential(&self, transaction: TransactionId, at: u64) -> bool {
-        self.continues(transaction, at) && self.bytes >= SEQUENTIAL_ROW
+        self.bytes_before(transaction, at) >= SEQUENTIAL_ROW
+    }
+    /// Bytes of the row that a write at `at` in `transaction` continues.
+    pub fn bytes_before(&self, transaction: TransactionId, at: u64) -> u64 {
+        if self.continues(transaction, at) { self.bytes } else { 0 }
     }
     fn continues(&self, transaction: TransactionId, at: u64) -> bool {
         self.transaction == Some(transaction) && self.end == at
@@ -39,7 +43,7 @@ impl WriteRow {
     /// The row after a write of `count` bytes.
     #[must_use]
     pub fn after(self, transaction: TransactionId, at: u64, count: u64) -> WriteRow {
-        let before = if self.continues(transaction, at) { self.bytes } else { 0 };
+        let before = self.bytes_before(transaction, at);
         WriteRow { transaction: Some(transaction), end: at + count, bytes: before + count }
     }
 }

@@ -171,6 +171,12 @@ impl RunningTransaction {
         self.home_data.insert(block, owner);
     }
 
+    /// `bytes` of new blocks are on their way home already; the commit waits for them. The plan gets its barrier.
+    pub fn add_home_run(&mut self, bytes: u64) {
+        self.payload += bytes;
+        self.home_written_early = true;
+    }
+
     /// The blocks of a file that go home before the commit, sorted; `None` if there are more than `most` of all files to
     /// look through.
     pub fn home_data_of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {

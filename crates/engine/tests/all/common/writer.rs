@@ -1,5 +1,5 @@
 use super::rig::{Rig, STALE, Setup};
-use engine::{Base, Contents, Credits, Engine, EngineError, FileUpdate, Handle};
+use engine::{Base, Contents, Credits, Engine, EngineError, FileRun, FileUpdate, Handle};
 use journal::DataMode;
 use runtime::SplitMix;
 use std::cell::RefCell;
@@ -40,8 +40,9 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: what its open handle has written so far.
-    open: Vec<Vec<Slot>>,
+    /// By writer: each write of data and the version that it was for. It may go home before its handle ends, also if that
+    /// writes or frees the block once more.
+    written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
 }
 
@@ -66,7 +67,7 @@ pub async fn run_script(engine: Rc<Engine>, setup: Setup, script: Script, histor
     *history.borrow_mut() = History {
         versions: vec![vec![Version::default()]; script.writers as usize],
         acknowledged: vec![0; script.writers as usize],
-        open: vec![Vec::new(); script.writers as usize],
+        written: vec![Vec::new(); script.writers as usize],
         failed: Vec::new(),
     };
     let writers = (0..script.writers).map(|number| -> device::LocalFuture<()> {
@@ -135,11 +136,7 @@ impl Writer {
             }
         }
         self.write_tables(&mut handle, &state, version).await?;
-        {
-            let mut history = self.history.borrow_mut();
-            history.versions[self.number as usize].push(state);
-            history.open[self.number as usize].clear();
-        }
+        self.history.borrow_mut().versions[self.number as usize].push(state);
         let transaction = handle.stop();
         if self.chance(self.script.sync_one_in) {
             self.sync(transaction, version).await?;
@@ -193,11 +190,16 @@ impl Writer {
         let start = self.dice.next() % (size as u64 - length + 1);
         let bytes: Vec<u8> = (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
         slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);
-        self.history.borrow_mut().open[self.number as usize].push(slot.clone());
+        self.history.borrow_mut().written[self.number as usize].push((version, slot.clone()));
+        let (owner, home) = (Owner(self.number + 1), self.setup.address(slot.home));
+        let run = FileRun { owner, home, bytes: &bytes, request: length, in_place: false };
+        if length == size as u64 && self.chance(2) && handle.file_run_past_cache(&run)? {
+            return Ok(());
+        }
         handle
             .file_data(FileUpdate {
-                owner: Owner(self.number + 1),
-                home: self.setup.address(slot.home),
+                owner,
+                home,
                 range: BlockRange::new(start as u32, (start + length) as u32),
                 bytes: &bytes,
                 base: if fresh { Base::Zero } else { Base::Home },
@@ -255,11 +257,11 @@ pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> 
                 DataMode::Writeback => acknowledged..versions.len(),
                 _ => version..versions.len(),
             };
-            let open = history.open[writer].iter().filter(|open| is_same(open, slot));
-            // It goes home while its handle is open if memory is short.
-            let open = open.filter(|_| !is_exact(setup.mode, slot)).map(|open| &open.content[..]);
+            let later = history.written[writer].iter().filter(|(by, _)| *by > from.start);
+            let later = later.filter(|(_, later)| is_same(later, slot) && !is_exact(setup.mode, slot));
+            let later: Vec<_> = later.map(|(_, later)| &later.content[..]).collect();
             let candidates =
-                versions[from].iter().map_while(|state| content_of(state, slot)).chain(open).collect();
+                versions[from].iter().map_while(|state| content_of(state, slot)).chain(later).collect();
             check_slot(rig, slot, candidates).map_err(|why| {
                 format!("writer {writer}, version {version} (acknowledged {acknowledged}): {why}")
             })?;

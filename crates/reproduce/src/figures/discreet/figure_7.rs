@@ -152,7 +152,7 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
             faster > 1.0,
         ).chosen(
             "each append has 8 MiB, as the captions say",
-            "half of that on average, as Filebench has it, when it was chosen 0.94 in ordered and 0.99 in journal",
+            "half on average, as in Filebench, when it was chosen 0.94 in ordered and 0.99 in journal",
         ));
     }
     claims.push(ratio(

@@ -1,0 +1,116 @@
+//! Long rows of requests go home past the cache: a run of blocks at a time, from a copy of the request.
+//!
+//! What the log would hold does not, nor what the cache must know: blocks that are newer there than at home.
+
+use crate::cache::Temperature;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::handle::Handle;
+use crate::home_claims::Claim;
+use crate::long_writes::LongWrite;
+use crate::update::FileRun;
+use device::Buffer;
+use journal::{BlockKind, Decision, Update, UpdateSequence};
+use std::ops::Range;
+use std::rc::Rc;
+use units::HomeBlock;
+
+impl Handle {
+    /// Sends a run of blocks home past the cache, if it would bypass the log. False, and nothing is done, if the cache is to
+    /// take it ([`Handle::file_data_now`]).
+    pub fn file_run_past_cache(&mut self, run: &FileRun<'_>) -> Result<bool, EngineError> {
+        let engine = self.engine().clone();
+        let count = run.bytes.len() >> engine.block_size.shift();
+        let blocks = run.home..run.home.plus(count as u64);
+        engine.check_range(run.home, count as u64)?;
+        let Some(decision) = engine.decide_past_cache(&blocks, run) else { return Ok(false) };
+        if !engine.long_writes.may_set_out(run.owner, run.bytes.len() as u64) {
+            return Ok(false);
+        }
+        let before = (decision == Decision::HomeBeforeCommit).then_some(self.transaction());
+        self.note_run(count as u32);
+        engine.counters.borrow_mut().updated(run.request, run.bytes.len() as u64, true);
+        if before.is_some() {
+            engine.pipeline.transaction().add_home_run(run.bytes.len() as u64);
+        }
+        engine.cache.borrow_mut().pass(&blocks);
+        // Now: whoever brings these blocks into the cache from here on sends them home later.
+        let claim = engine.runner.claims.enqueue(run.home, count as u64);
+        let write = engine.long_writes.set_out(run.owner, blocks, before);
+        let parts = run.bytes.chunks_exact(engine.block_size.bytes());
+        let parts = parts.map(|block| Rc::new(Buffer::copy_of(block))).collect();
+        engine.world.clone().spawn(Box::pin(engine.send_past_cache(write, claim, parts)));
+        Ok(true)
+    }
+}
+
+impl Engine {
+    /// What the policy says of all `blocks`; `None` if the cache has one of them that it needs, or if one is to be logged.
+    fn decide_past_cache(&self, blocks: &Range<HomeBlock>, run: &FileRun<'_>) -> Option<Decision> {
+        if !self.cache.borrow().can_do_without(blocks) || self.first_copy_within(blocks).is_some() {
+            return None;
+        }
+        let mut decisions =
+            (blocks.start.get()..blocks.end.get()).map(|at| self.decide_of(HomeBlock(at), run));
+        let first = decisions.next()?;
+        (!first.is_logged() && decisions.all(|decision| decision == first)).then_some(first)
+    }
+
+    /// Of a block that the cache does not have.
+    fn decide_of(&self, at: HomeBlock, run: &FileRun<'_>) -> Decision {
+        let Some(log) = &self.log else { return Decision::HomeBeforeCommit };
+        let sequence = match self.policy.keeps_sequences() {
+            true => self.sequences.of(at, true, log.borrow().tail.on_disk()),
+            false => UpdateSequence::None,
+        };
+        self.policy.decide(&Update {
+            range: self.block_size.whole(),
+            block_size: self.block_size,
+            request: run.request,
+            sequential: true,
+            sequence,
+            in_place: run.in_place,
+            must_log: self.is_in_log(at),
+        })
+    }
+
+    async fn send_past_cache(self: Rc<Self>, write: LongWrite, claim: Claim, parts: Vec<Rc<Buffer>>) {
+        let count = parts.len();
+        claim.turn().await;
+        let sent = self.write_past_cache(&write, parts.clone()).await;
+        drop(claim);
+        if let Err(error) = sent {
+            self.keep(write.blocks.start, parts);
+            self.abort(&error);
+        }
+        self.cache.borrow_mut().drop_passed(count);
+        self.long_writes.arrive(&write);
+        self.pipeline.wake_joiners();
+    }
+
+    /// What could not be written home stays in memory: readers go on seeing it, and never what the disk held before.
+    fn keep(&self, from: HomeBlock, parts: Vec<Rc<Buffer>>) {
+        for (index, part) in parts.into_iter().enumerate() {
+            let at = from.plus(index as u64);
+            let block = self.cache.borrow_mut().get_or_insert(at, Temperature::Warm);
+            self.queue.soil(&block, || self.world.now(), &self.cache);
+            // Others may have changed it meanwhile.
+            block.fill(part, self.block_size);
+        }
+    }
+
+    async fn write_past_cache(&self, write: &LongWrite, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
+        let kinds = vec![BlockKind::HomeData; parts.len()];
+        let writes = self.runner.write_home(write.blocks.start, &kinds, parts).await?;
+        self.counters.borrow_mut().home_writes += 1;
+        match write.before {
+            Some(_) => self.runner.durability.note_early(writes),
+            None => {
+                self.note_loose_at_home(write.owner, writes);
+                // Whoever flushes it a second later may be asleep.
+                self.queue.kick();
+            }
+        }
+        Ok(())
+    }
+}

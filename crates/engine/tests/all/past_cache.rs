@@ -1,0 +1,174 @@
+//! Runs of blocks that go home past the cache, and whoever meets them on their way.
+
+use crate::common::{Layout, Rig, Setup, overwrite};
+use device::Operation;
+use disks::{Fault, Latency};
+use engine::{Base, Credits, Engine, FileRun, FileUpdate};
+use journal::DataMode;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, HomeBlock, Owner, TransactionId};
+
+const OWNER: Owner = Owner(1);
+const FIRST: u64 = 64;
+const BLOCKS: u64 = 16;
+
+fn setup() -> Setup {
+    let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
+    // Nothing happens by itself.
+    setup.options.commit = Duration::from_secs(3600);
+    setup.options.writeback = Duration::from_secs(3600);
+    setup.options.expire = Duration::from_secs(3600);
+    setup
+}
+
+fn rig(setup: &Setup, seed: u64) -> Rig {
+    let rig = Rig::new(setup, seed, setup.images());
+    let slow = Latency { least: Duration::from_micros(100), spread: Duration::from_millis(2) };
+    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    rig
+}
+
+/// `in_place`: no commit waits for it.
+async fn write_run(engine: &Rc<Engine>, byte: u8, in_place: bool) -> TransactionId {
+    let mut handle = engine.start(Credits(1)).await.unwrap();
+    let bytes = vec![byte; (BLOCKS as usize) << 12];
+    let run = FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes: &bytes, request: 1 << 16, in_place };
+    assert!(handle.file_run_past_cache(&run).unwrap(), "the cache has to take it");
+    handle.stop()
+}
+
+async fn read(engine: &Rc<Engine>) -> Vec<u8> {
+    let buffers = engine.read_data_past_cache(HomeBlock(FIRST), BLOCKS as u32).await.unwrap();
+    buffers.iter().flat_map(|buffer| buffer.to_vec()).collect()
+}
+
+/// What of the run is left if the power fails now: nothing that was not durable.
+fn left(rig: &Rig) -> Vec<u8> {
+    let mut bytes = vec![0; (BLOCKS as usize) << 12];
+    rig.crash(0)[0].read(FIRST << 12, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_commit_waits_for_new_blocks_on_their_way() {
+    for seed in 1..20 {
+        let rig = rig(&setup(), seed);
+        rig.play(async |engine| {
+            let transaction = write_run(&engine, 7, false).await;
+            engine.commit(transaction).await.unwrap();
+        });
+        assert!(left(&rig).iter().all(|byte| *byte == 7), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_sync_waits_for_the_overwrites_of_its_owner() {
+    for seed in 1..20 {
+        for in_place in [false, true] {
+            let rig = rig(&setup(), seed);
+            rig.play(async move |engine| {
+                let transaction = write_run(&engine, 7, true).await;
+                if !in_place || !engine.sync_in_place(OWNER).await.unwrap() {
+                    engine.sync_owner(OWNER, transaction).await.unwrap();
+                }
+            });
+            assert!(left(&rig).iter().all(|byte| *byte == 7), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn whoever_reads_blocks_on_their_way_gets_what_was_written() {
+    for seed in 1..20 {
+        rig(&setup(), seed).play(async |engine| {
+            write_run(&engine, 7, true).await;
+            assert!(read(&engine).await.iter().all(|byte| *byte == 7));
+            write_run(&engine, 8, true).await;
+            let cached = engine.read_data(HomeBlock(FIRST + 3), 1).await.unwrap();
+            assert!(cached[0].iter().all(|byte| *byte == 8));
+        });
+    }
+}
+
+/// No commit waits for the long write, and this one takes the newer block along.
+#[test]
+fn what_is_written_to_a_block_on_its_way_comes_after_it() {
+    for seed in 1..20 {
+        let rig = rig(&setup(), seed);
+        rig.play(async |engine| {
+            write_run(&engine, 7, true).await;
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            let newer = FileUpdate {
+                owner: OWNER,
+                home: HomeBlock(FIRST),
+                range: BlockRange::new(0, 4096),
+                bytes: &[8; 4096],
+                base: Base::Home,
+                request: 4096,
+                sequential: false,
+                in_place: false,
+                durable_only: false,
+            };
+            handle.file_data(newer).await.unwrap();
+            engine.commit(handle.stop()).await.unwrap();
+            engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(100))).await;
+        });
+        // All that was written is left.
+        let mut bytes = [0; 2 * 4096];
+        rig.crash(1)[0].read(FIRST << 12, &mut bytes);
+        assert_eq!([bytes[0], bytes[4095], bytes[4096]], [8, 8, 7], "seed {seed}");
+    }
+}
+
+#[test]
+fn overwrites_that_nobody_syncs_are_flushed_a_second_later() {
+    let rig = rig(&setup(), 1);
+    rig.play(async |engine| {
+        write_run(&engine, 7, true).await;
+        engine.world().sleep_until(engine.world().now().plus(Duration::from_secs(2))).await;
+    });
+    assert!(left(&rig).iter().all(|byte| *byte == 7));
+}
+
+/// Whoever is told where they lie reads and writes them past the engine.
+#[test]
+fn blocks_brought_home_have_arrived_and_are_durable() {
+    for seed in 1..20 {
+        let rig = rig(&setup(), seed);
+        rig.play(async |engine| {
+            write_run(&engine, 7, true).await;
+            engine.bring_home(&[(HomeBlock(FIRST), 1), (HomeBlock(FIRST + 4), BLOCKS - 4)]).await.unwrap();
+        });
+        assert!(left(&rig).iter().all(|byte| *byte == 7), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_read_as_it_was_written() {
+    let rig = rig(&setup(), 1);
+    let disk = rig.disks[0].clone();
+    rig.play(async move |engine| {
+        disk.inject(Fault::forever(Operation::Write));
+        let transaction = write_run(&engine, 7, false).await;
+        assert!(engine.sync_owner(OWNER, transaction).await.is_err());
+        assert!(read(&engine).await.iter().all(|byte| *byte == 7));
+    });
+}
+
+#[test]
+fn blocks_that_the_cache_needs_go_through_it() {
+    rig(&setup(), 1).play(async |engine| {
+        overwrite(&engine, OWNER.0, FIRST + 5, 6).await;
+        let mut handle = engine.start(Credits(1)).await.unwrap();
+        let bytes = vec![7; (BLOCKS as usize) << 12];
+        let run =
+            FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes: &bytes, request: 1 << 16, in_place: true };
+        assert!(!handle.file_run_past_cache(&run).unwrap());
+        let transaction = handle.stop();
+        engine.sync_owner(OWNER, transaction).await.unwrap();
+        // Once it is home it is needed no more.
+        write_run(&engine, 8, true).await;
+        assert!(read(&engine).await.iter().all(|byte| *byte == 8));
+    });
+}
