@@ -9,6 +9,7 @@
 mod allocate;
 mod conflict;
 mod connection;
+mod creation;
 mod destage;
 mod error;
 mod files;

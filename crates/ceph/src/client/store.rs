@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Allocation, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity,
+    Access, Allocation, Answer, AttributeChange, Attributes, Caller, Created, FileId, Found, Identity,
     LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError,
     StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
@@ -269,6 +269,10 @@ impl store::Store for Store {
             _ => checked(name).map(|name| Request::Make { parent, name, node, caller }),
         };
         answer!(self, "making a file", Usual, request, Reply::Attributes { attributes } => found(attributes))
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let made = self.make(parent, name, NewNode::Regular { mode }, caller);
+        Box::pin(async move { Ok(Created { found: made.await?, open: None, is_held: false }) })
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
         let request = checked(name).map(|name| Request::Link { file, parent, name });

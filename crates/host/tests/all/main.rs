@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod common;
+mod creation;
 mod explorer;
 mod kept;
 mod names;

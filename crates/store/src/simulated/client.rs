@@ -1,12 +1,12 @@
 //! One host's connection to the cluster, and what it buffers.
 
 use super::names;
-use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
+use super::servers::{Asks, Cluster, Inode, NAME, ROOT, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
-use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
 use device::LocalFuture;
@@ -31,6 +31,8 @@ pub(super) struct Client {
     next_open: Cell<u64>,
     /// Recalled, and told so: a write would deadlock at a real store.
     recalled: RefCell<BTreeSet<FileId>>,
+    /// Whether a sync ends with a question that the servers refuse to who was fenced.
+    asks_after_sync: bool,
 }
 
 /// A file held exclusively.
@@ -50,6 +52,13 @@ struct Buffered {
 
 impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        SimulatedStore::new(cluster, identity, true)
+    }
+    /// As Ceph's own clients, which take the success of a sync for what it says: no question follows.
+    pub fn connect_plain(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        SimulatedStore::new(cluster, identity, false)
+    }
+    fn new(cluster: &Cluster, identity: Identity, asks_after_sync: bool) -> SimulatedStore {
         let session = RefCell::new(new_session(&cluster.0, &identity));
         SimulatedStore(Rc::new(Client {
             state: cluster.0.clone(),
@@ -59,6 +68,7 @@ impl SimulatedStore {
             opens: RefCell::default(),
             next_open: Cell::new(1),
             recalled: RefCell::default(),
+            asks_after_sync,
         }))
     }
     fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
@@ -89,18 +99,24 @@ impl Client {
     fn session(&self) -> Rc<Session> {
         self.session.borrow().clone()
     }
-    pub async fn exchange<T>(&self, bytes: u64, carry_out: impl FnMut() -> T) -> Result<T, StoreError> {
-        self.state.exchange(&self.session(), bytes, carry_out).await
+    pub async fn exchange<T>(
+        &self,
+        asks: Asks,
+        bytes: u64,
+        carry_out: impl FnMut() -> T,
+    ) -> Result<T, StoreError> {
+        self.state.exchange(&self.session(), asks, bytes, carry_out).await
     }
     /// A message about one inode.
-    pub async fn ask<T>(
+    async fn ask<T>(
         &self,
         file: FileId,
+        asks: Asks,
         bytes: u64,
         mut carry_out: impl FnMut(&mut Inode) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        let answer = self.exchange(bytes, || {
+        let answer = self.exchange(asks, bytes, || {
             let mut inodes = state.inodes.borrow_mut();
             carry_out(inodes.get_mut(&file).ok_or(Refusal::Stale)?)
         });
@@ -144,7 +160,7 @@ impl Client {
         }
         self.state.journal_data(file, at, bytes.len() as u64).await;
         let state = self.state.clone();
-        self.ask(file, bytes.len() as u64, move |inode| {
+        self.ask(file, Asks::Content, bytes.len() as u64, move |inode| {
             put(&mut inode.data, at, &bytes);
             let size = inode.attributes.version.size.max(end);
             inode.attributes.version = state.next_version(inode.attributes.version, size);
@@ -160,7 +176,7 @@ impl Client {
         let file = self.file_of(open)?;
         let length = length.min(TRANSFER_BYTES_MAX);
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        let base = self.ask(file, length as u64, |inode| {
+        let base = self.ask(file, Asks::Content, length as u64, |inode| {
             // Content may be there before the servers know how long the file is.
             let size = held.unwrap_or(inode.attributes.version.size);
             let end = size.min(at.saturating_add(length as u64));
@@ -224,7 +240,7 @@ impl Client {
                 inode.written = written;
                 Ok(())
             };
-            self.ask(file, bytes.len() as u64, put_there).await?;
+            self.ask(file, Asks::Content, bytes.len() as u64, put_there).await?;
         }
         Ok(())
     }
@@ -235,7 +251,7 @@ impl Client {
             inode.data.resize(attributes.version.size as usize, 0);
             Ok(())
         };
-        self.ask(file, 0, set).await
+        self.ask(file, Asks::Held, 0, set).await
     }
 
     /// What a write sends by itself. The attributes are those of the write before, but for the size.
@@ -284,7 +300,7 @@ impl Client {
         }
         self.flush(file).await?;
         let state = self.state.clone();
-        let changed = self.ask(file, 0, move |inode| {
+        let changed = self.ask(file, Asks::Metadata, 0, move |inode| {
             let before = inode.attributes.version;
             let size = change.size.unwrap_or(before.size);
             inode.data.resize(size as usize, 0);
@@ -307,7 +323,7 @@ impl Client {
         let (file, now) = (self.file_of(open)?, self.now());
         self.flush(file).await?;
         let state = self.state.clone();
-        let allocated = self.ask(file, 0, move |inode| {
+        let allocated = self.ask(file, Asks::Metadata, 0, move |inode| {
             let before = inode.attributes.version;
             let size = if what == Allocation::Reserve { before.size.max(end) } else { before.size };
             inode.data.resize(size as usize, 0);
@@ -341,17 +357,19 @@ impl Client {
         let mut told = BTreeSet::new();
         loop {
             let state = self.state.clone();
-            let given = self.exchange(0, || {
+            let given = self.ask(file, Asks::Held, 0, |inode| {
                 let mut tokens = state.tokens.borrow_mut();
                 let against = tokens.against(file, session.number, token);
                 if against.is_empty() {
                     tokens.give(file, session.number, token);
                 }
-                against
+                Ok((against, inode.attributes))
             });
-            let against = given.await?;
+            let (against, attributes) = given.await?;
             if against.is_empty() {
-                break;
+                self.recalled.borrow_mut().remove(&file);
+                self.hold(file, token, attributes);
+                return Ok(attributes);
             }
             if self.state.world.now() >= deadline {
                 // Whoever does not give way in time is cut off.
@@ -375,8 +393,10 @@ impl Client {
                 Either::Left(()) | Either::Right(()) => {}
             }
         }
-        let attributes = self.ask(file, 0, |inode| Ok(inode.attributes)).await?;
-        self.recalled.borrow_mut().remove(&file);
+    }
+
+    /// What the servers have given.
+    fn hold(&self, file: FileId, token: Token, attributes: Attributes) {
         let mut files = self.files.borrow_mut();
         files.remove(&file);
         if token == Token::ExclusiveWrite {
@@ -392,7 +412,32 @@ impl Client {
             };
             files.insert(file, buffered);
         }
-        Ok(attributes)
+    }
+
+    /// A file that is made for this client is open and held with the same answer.
+    async fn create(
+        &self,
+        parent: FileId,
+        name: Vec<u8>,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Created, StoreError> {
+        let session = self.session();
+        let found =
+            names::make(self, parent, name, NewNode::Regular { mode }, caller, Some(&session)).await?;
+        let open = self.new_open(found.file);
+        // It may have been recalled, and given back, before this answer: the caller was told so.
+        self.hold(found.file, Token::ExclusiveWrite, found.attributes);
+        Ok(Created { found, open: Some(open), is_held: true })
+    }
+    fn new_open(&self, file: FileId) -> OpenFile {
+        let open = OpenFile(self.next_open.get());
+        self.next_open.set(open.0 + 1);
+        self.opens.borrow_mut().insert(open, file);
+        if let Some(inode) = self.state.inodes.borrow_mut().get_mut(&file) {
+            inode.opens += 1;
+        }
+        open
     }
 
     fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
@@ -411,7 +456,7 @@ impl Client {
         let (state, number) = (self.state.clone(), self.session().number);
         self.files.borrow_mut().remove(&file);
         self.recalled.borrow_mut().remove(&file);
-        self.exchange(0, || {
+        self.exchange(Asks::Held, 0, || {
             state.tokens.borrow_mut().take_back(file, number);
             state.freed.notify();
         })
@@ -421,7 +466,7 @@ impl Client {
 
     async fn fence_former(&self, former: Identity) -> Result<(), StoreError> {
         let (state, own) = (self.state.clone(), self.session().number);
-        self.exchange(0, || {
+        self.exchange(Asks::Metadata, 0, || {
             let sessions = state.sessions.borrow().clone();
             let former = sessions.iter().filter(|one| one.identity == former && one.number != own);
             former.for_each(|session| state.fence(session));
@@ -481,7 +526,7 @@ impl Store for SimulatedStore {
             client.files.borrow_mut().clear();
             client.opens.borrow_mut().clear();
             client.recalled.borrow_mut().clear();
-            client.exchange(0, || client.state.fence(&old)).await
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
         })
     }
     fn next_event(&self) -> LocalFuture<StoreEvent> {
@@ -502,10 +547,12 @@ impl Store for SimulatedStore {
                 client.return_token(file).await?;
             }
             let session = client.session();
-            client.exchange(0, || client.state.fence(&session)).await.or_else(|error| match error {
-                // That is what was asked for.
-                StoreError::Fenced { .. } => Ok(()),
-                error => Err(error),
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&session)).await.or_else(|error| {
+                match error {
+                    // That is what was asked for.
+                    StoreError::Fenced { .. } => Ok(()),
+                    error => Err(error),
+                }
             })
         })
     }
@@ -522,14 +569,18 @@ impl Store for SimulatedStore {
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.start(move |client| async move {
-            let attributes = client.ask(file, 0, |inode| Ok(inode.attributes)).await?;
+            let attributes = client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await?;
             Ok(client.as_seen(Found { file, attributes }))
         })
     }
     fn forget(&self, _file: FileId) {}
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
         let name = name.to_vec();
-        self.start(move |client| async move { names::make(&client, parent, name, node, caller).await })
+        self.start(move |client| async move { names::make(&client, parent, name, node, caller, None).await })
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let name = name.to_vec();
+        self.start(move |client| async move { client.create(parent, name, mode, caller).await })
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
         let name = name.to_vec();
@@ -557,17 +608,20 @@ impl Store for SimulatedStore {
         })
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
-        self.start(move |client| async move { client.ask(file, 0, |inode| Ok(inode.target.clone())).await })
+        self.start(move |client| async move {
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.target.clone())).await
+        })
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         self.start(move |client| async move { names::list(&client, directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        self.start(move |client| async move { client.ask(directory, 0, |_| Ok(())).await })
+        self.start(move |client| async move { client.ask(directory, Asks::Metadata, 0, |_| Ok(())).await })
     }
     fn space(&self) -> Answer<Space> {
         self.start(|client| async move {
-            let files = client.exchange(0, || client.state.inodes.borrow().len() as u64).await?;
+            let files =
+                client.exchange(Asks::Metadata, 0, || client.state.inodes.borrow().len() as u64).await?;
             let blocks = 1 << 30;
             let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
             Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
@@ -580,7 +634,7 @@ impl Store for SimulatedStore {
                 let links = client.state.links(file).unwrap_or(buffered.attributes.links);
                 return Ok(Attributes { links, ..buffered.attributes });
             }
-            client.ask(file, 0, |inode| Ok(inode.attributes)).await
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await
         })
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
@@ -589,7 +643,11 @@ impl Store for SimulatedStore {
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
         let name = name.to_vec();
         self.start(move |client| async move {
-            client.ask(file, 0, |inode| inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)).await
+            client
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)
+                })
+                .await
         })
     }
     fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
@@ -597,14 +655,14 @@ impl Store for SimulatedStore {
             let list = |inode: &mut Inode| {
                 Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
             };
-            client.ask(file, 0, list).await
+            client.ask(file, Asks::Metadata, 0, list).await
         })
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let (name, value) = (name.to_vec(), value.to_vec());
         self.start(move |client| async move {
             client
-                .ask(file, 0, |inode| {
+                .ask(file, Asks::Metadata, 0, |inode| {
                     match (mode, inode.xattrs.contains_key(&name)) {
                         (XattrMode::Create, true) => return Err(Refusal::Exists),
                         (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
@@ -620,23 +678,27 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, 0, |inode| inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute))
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute)
+                })
                 .await
         })
     }
 
     fn open(&self, file: FileId, _access: Access) -> Answer<OpenFile> {
         self.start(move |client| async move {
-            client.ask(file, 0, |_| Ok(())).await?;
-            let open = OpenFile(client.next_open.get());
-            client.next_open.set(open.0 + 1);
-            client.opens.borrow_mut().insert(open, file);
-            Ok(open)
+            client.ask(file, Asks::Metadata, 0, |_| Ok(())).await?;
+            Ok(client.new_open(file))
         })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {
-            client.opens.borrow_mut().remove(&open).map(drop).ok_or(Refusal::Stale.into())
+            let file = client.opens.borrow_mut().remove(&open).ok_or(Refusal::Stale)?;
+            if let Some(inode) = client.state.inodes.borrow_mut().get_mut(&file) {
+                inode.opens -= 1;
+                inode.drop_unreachable();
+            }
+            Ok(())
         })
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
@@ -653,8 +715,11 @@ impl Store for SimulatedStore {
         self.start(move |client| async move {
             let file = client.file_of(open)?;
             client.flush(file).await?;
-            // Whoever was fenced has flushed nothing.
-            client.exchange(0, || ()).await
+            match client.asks_after_sync {
+                // Whoever was fenced has flushed nothing.
+                true => client.exchange(Asks::Metadata, 0, || ()).await,
+                false => Ok(()),
+            }
         })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
