@@ -22,6 +22,7 @@ mod names;
 mod options;
 mod record;
 mod recover;
+mod recovery_window;
 mod replay;
 mod run_plan;
 mod stats;

@@ -7,3 +7,4 @@ mod explorer;
 mod kept;
 mod names;
 mod reconnect;
+mod recovery;
