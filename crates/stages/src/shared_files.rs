@@ -132,7 +132,7 @@ impl SharedStage {
         let identity = Identity("client".into());
         let store: Rc<dyn Store> = Rc::new(match options.client {
             SharedClient::Journaled { .. } => SimulatedStore::connect(&cluster, identity.clone()),
-            _ => SimulatedStore::connect_plain(&cluster, identity.clone()),
+            _ => SimulatedStore::connect_as_kernel(&cluster, identity.clone()),
         });
         // Two drives in RAID-0 without their write caches, as the paper's host had.
         let journal =

@@ -104,6 +104,8 @@ const METADATA_SERVICE: Duration = Duration::from_micros(500);
 const METADATA_SOURCE: &str = "The metadata server needs 0.5 ms of its one processor for a request (a name, an open, attributes): in \
 the makedirs workload of Weil et al., Ceph, OSDI 2006, Section 6.2, one of a small cluster carries out 2,000 operations a second. What clients tell \
 of their capabilities needs none.";
+const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
+capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
 const CHOSEN: &str = "the metadata server makes 2,000 requests a second";
 
 const SERVERS: &str = "The servers are simulated: a data server journals what waits in one write and brings each dirty block to its place every 5 s; \
@@ -323,6 +325,7 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
     let notes = vec![
         SERVERS.into(),
         METADATA_SOURCE.into(),
+        CLIENT.into(),
         "A tenth of the paper's 50,000 files, and the last of two minutes instead of five: by then what the preparation left is at the servers."
             .into(),
         "Why Ceph mounted sync does not lead in createfiles: there a write went to the metadata server directly; here each write waits for \

@@ -31,8 +31,17 @@ pub(super) struct Client {
     next_open: Cell<u64>,
     /// Recalled, and told so: a write would deadlock at a real store.
     recalled: RefCell<BTreeSet<FileId>>,
-    /// Whether a sync ends with a question that the servers refuse to who was fenced.
-    asks_after_sync: bool,
+    /// Else a sync ends with a question that the servers refuse to who was fenced.
+    is_kernel: bool,
+    leases: RefCell<BTreeMap<(FileId, Vec<u8>), Lease>>,
+}
+
+/// A name that this client knows.
+#[derive(Clone, Copy)]
+struct Lease {
+    file: FileId,
+    /// How many changes of names by others there had been.
+    changes: u64,
 }
 
 /// A file held exclusively.
@@ -52,13 +61,14 @@ struct Buffered {
 
 impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
-        SimulatedStore::new(cluster, identity, true)
-    }
-    /// As Ceph's own clients, which take the success of a sync for what it says: no question follows.
-    pub fn connect_plain(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, false)
     }
-    fn new(cluster: &Cluster, identity: Identity, asks_after_sync: bool) -> SimulatedStore {
+    /// As Linux's own client of Ceph. A sync waits for content alone, as the metadata server can recover size and time, and
+    /// no question follows.
+    pub fn connect_as_kernel(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        SimulatedStore::new(cluster, identity, true)
+    }
+    fn new(cluster: &Cluster, identity: Identity, is_kernel: bool) -> SimulatedStore {
         let session = RefCell::new(new_session(&cluster.0, &identity));
         SimulatedStore(Rc::new(Client {
             state: cluster.0.clone(),
@@ -68,7 +78,8 @@ impl SimulatedStore {
             opens: RefCell::default(),
             next_open: Cell::new(1),
             recalled: RefCell::default(),
-            asks_after_sync,
+            is_kernel,
+            leases: RefCell::default(),
         }))
     }
     fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
@@ -96,6 +107,9 @@ fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
 }
 
 impl Client {
+    pub fn session_number(&self) -> u64 {
+        self.session().number
+    }
     fn session(&self) -> Rc<Session> {
         self.session.borrow().clone()
     }
@@ -219,13 +233,19 @@ impl Client {
         };
         let sent = async {
             self.send_content(file, &flushing, attributes.changed).await?;
+            if self.is_kernel {
+                self.send_attributes_later(file, attributes);
+                return Ok(());
+            }
             self.send_attributes(file, attributes).await
         };
         match sent.await {
             Err(error) if error.is_lost() => self.files.borrow_mut().clear(),
             result => result?,
         }
-        self.state.journal_names().await;
+        if !self.is_kernel {
+            self.state.journal_names().await;
+        }
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.flushing = None;
         }
@@ -246,12 +266,20 @@ impl Client {
     }
     async fn send_attributes(&self, file: FileId, attributes: Attributes) -> Result<(), StoreError> {
         let set = |inode: &mut Inode| {
-            let links = inode.attributes.links;
-            inode.attributes = Attributes { links, ..attributes };
-            inode.data.resize(attributes.version.size as usize, 0);
+            inode.set(attributes);
             Ok(())
         };
         self.ask(file, Asks::Held, 0, set).await
+    }
+    /// Nobody waits for it.
+    fn send_attributes_later(&self, file: FileId, attributes: Attributes) {
+        let (state, session) = (self.state.clone(), self.session());
+        self.state.world.spawn(Box::pin(async move {
+            let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
+            if state.exchange(&session, Asks::Held, 0, set).await.is_ok() {
+                state.journal_names().await;
+            }
+        }));
     }
 
     /// What a write sends by itself. The attributes are those of the write before, but for the size.
@@ -526,6 +554,7 @@ impl Store for SimulatedStore {
             client.files.borrow_mut().clear();
             client.opens.borrow_mut().clear();
             client.recalled.borrow_mut().clear();
+            client.leases.borrow_mut().clear();
             client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
         })
     }
@@ -563,6 +592,9 @@ impl Store for SimulatedStore {
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
         let name = name.to_vec();
         self.start(|client| async move {
+            if let Some(known) = client.known_name(parent, &name) {
+                return Ok(known);
+            }
             let found = names::lookup(&client, parent, name).await?;
             Ok(client.as_seen(found))
         })
@@ -715,7 +747,7 @@ impl Store for SimulatedStore {
         self.start(move |client| async move {
             let file = client.file_of(open)?;
             client.flush(file).await?;
-            match client.asks_after_sync {
+            match !client.is_kernel {
                 // Whoever was fenced has flushed nothing.
                 true => client.exchange(Asks::Metadata, 0, || ()).await,
                 false => Ok(()),
@@ -731,6 +763,29 @@ impl Store for SimulatedStore {
 }
 
 impl Client {
+    pub fn lease(&self, parent: FileId, name: Vec<u8>, file: FileId) {
+        let lease = Lease { file, changes: self.changes_by_others() };
+        self.leases.borrow_mut().insert((parent, name), lease);
+    }
+    pub fn end_lease(&self, parent: FileId, name: &[u8]) {
+        self.leases.borrow_mut().remove(&(parent, name.to_vec()));
+    }
+    /// Ceph gives clients leases of names, and takes them back when another changes one.
+    fn known_name(&self, parent: FileId, name: &[u8]) -> Option<Found> {
+        let Lease { file, changes } = *self.leases.borrow().get(&(parent, name.to_vec()))?;
+        let held = self.files.borrow().get(&file).map(|held| held.attributes)?;
+        let session = self.session();
+        let is_cut_off = session.fenced.get() || session.silent.get() || session.dead.get();
+        if is_cut_off || changes != self.changes_by_others() {
+            return None;
+        }
+        Some(Found { file, attributes: Attributes { links: self.state.links(file)?, ..held } })
+    }
+    fn changes_by_others(&self) -> u64 {
+        let changes = self.state.name_changes.borrow();
+        let own = self.session().number;
+        changes.iter().filter(|(number, _)| **number != own).map(|(_, count)| count).sum()
+    }
     /// What is buffered counts.
     fn as_seen(&self, found: Found) -> Found {
         let files = self.files.borrow();

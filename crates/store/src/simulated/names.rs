@@ -38,9 +38,14 @@ impl Client {
     /// The same for a change, which the metadata server's journal has soon after the answer.
     async fn change_names<T>(
         &self,
-        carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
+        mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
-        let done = self.on_names(carry_out).await;
+        let number = self.session_number();
+        let done = self.on_names(|inodes| {
+            *self.state.name_changes.borrow_mut().entry(number).or_default() += 1;
+            carry_out(inodes)
+        });
+        let done = done.await;
         let state = self.state.clone();
         self.state.world.spawn(Box::pin(async move { state.journal_names().await }));
         done
@@ -78,7 +83,7 @@ pub(super) async fn make(
     };
     let mut attributes = Attributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
-    let state = client.state.clone();
+    let (state, leased) = (client.state.clone(), name.clone());
     let made = client.change_names(move |inodes| {
         let entries = &mut directory(inodes, parent)?.entries;
         match entries.get(&name) {
@@ -107,7 +112,9 @@ pub(super) async fn make(
         }
         Ok(Found { file, attributes })
     });
-    made.await
+    let found = made.await?;
+    client.lease(parent, leased, file);
+    Ok(found)
 }
 
 pub(super) async fn link(
@@ -143,6 +150,7 @@ pub(super) async fn unlink(
     name: Name,
     of_directory: bool,
 ) -> Result<(), StoreError> {
+    client.end_lease(parent, &name);
     let mut done = false;
     let unlinked = client.change_names(|inodes| {
         if done {
@@ -184,6 +192,8 @@ pub(super) async fn rename(
     mode: RenameMode,
 ) -> Result<(), StoreError> {
     check(&to.1)?;
+    client.end_lease(from.0, &from.1);
+    client.end_lease(to.0, &to.1);
     let mut done = false;
     let renamed = client.change_names(|inodes| {
         if done {

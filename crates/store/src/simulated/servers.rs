@@ -136,6 +136,8 @@ pub(super) struct State {
     pub tokens: RefCell<Tokens>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
+    /// How many changes of names each session has made.
+    pub name_changes: RefCell<BTreeMap<u64, u64>>,
     /// Tokens came back, or a client was fenced.
     pub freed: Signal,
     data_servers: Vec<DataServer>,
@@ -192,6 +194,7 @@ impl Cluster {
             tokens: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
+            name_changes: RefCell::default(),
             freed: Signal::default(),
             data_servers,
             replicas,
@@ -278,6 +281,13 @@ pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> Attributes {
 }
 
 impl Inode {
+    /// What a client says that held the file.
+    pub fn set(&mut self, attributes: Attributes) {
+        let links = self.attributes.links;
+        self.attributes = Attributes { links, ..attributes };
+        self.data.resize(attributes.version.size as usize, 0);
+        self.drop_unreachable();
+    }
     /// Nobody can read the content of a file that has neither a name nor anybody who opened it.
     pub fn drop_unreachable(&mut self) {
         if self.attributes.links == 0 && self.opens == 0 {
