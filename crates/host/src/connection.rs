@@ -134,7 +134,7 @@ impl Host {
         for file in self.files.all() {
             self.end_token(&file);
             file.open.set(None);
-            file.dirty.set(None);
+            self.files.set_dirty(&file, None);
             *file.failure.borrow_mut() = aside.get(&file.id).map(|why| (*why).into());
             self.files.forget(&file);
         }

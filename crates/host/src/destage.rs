@@ -13,7 +13,7 @@ use std::time::Duration;
 use store::StoreEvent;
 
 /// Files on their way at once.
-const FILES_AT_ONCE: usize = 8;
+const FILES_AT_ONCE: usize = 64;
 /// Between two looks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -33,7 +33,7 @@ impl Host {
             return Err(error);
         }
         self.log().free(dirty.slot);
-        file.dirty.set(None);
+        self.files.set_dirty(file, None);
         self.count(|counters| {
             counters.destaged_bytes += dirty.bytes;
             counters.destaged_files += 1;
@@ -65,8 +65,9 @@ impl Host {
             return Err(error);
         }
         file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
-        if let Some(dirty) = file.dirty.take() {
+        if let Some(dirty) = file.dirty.get() {
             self.log().free(dirty.slot);
+            self.files.set_dirty(file, None);
         }
         self.log().commit_all().await
     }
@@ -87,6 +88,7 @@ impl Host {
             match race(self.store.next_event(), ended).await {
                 Either::Right(()) => return,
                 Either::Left(StoreEvent::Recall { file, .. }) => {
+                    self.creations.note_recall(file);
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
@@ -160,7 +162,7 @@ impl Host {
     }
 
     fn is_crowded(&self, times: usize) -> bool {
-        self.files.dirty_count() > times * self.options.dirty_files_max
+        self.files.has_more_dirty(times * self.options.dirty_files_max)
     }
     /// Whoever closes a file need not wait for others', as long as these go to the store fast enough.
     pub(crate) async fn leave_crowd(&self) {

@@ -47,11 +47,20 @@ pub(crate) struct Dirty {
 }
 
 #[derive(Default)]
-pub(crate) struct Files(RefCell<BTreeMap<FileId, Rc<File>>>);
+pub(crate) struct Files {
+    table: RefCell<BTreeMap<FileId, Rc<File>>>,
+    /// How many of them are dirty.
+    dirty: Cell<usize>,
+}
 
 impl Files {
     pub fn get(&self, id: FileId) -> Option<Rc<File>> {
-        self.0.borrow().get(&id).cloned()
+        self.table.borrow().get(&id).cloned()
+    }
+    /// What the store may not have of a file changed.
+    pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
+        let (now, before) = (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
+        self.dirty.set(self.dirty.get() + now - before);
     }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
         let fresh = || {
@@ -70,20 +79,20 @@ impl Files {
                 failure: RefCell::default(),
             })
         };
-        self.0.borrow_mut().entry(id).or_insert_with(fresh).clone()
+        self.table.borrow_mut().entry(id).or_insert_with(fresh).clone()
     }
     /// Forgets a file that nobody uses and that is nowhere else known.
     pub fn forget(&self, file: &Rc<File>) {
         let is_idle = file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
         // The table, and whoever asks.
         if is_idle && Rc::strong_count(file) <= 2 {
-            self.0.borrow_mut().remove(&file.id);
+            self.table.borrow_mut().remove(&file.id);
         }
     }
     /// Dirty ones, the oldest first.
     pub fn dirty(&self) -> Vec<Rc<File>> {
         let mut dirty: Vec<(Instant, Rc<File>)> = self
-            .0
+            .table
             .borrow()
             .values()
             .filter_map(|file| Some((file.dirty.get()?.since, file.clone())))
@@ -91,16 +100,16 @@ impl Files {
         dirty.sort_by_key(|(since, file)| (*since, file.id));
         dirty.into_iter().map(|(_, file)| file).collect()
     }
-    /// How many are dirty and can go to the store.
-    pub fn dirty_count(&self) -> usize {
-        let files = self.0.borrow();
-        files.values().filter(|file| file.dirty.get().is_some() && file.failure.borrow().is_none()).count()
+    /// Whether more than `most` are dirty and can go to the store.
+    pub fn has_more_dirty(&self, most: usize) -> bool {
+        let can_go = |file: &&Rc<File>| file.dirty.get().is_some() && file.failure.borrow().is_none();
+        self.dirty.get() > most && self.table.borrow().values().filter(can_go).count() > most
     }
     pub fn all(&self) -> Vec<Rc<File>> {
-        self.0.borrow().values().cloned().collect()
+        self.table.borrow().values().cloned().collect()
     }
     pub fn dirty_bytes(&self) -> u64 {
-        self.0.borrow().values().filter_map(|file| file.dirty.get()).map(|dirty| dirty.bytes).sum()
+        self.table.borrow().values().filter_map(|file| file.dirty.get()).map(|dirty| dirty.bytes).sum()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a door serves: reading, writing and syncing files of the store through the journal. Names: `names`; going to the
 //! store: `destage`; a connection that is lost: `connection`.
 
+use crate::creation::Creations;
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
 use crate::kept::Forget;
@@ -36,6 +37,7 @@ pub struct Host {
     pub(crate) log: RefCell<Rc<HostLog>>,
     pub(crate) options: HostOptions,
     pub(crate) files: Files,
+    pub(crate) creations: Creations,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
     pub(crate) closed: Cell<bool>,
@@ -70,6 +72,7 @@ impl Host {
             log: RefCell::new(log),
             options,
             files: Files::default(),
+            creations: Creations::default(),
             lost: RefCell::default(),
             closed: Cell::default(),
             ended: Event::default(),
@@ -182,9 +185,7 @@ impl Host {
             }
             result => (wanted, self.noted(result)?),
         };
-        file.token.set(Some(taken));
-        file.grant.set(file.grant.get() + 1);
-        file.told.set(attributes.version);
+        self.begin_token(file, taken, &attributes);
         Ok(taken)
     }
 
@@ -308,7 +309,7 @@ impl Host {
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
         dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
         dirty.bytes += bytes.len() as u64;
-        file.dirty.set(Some(dirty));
+        self.files.set_dirty(file, Some(dirty));
         file.told.set(attributes.version);
         dirty.last
     }

@@ -52,6 +52,12 @@ impl Host {
             forget(file.id);
         }
     }
+    /// The store has given it, with the attributes as of then.
+    pub(crate) fn begin_token(&self, file: &File, token: Token, attributes: &Attributes) {
+        file.token.set(Some(token));
+        file.grant.set(file.grant.get() + 1);
+        file.told.set(attributes.version);
+    }
     /// What the file had; it is to be returned now.
     pub(crate) fn end_token(&self, file: &File) -> Option<Token> {
         self.forget_kept(file);

@@ -1,16 +1,35 @@
 //! What a recovery has brought about so far, for the one that comes after it if it crashes: two copies, written in turn.
 //!
-//! Files are recovered in the order of their numbers: those up to `done` are finished. Of the one that comes next, it
-//! notes the states that the store told while it was replayed, before the store makes them durable. They are ours.
+//! Files are begun in the order of their numbers, several at once: those up to `done` are finished. Of the next few it
+//! says which are finished. Of those under way it notes the states that the store told while they were replayed, before the
+//! store makes them durable. They are ours.
 
 use crate::error::HostError;
 use crate::record::{BLOCK, Rest, STATES_MAX, put_version};
 use crate::superblock::{HostJournal, LEDGER_BLOCKS};
 use device::{Buffer, Durability};
+use runtime::sync::RwLock;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::{FileId, Version};
 
-const MAGIC: &[u8; 8] = b"OKHLEDG1";
+const MAGIC: &[u8; 8] = b"OKHLEDG2";
+/// One file at a time: what a recovery by an older program has noted counts.
+const MAGIC_OF_ONE: &[u8; 8] = b"OKHLEDG1";
+/// Files behind `done`, and their states together: more do not fit.
+pub(crate) const FILES_MAX: usize = 16;
+pub(crate) const STATES_TOGETHER_MAX: usize = 160;
+/// Instead of a count of states.
+const FINISHED: u32 = u32::MAX;
+
+/// How far a file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// First a state that the store has, then those that were told since.
+    Noted(Vec<Version>),
+    Finished,
+}
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ledger {
@@ -19,24 +38,53 @@ pub(crate) struct Ledger {
     /// The log that it belongs to: where it began.
     pub log: (u32, u32),
     pub done: Option<FileId>,
-    pub file: Option<FileId>,
-    pub states: Vec<Version>,
+    /// Behind `done`.
+    pub files: BTreeMap<FileId, Progress>,
 }
 
 impl Ledger {
+    pub fn is_finished(&self, file: FileId) -> bool {
+        self.done.is_some_and(|done| file <= done) || self.files.get(&file) == Some(&Progress::Finished)
+    }
+    pub fn states(&self, file: FileId) -> &[Version] {
+        match self.files.get(&file) {
+            Some(Progress::Noted(states)) => states,
+            _ => &[],
+        }
+    }
+    /// `order`: all files of the log.
+    pub fn finish(&mut self, file: FileId, order: &[FileId]) {
+        self.files.insert(file, Progress::Finished);
+        let begin = self.done.map_or(0, |done| order.partition_point(|file| *file <= done));
+        for next in &order[begin..] {
+            if !self.is_finished(*next) {
+                break;
+            }
+            self.done = Some(*next);
+            self.files.remove(next);
+        }
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
-        assert!(self.states.len() <= STATES_MAX);
         let mut bytes = vec![0; 4];
         bytes.extend(MAGIC);
         bytes.extend(self.turn.to_le_bytes());
         bytes.extend(self.log.0.to_le_bytes());
         bytes.extend(self.log.1.to_le_bytes());
-        for file in [self.done, self.file] {
-            bytes.extend(u32::from(file.is_some()).to_le_bytes());
-            bytes.extend(file.map_or(0, |file| file.0).to_le_bytes());
+        bytes.extend(u32::from(self.done.is_some()).to_le_bytes());
+        bytes.extend(self.done.map_or(0, |file| file.0).to_le_bytes());
+        bytes.extend((self.files.len() as u32).to_le_bytes());
+        for (file, progress) in &self.files {
+            bytes.extend(file.0.to_le_bytes());
+            match progress {
+                Progress::Finished => bytes.extend(FINISHED.to_le_bytes()),
+                Progress::Noted(states) => {
+                    bytes.extend((states.len() as u32).to_le_bytes());
+                    states.iter().for_each(|state| put_version(&mut bytes, *state));
+                }
+            }
         }
-        bytes.extend((self.states.len() as u32).to_le_bytes());
-        self.states.iter().for_each(|state| put_version(&mut bytes, *state));
+        assert!(bytes.len() <= BLOCK.bytes(), "whoever begins a file has reserved room for its states");
         bytes.resize(BLOCK.bytes(), 0);
         let sum = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
@@ -45,14 +93,27 @@ impl Ledger {
 
     fn parse(bytes: &[u8]) -> Option<Ledger> {
         let mut rest = Rest(bytes);
-        (rest.u32()? == crc32c::crc32c(rest.0) && rest.take::<8>()? == *MAGIC).then_some(())?;
+        (rest.u32()? == crc32c::crc32c(rest.0)).then_some(())?;
+        let magic = rest.take::<8>()?;
+        (magic == *MAGIC || magic == *MAGIC_OF_ONE).then_some(())?;
         let (turn, log) = (rest.u64()?, (rest.u32()?, rest.u32()?));
-        let mut file = || Some((rest.u32()? == 1, FileId(rest.u64()?)));
-        let [done, file] = [file()?, file()?].map(|(is_there, file)| is_there.then_some(file));
+        let done = (rest.u32()? == 1, FileId(rest.u64()?));
+        // The older one says of its one file whether there is one.
         let count = rest.u32()? as usize;
-        (count <= STATES_MAX).then_some(())?;
-        let states = (0..count).map(|_| rest.version()).collect::<Option<Vec<_>>>()?;
-        Some(Ledger { turn, log, done, file, states })
+        (count <= FILES_MAX).then_some(())?;
+        let mut files = BTreeMap::new();
+        for _ in 0..count {
+            let (file, states) = (FileId(rest.u64()?), rest.u32()?);
+            let progress = match states {
+                FINISHED => Progress::Finished,
+                states if states as usize <= STATES_MAX => {
+                    Progress::Noted((0..states).map(|_| rest.version()).collect::<Option<Vec<_>>>()?)
+                }
+                _ => return None,
+            };
+            files.insert(file, progress);
+        }
+        Some(Ledger { turn, log, done: done.0.then_some(done.1), files })
     }
 
     /// Of the recovery of the log that begins at `log`; an empty one if there was none.
@@ -71,12 +132,53 @@ impl Ledger {
         Ok(newest)
     }
 
-    /// Durable when it returns.
-    pub async fn write(&mut self, journal: &HostJournal) -> Result<(), HostError> {
-        self.turn += 1;
+    async fn write(&self, journal: &HostJournal) -> Result<(), HostError> {
         let block = LEDGER_BLOCKS[(self.turn % 2) as usize];
         let image = Rc::new(Buffer::copy_of(&self.to_bytes()));
         Ok(journal.disk.write(block << BLOCK.shift(), vec![image], Durability::Durable).await?)
+    }
+}
+
+/// The ledger of files that are recovered at once: one write takes along all that was noted before it began.
+pub(crate) struct SharedLedger {
+    ledger: RefCell<Ledger>,
+    writing: Rc<RwLock>,
+    /// How many changes there were, and how many of them are durable.
+    changes: Cell<u64>,
+    durable: Cell<u64>,
+}
+
+impl SharedLedger {
+    pub fn new(ledger: Ledger) -> SharedLedger {
+        SharedLedger {
+            ledger: RefCell::new(ledger),
+            writing: Rc::default(),
+            changes: Cell::default(),
+            durable: Cell::default(),
+        }
+    }
+    pub fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.ledger.borrow())
+    }
+    /// Durable when it returns.
+    pub async fn change(
+        &self,
+        journal: &HostJournal,
+        change: impl FnOnce(&mut Ledger),
+    ) -> Result<(), HostError> {
+        change(&mut self.ledger.borrow_mut());
+        self.changes.set(self.changes.get() + 1);
+        let mine = self.changes.get();
+        let _turn = self.writing.write().await;
+        if self.durable.get() >= mine {
+            return Ok(());
+        }
+        let all = self.changes.get();
+        self.ledger.borrow_mut().turn += 1;
+        let ledger = self.ledger.borrow().clone();
+        ledger.write(journal).await?;
+        self.durable.set(all);
+        Ok(())
     }
 }
 
@@ -84,14 +186,42 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    fn states(count: usize) -> Vec<Version> {
+        vec![Version { number: 1, ctime_ns: 2, size: 3 }; count]
+    }
+
     #[test]
     fn ledgers_come_back_and_torn_ones_do_not() {
-        let states = vec![Version { number: 1, ctime_ns: 2, size: 3 }; STATES_MAX];
-        let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), file: None, states };
+        let noted = |file: u64| (FileId(file), Progress::Noted(states(STATES_TOGETHER_MAX / FILES_MAX)));
+        let mut files: BTreeMap<_, _> = (6..6 + FILES_MAX as u64).map(noted).collect();
+        files.insert(FileId(7), Progress::Finished);
+        let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), files };
         let mut bytes = ledger.to_bytes();
         assert_eq!(bytes.len(), BLOCK.bytes());
         assert_eq!(Ledger::parse(&bytes), Some(ledger));
         bytes[512..].fill(0);
         assert_eq!(Ledger::parse(&bytes), None);
+    }
+
+    #[test]
+    fn what_an_older_program_noted_of_its_one_file_counts() {
+        let files = [(FileId(6), Progress::Noted(states(STATES_MAX)))].into();
+        let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), files };
+        let mut bytes = ledger.to_bytes();
+        bytes[4..12].copy_from_slice(MAGIC_OF_ONE);
+        let sum = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Ledger::parse(&bytes), Some(ledger));
+    }
+
+    #[test]
+    fn all_is_done_up_to_the_first_file_that_is_not_finished() {
+        let order = [1, 2, 3, 4].map(FileId);
+        let mut ledger = Ledger::default();
+        ledger.finish(FileId(2), &order);
+        assert_eq!((ledger.done, ledger.files.len()), (None, 1));
+        ledger.finish(FileId(1), &order);
+        assert_eq!((ledger.done, ledger.files.len()), (Some(FileId(2)), 0));
+        assert!(ledger.is_finished(FileId(1)) && !ledger.is_finished(FileId(3)));
     }
 }

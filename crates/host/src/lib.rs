@@ -9,6 +9,7 @@
 mod allocate;
 mod conflict;
 mod connection;
+mod creation;
 mod destage;
 mod error;
 mod files;
@@ -21,6 +22,7 @@ mod names;
 mod options;
 mod record;
 mod recover;
+mod recovery_window;
 mod replay;
 mod run_plan;
 mod stats;

@@ -86,6 +86,8 @@ struct Running {
     records: BTreeMap<Slot, FileRecord>,
     freed: Vec<Slot>,
     bytes: u64,
+    /// Of the record with the most.
+    states_most: usize,
 }
 
 /// Room for one write, given back when dropped.
@@ -113,6 +115,7 @@ impl Running {
             records: BTreeMap::new(),
             freed: Vec::new(),
             bytes: 0,
+            states_most: 0,
         }
     }
 }
@@ -203,8 +206,7 @@ impl HostLog {
             let fits_log = taken + blocks + capacity / REVOKE_SHARE <= state.space.free();
             let states_left =
                 // Whoever has room may add a state to the same file.
-                state.running.records.values().all(|record| record.states.len() + state.rooms < STATES_MAX)
-                    && state.rooms < STATES_MAX;
+                state.running.states_most + state.rooms < STATES_MAX;
             if fits_transaction && fits_log && states_left {
                 return Some(Ok(()));
             }
@@ -298,7 +300,9 @@ impl HostLog {
             running.transaction.add_data_bytes(home, range, false);
             done += count;
         }
-        running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes)).add(attributes);
+        let record = running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
+        record.add(attributes);
+        running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
         // Counted as a whole block until the commit: what it will hold is not known yet.
         running.transaction.add_metadata(slot.record_at(), BlockRange::new(0, 1));

@@ -94,7 +94,7 @@ impl Host {
             if links == 0 && file.opens.get() == 0 {
                 self.log().commit(dirty.last).await?;
                 self.log().free(dirty.slot);
-                file.dirty.set(None);
+                self.files.set_dirty(&file, None);
                 // First, so that the store need not keep what is buffered.
                 if let Some(open) = file.open.take() {
                     self.noted(self.store.close(open).await)?;

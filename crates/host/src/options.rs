@@ -35,7 +35,7 @@ impl Default for HostOptions {
             destage: Destage::After(Duration::from_secs(60)),
             writeback: Duration::from_secs(5),
             dirty_bytes_max: 256 << 20,
-            dirty_files_max: 512,
+            dirty_files_max: 8192,
             reconnect: Some(Duration::from_secs(60)),
         }
     }

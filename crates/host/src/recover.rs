@@ -1,7 +1,8 @@
 //! After a crash of this host: what was journaled goes to the store, as far as nobody else has changed the files since.
 //!
 //! 1. The former self is fenced first: nothing of it arrives any more, and its tokens are free.
-//! 2. File by file, in the order of their numbers: the token is taken; then, and only then, is the file's state compared.
+//! 2. Several files at once, begun in the order of their numbers (`recovery_window`). Of each: the token is taken; then,
+//!    and only then, is the file's state compared.
 //! 3. A file is replayed only if the store's (version, change time, size) are one of three states. The
 //!    journal builds on it, it was journaled, or an earlier recovery has noted it as its own. Everything else
 //!    is set aside. At a store that counts every change, the number of the state built on is enough. Content
@@ -15,19 +16,24 @@
 
 use crate::conflict::set_aside;
 use crate::error::HostError;
-use crate::ledger::Ledger;
+use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
 use crate::log::image_of;
 use crate::record::STATES_MAX;
+use crate::recovery_window::{RecoveryWindow, states_for};
 use crate::replay::{FileReplay, LogContent};
 use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
 use device::World;
 use journal::plan_empty_log;
 use journal::records;
+use runtime::join_window;
+use runtime::sync::RwLock;
 use serde::Serialize;
+use std::pin::Pin;
+use std::rc::Rc;
 use store::{
-    Access, AttributeChange, OpenFile, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange, Token,
-    Version,
+    Access, AttributeChange, FileId, OpenFile, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange,
+    Token, Version,
 };
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -83,14 +89,17 @@ pub async fn recover(
     (report.transactions, report.slots_home) = (content.transactions, content.slots_freed);
     let log = (superblock.sequence.0, superblock.start.get());
     let ledger = Ledger::read(journal, log).await?;
-    let mut recovery = Recovery { store, journal, ledger, log, dry_run };
-    for (file, replay) in &content.files {
-        let outcome = match recovery.ledger.done {
-            Some(done) if *file <= done => FileFate::DoneBefore,
-            _ => recovery.file(replay).await?,
-        };
-        report.files.push(FileOutcome { file: file.0, outcome, bytes: replay.bytes() });
-    }
+    let order: Vec<FileId> = content.files.keys().copied().collect();
+    let noted = order.iter().map(|file| ledger.states(*file).len()).sum();
+    let window = RecoveryWindow::of(order.len(), noted);
+    let (ledger, setting_aside) = (SharedLedger::new(ledger), Rc::default());
+    let recovery = Recovery { store, journal, ledger, order, window, setting_aside, log, dry_run };
+    let files = content.files.values().enumerate();
+    let work = files.map(|(index, replay)| -> Pin<Box<dyn Future<Output = _> + '_>> {
+        Box::pin(recovery.in_its_turn(index, replay))
+    });
+    report.files = join_window(work, FILES_MAX).await?;
+    report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
         let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
         superblock.set_clean(content.next.previous());
@@ -104,13 +113,29 @@ pub async fn recover(
 struct Recovery<'a> {
     store: &'a dyn Store,
     journal: &'a HostJournal,
-    ledger: Ledger,
+    ledger: SharedLedger,
+    /// All files of the log.
+    order: Vec<FileId>,
+    window: RecoveryWindow,
+    /// Conflict files share a directory: one is made at a time.
+    setting_aside: Rc<RwLock>,
     log: (u32, u32),
     dry_run: bool,
 }
 
 impl Recovery<'_> {
-    async fn file(&mut self, replay: &FileReplay) -> Result<FileFate, HostError> {
+    async fn in_its_turn(&self, index: usize, replay: &FileReplay) -> Result<FileOutcome, HostError> {
+        let file = replay.last.file;
+        let (noted, is_finished) =
+            self.ledger.look(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
+        let states = if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
+        let place = self.window.enter(index, states, noted).await?;
+        let outcome = if is_finished { FileFate::DoneBefore } else { self.file(replay).await? };
+        place.finish();
+        Ok(FileOutcome { file: file.0, outcome, bytes: replay.bytes() })
+    }
+
+    async fn file(&self, replay: &FileReplay) -> Result<FileFate, HostError> {
         let file = replay.last.file;
         match self.store.find(file).await {
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => {
@@ -148,12 +173,9 @@ impl Recovery<'_> {
 
     /// Why the file may not be replayed over this state.
     fn judge(&self, replay: &FileReplay, version: Version) -> Option<String> {
-        let noted: &[Version] = match self.ledger.file == Some(replay.last.file) {
-            true => &self.ledger.states,
-            false => &[],
-        };
+        let noted = self.ledger.look(|ledger| ledger.states(replay.last.file).to_vec());
         let bases = [Some(&replay.base), noted.first()].into_iter().flatten();
-        if is_ours(version, bases, replay.states.iter().chain(noted), self.store.counts_every_change()) {
+        if is_ours(version, bases, replay.states.iter().chain(&noted), self.store.counts_every_change()) {
             return None;
         }
         let Version { number, ctime_ns, size } = version;
@@ -164,7 +186,7 @@ impl Recovery<'_> {
     }
 
     async fn set_aside(
-        &mut self,
+        &self,
         replay: &FileReplay,
         why: String,
         open: Option<OpenFile>,
@@ -172,23 +194,23 @@ impl Recovery<'_> {
         if self.dry_run {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
+        let turn = self.setting_aside.write().await;
         let name = set_aside(self.store, replay, self.log, &why).await?;
+        drop(turn);
         if open.is_none() {
             self.finish(replay).await?;
         }
         Ok(FileFate::SetAside { name, why })
     }
 
-    /// Nothing is left to do for this file, or any before it.
-    async fn finish(&mut self, replay: &FileReplay) -> Result<(), HostError> {
-        self.ledger.done = Some(replay.last.file);
-        self.ledger.file = None;
-        self.ledger.states.clear();
-        self.ledger.write(self.journal).await
+    /// Nothing is left to do for this file.
+    async fn finish(&self, replay: &FileReplay) -> Result<(), HostError> {
+        let finish = |ledger: &mut Ledger| ledger.finish(replay.last.file, &self.order);
+        self.ledger.change(self.journal, finish).await
     }
 
     /// Every journaled byte, then the size, then the attributes.
-    async fn replay(&mut self, replay: &FileReplay, open: OpenFile, found: Version) -> Result<(), HostError> {
+    async fn replay(&self, replay: &FileReplay, open: OpenFile, found: Version) -> Result<(), HostError> {
         let mut told = vec![found];
         let mut size = found.size;
         self.note(replay, &told).await?;
@@ -219,7 +241,7 @@ impl Recovery<'_> {
 
     /// What was told is noted, and then made durable; of it only the last state can be there afterwards.
     async fn settle(
-        &mut self,
+        &self,
         replay: &FileReplay,
         open: OpenFile,
         told: &mut Vec<Version>,
@@ -230,10 +252,10 @@ impl Recovery<'_> {
         Ok(())
     }
     /// The first is one that the store has.
-    async fn note(&mut self, replay: &FileReplay, told: &[Version]) -> Result<(), HostError> {
-        self.ledger.file = Some(replay.last.file);
-        self.ledger.states = told.to_vec();
-        self.ledger.write(self.journal).await
+    async fn note(&self, replay: &FileReplay, told: &[Version]) -> Result<(), HostError> {
+        let noted = Progress::Noted(told.to_vec());
+        let note = |ledger: &mut Ledger| drop(ledger.files.insert(replay.last.file, noted));
+        self.ledger.change(self.journal, note).await
     }
 }
 

@@ -27,6 +27,7 @@ use workloads::{Actor, Files, SyncKind};
 
 const NAME: &str = "simulated cluster";
 const OWNER: Caller = Caller { uid: 0, gid: 0 };
+const FILE_MODE: u32 = 0o644;
 const PAGE: u64 = 4096;
 const PIECE: usize = store::TRANSFER_BYTES_MAX;
 
@@ -52,6 +53,8 @@ pub struct SharedOptions {
     pub home_every: Duration,
     /// What each write takes of a processor.
     pub processor: Duration,
+    /// What a request takes of the metadata server's.
+    pub metadata_service: Duration,
     pub seed: u64,
 }
 
@@ -122,11 +125,15 @@ impl SharedStage {
             latency: options.latency,
             bytes_per_second: options.bytes_per_second,
             lease: Duration::from_secs(3600),
+            metadata_service: options.metadata_service,
             ..Network::default()
         };
         let cluster = Cluster::with_homes(shared.clone(), network, &servers, servers.len());
         let identity = Identity("client".into());
-        let store: Rc<dyn Store> = Rc::new(SimulatedStore::connect(&cluster, identity.clone()));
+        let store: Rc<dyn Store> = Rc::new(match options.client {
+            SharedClient::Journaled { .. } => SimulatedStore::connect(&cluster, identity.clone()),
+            _ => SimulatedStore::connect_as_kernel(&cluster, identity.clone()),
+        });
         // Two drives in RAID-0 without their write caches, as the paper's host had.
         let journal =
             || Raid0::of(vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)], 64 << 10);
@@ -240,6 +247,15 @@ pub struct SharedFile {
 }
 
 impl Cached {
+    /// Ceph's answer to a new file comes with everything that its first write needs.
+    async fn create(&self, parent: FileId, name: &[u8]) -> io::Result<FileId> {
+        let created = self.store.create(parent, name, FILE_MODE, OWNER).await.map_err(of_store)?;
+        let file = created.found.file;
+        if let (Some(open), true) = (created.open, created.is_held) {
+            self.files.borrow_mut().insert(file, Held { open, dirty_since: None, dirty_bytes: 0 });
+        }
+        Ok(file)
+    }
     async fn write(&self, file: FileId, at: u64, bytes: &[u8]) -> io::Result<()> {
         let held = self.files.borrow().get(&file).copied();
         let open = match held {
@@ -326,15 +342,6 @@ impl SharedFiles {
             None => Ok((self.0.store.root(), path.as_bytes())),
         }
     }
-    async fn make(&self, path: &str, node: NewNode) -> io::Result<FileId> {
-        let (parent, name) = self.parent(path)?;
-        let made = match &self.0.side {
-            Side::Cached(_) => self.0.store.make(parent, name, node, OWNER).await.map_err(of_store)?,
-            Side::Journaled(host) => host.make(parent, name, node, OWNER).await.map_err(of_host)?,
-        };
-        self.0.names.borrow_mut().insert(path.into(), made.file);
-        Ok(made.file)
-    }
 
     /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
@@ -363,11 +370,13 @@ impl Files for SharedFiles {
         self.0.world.sleep_until(at).await;
     }
     async fn create(&self, path: &str, sync: SyncKind) -> io::Result<SharedFile> {
-        let id = self.make(path, NewNode::Regular { mode: 0o644 }).await?;
+        let (parent, name) = self.parent(path)?;
+        let id = match &self.0.side {
+            Side::Cached(cached) => cached.create(parent, name).await?,
+            Side::Journaled(host) => host.create(parent, name, FILE_MODE, OWNER).await.map_err(of_host)?.file,
+        };
+        self.0.names.borrow_mut().insert(path.into(), id);
         self.0.sizes.borrow_mut().insert(id, 0);
-        if let Side::Journaled(host) = &self.0.side {
-            host.open_file(id).await.map_err(of_host)?;
-        }
         Ok(SharedFile { id, end: 0, sync })
     }
     async fn open(&self, path: &str, sync: SyncKind) -> io::Result<SharedFile> {
@@ -445,7 +454,14 @@ impl Files for SharedFiles {
         Ok(())
     }
     async fn make_directory(&self, path: &str) -> io::Result<()> {
-        self.make(path, NewNode::Directory { mode: 0o755 }).await.map(drop)
+        let (parent, name) = self.parent(path)?;
+        let node = NewNode::Directory { mode: 0o755 };
+        let made = match &self.0.side {
+            Side::Cached(_) => self.0.store.make(parent, name, node, OWNER).await.map_err(of_store)?,
+            Side::Journaled(host) => host.make(parent, name, node, OWNER).await.map_err(of_host)?,
+        };
+        self.0.names.borrow_mut().insert(path.into(), made.file);
+        Ok(())
     }
     async fn run_actors<A: Actor<Self>>(
         &self,

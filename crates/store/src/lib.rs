@@ -21,6 +21,6 @@ pub use limits::{
     LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX, half_of_room,
 };
 pub use local::LocalStore;
-pub use names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+pub use names::{Caller, Created, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 pub use simulated::{Cluster, Cut, CutKind, Moment, Network, ServerDisks, SimulatedStore, TrafficCount};
 pub use store::{Access, Answer, OpenFile, Store};

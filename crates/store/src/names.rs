@@ -1,6 +1,7 @@
 //! What operations on names take and give.
 
 use crate::attributes::{Attributes, FileId, FileKind};
+use crate::store::OpenFile;
 
 /// On whose behalf something is made. Permissions were checked by the caller of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +15,16 @@ pub struct Caller {
 pub struct Found {
     pub file: FileId,
     pub attributes: Attributes,
+}
+
+/// A file that [`crate::Store::create`] has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Created {
+    pub found: Found,
+    /// For reading and writing, if the store opened it with the same question.
+    pub open: Option<OpenFile>,
+    /// This client has the exclusive token. The attributes are as of then.
+    pub is_held: bool,
 }
 
 /// What [`crate::Store::make`] makes. `mode`: permission bits, the caller's umask already applied.

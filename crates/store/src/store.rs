@@ -1,7 +1,7 @@
 use crate::attributes::{Allocation, AttributeChange, Attributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use device::LocalFuture;
 use std::ops::Range;
 
@@ -80,6 +80,9 @@ pub trait Store {
     fn forget(&self, file: FileId);
     /// Fails if the name exists.
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found>;
+    /// A regular file that is to be written next. What the store gives with the same answer needs no further question: the open
+    /// file, and the exclusive token. A recall of it may be told before the answer. Fails if the name exists.
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created>;
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes>;
     /// Anything but a directory. Open files stay usable.
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()>;

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Allocation, Answer, AttributeChange, Attributes, Caller, FileId, Found, Identity,
+    Access, Allocation, Answer, AttributeChange, Attributes, Caller, Created, FileId, Found, Identity,
     LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError,
     StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
@@ -159,6 +159,16 @@ impl Shared {
     fn nonsense(&self, what: &'static str) -> StoreError {
         StoreError::Nonsense { store: self.name.clone(), what: what.into() }
     }
+    /// What the helper has opened over this link, if it is the one of today.
+    fn opened_by(&self, link: &Link, file: FileId, access: Access) -> Result<OpenFile, StoreError> {
+        if let Some(lost) = link.lost() {
+            return Err(error_of_lost(&self.name, lost));
+        }
+        let open = OpenFile(self.last_open.get() + 1);
+        self.last_open.set(open.0);
+        self.opens.borrow_mut().insert(open, (file, access));
+        Ok(open)
+    }
     fn opened(&self, open: OpenFile, write: bool) -> Result<FileId, StoreError> {
         match self.opens.borrow().get(&open) {
             Some((_, Access::Read)) | None if write => Err(Refusal::Other(libc::EBADF).into()),
@@ -270,6 +280,23 @@ impl store::Store for Store {
         };
         answer!(self, "making a file", Usual, request, Reply::Attributes { attributes } => found(attributes))
     }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let (shared, name) = (self.0.clone(), checked(name));
+        Box::pin(async move {
+            let request = Request::Create { parent, name: name?, mode, caller };
+            let link = shared.link.borrow().clone();
+            match shared.ask("making a file", Meaning::Usual, request).await? {
+                Reply::Created { attributes, is_held } => {
+                    let open = shared.opened_by(&link, attributes.file, Access::ReadWrite)?;
+                    Ok(Created { found: found(attributes), open: Some(open), is_held })
+                }
+                Reply::Attributes { attributes } => {
+                    Ok(Created { found: found(attributes), open: None, is_held: false })
+                }
+                _ => Err(shared.nonsense("the reply to making a file")),
+            }
+        })
+    }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
         let request = checked(name).map(|name| Request::Link { file, parent, name });
         answer!(self, "a link", Usual, request,
@@ -358,13 +385,7 @@ impl store::Store for Store {
             if reply != Reply::Done {
                 return Err(shared.nonsense("the reply to opening a file"));
             }
-            if let Some(lost) = link.lost() {
-                return Err(error_of_lost(&shared.name, lost));
-            }
-            let open = OpenFile(shared.last_open.get() + 1);
-            shared.last_open.set(open.0);
-            shared.opens.borrow_mut().insert(open, (file, access));
-            Ok(open)
+            shared.opened_by(&link, file, access)
         })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {

@@ -7,7 +7,7 @@ use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{Reply, Report, Request};
 use std::ffi::CString;
 use std::sync::Arc;
-use store::{AttributeChange, Attributes, FileKind, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
+use store::{AttributeChange, Attributes, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
 
 pub struct Server {
     pub files: Arc<Files>,
@@ -106,6 +106,21 @@ impl Server {
             Request::Make { parent, name, node, caller } => {
                 let found = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
                 return Ok(self.found(found));
+            }
+            Request::Create { parent, name, mode, caller } => {
+                // Not by the library's own call for both: it looks the name up first, at the servers.
+                let node = NewNode::Regular { mode };
+                let (inode, made) = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
+                let file = files.keep(inode, made.file);
+                let _busy = Busy::with(&file);
+                if file.open(true).is_err() {
+                    // It is made, and whoever writes it will be told.
+                    return Ok(Reply::Attributes { attributes: made });
+                }
+                let is_held = files.hold_new(&file);
+                // As with a token that is taken: what counts is what the file is from now on.
+                let attributes = if is_held { file.inode.attributes()? } else { made };
+                return Ok(Reply::Created { attributes, is_held });
             }
             Request::Link { file, parent, name } => {
                 let (file, parent, name) = (files.get(file)?, files.get(parent)?, text(name)?);

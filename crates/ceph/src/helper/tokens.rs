@@ -39,6 +39,11 @@ impl Files {
         }
     }
 
+    /// Of a file that nobody else can have asked for yet: the library gives the token without a question, or it is taken later.
+    pub fn hold_new(&self, file: &Arc<File>) -> bool {
+        self.grant(file, Token::ExclusiveWrite).is_ok()
+    }
+
     fn grant(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
         let handle = file.handle_for(token)?;
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;

@@ -55,6 +55,13 @@ pub enum Request {
         node: NewNode,
         caller: Caller,
     },
+    /// A regular file, opened with it.
+    Create {
+        parent: FileId,
+        name: Vec<u8>,
+        mode: u32,
+        caller: Caller,
+    },
     Link {
         file: FileId,
         parent: FileId,
@@ -149,7 +156,7 @@ wire_enum!(Request {
     10 => Lookup { parent, name }, 11 => Find { file }, 12 => Forget { file },
     13 => Make { parent, name, node, caller }, 14 => Link { file, parent, name }, 15 => Unlink { parent, name },
     16 => RemoveDirectory { parent, name }, 17 => Rename { parent, name, new_parent, new_name },
-    18 => ReadLink { file }, 19 => List { directory, cursor }, 20 => SyncDirectory { directory }, 21 => Space,
+    22 => Create { parent, name, mode, caller }, 18 => ReadLink { file }, 19 => List { directory, cursor }, 20 => SyncDirectory { directory }, 21 => Space,
     30 => Attributes { file }, 31 => SetAttributes { file, change }, 32 => Xattr { file, name },
     33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode }, 35 => RemoveXattr { file, name },
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
@@ -161,15 +168,30 @@ wire_enum!(Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     Done,
-    Welcome { welcome: Welcome },
-    Attributes { attributes: Attributes },
-    Bytes { bytes: Vec<u8> },
-    Listing { listing: Listing },
-    Space { space: Space },
+    Welcome {
+        welcome: Welcome,
+    },
+    Attributes {
+        attributes: Attributes,
+    },
+    /// Whether the exclusive token came with it.
+    Created {
+        attributes: Attributes,
+        is_held: bool,
+    },
+    Bytes {
+        bytes: Vec<u8>,
+    },
+    Listing {
+        listing: Listing,
+    },
+    Space {
+        space: Space,
+    },
 }
 wire_enum!(Reply {
     0 => Done, 1 => Welcome { welcome }, 2 => Attributes { attributes }, 3 => Bytes { bytes },
-    4 => Listing { listing }, 5 => Space { space },
+    4 => Listing { listing }, 5 => Space { space }, 6 => Created { attributes, is_held },
 });
 
 /// From the helper. `request` is the number that the request came with.

@@ -49,6 +49,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Disconnect,
         Request::Make { parent: file, name: name.clone(), node, caller: Caller { uid: 1, gid: 2 } },
+        Request::Create { parent: file, name: name.clone(), mode: 0o644, caller: Caller { uid: 1, gid: 2 } },
         Request::SetAttributes { file, change },
         Request::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
         Request::Write { file, at: 5, bytes: vec![2; 3000] },
@@ -62,6 +63,7 @@ fn reports() -> Vec<Report> {
     let listing = Listing { entries: vec![entry; 3], is_end: true };
     vec![
         Report::Success { request: 1, reply: Reply::Attributes { attributes: attributes() } },
+        Report::Success { request: 1, reply: Reply::Created { attributes: attributes(), is_held: true } },
         Report::Success { request: 1, reply: Reply::Listing { listing } },
         Report::Failure { request: 2, code: 5 },
         Report::Recall { file: FileId(3), token: Token::SharedRead },

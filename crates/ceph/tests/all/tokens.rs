@@ -1,14 +1,14 @@
 //! Tokens, their recall, and who is excluded.
 
 use crate::common::{
-    CephFuse, Cluster, connect, give_way, is_disconnected, is_fenced, make, next_event, run,
+    CephFuse, Cluster, ROOT, connect, give_way, is_disconnected, is_fenced, make, next_event, run,
 };
 use device::World;
 use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Identity, RenameMode, Store as _, StoreError, StoreEvent, Token};
+use store::{Access, Identity, Refusal, RenameMode, Store as _, StoreError, StoreEvent, Token};
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
@@ -304,5 +304,53 @@ fn who_has_a_file_open_for_writing_gets_a_token_for_reading_at_once() {
             store.return_token(file).await.unwrap();
         }
         store.disconnect().await.unwrap();
+    });
+}
+
+#[test]
+fn a_created_file_comes_open_and_with_its_token_and_another_recalls_it() {
+    let cluster = Cluster::small();
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(|world| async move {
+        let store = Rc::new(connect(&world, here).await);
+        let created = store.create(store.root(), b"file", 0o640, ROOT).await.unwrap();
+        let (file, open) = (created.found.file, created.open.unwrap());
+        assert!(created.is_held, "{created:?}");
+        assert_eq!(
+            (created.found.attributes.mode & 0o777, created.found.attributes.version.size),
+            (0o640, 0)
+        );
+        let again = store.create(store.root(), b"file", 0o640, ROOT).await;
+        assert!(matches!(again, Err(StoreError::Refused(Refusal::Exists))), "{again:?}");
+        let written = store.write(open, 0, b"buffered").await.unwrap();
+        assert!(written.version.number > created.found.attributes.version.number);
+
+        let holder = store.clone();
+        world.spawn(Box::pin(async move {
+            let StoreEvent::Recall { file, .. } = next_event(&holder).await else { panic!("no recall") };
+            holder.return_token(file).await.unwrap();
+        }));
+        let other = connect(&world, there).await;
+        let peer = other.open(file, Access::Read).await.unwrap();
+        assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"buffered");
+    });
+}
+
+#[test]
+fn a_created_file_and_its_first_write_cost_the_metadata_server_one_request() {
+    const FILES: u64 = 20;
+    let cluster = Rc::new(Cluster::small());
+    let (here, counter) = (cluster.options("here"), cluster.clone());
+    run(|world| async move {
+        let store = connect(&world, here).await;
+        let before = counter.metadata_requests();
+        for number in 0..FILES {
+            let name = format!("file {number}");
+            let created = store.create(store.root(), name.as_bytes(), 0o644, ROOT).await.unwrap();
+            assert!(created.is_held);
+            store.write(created.open.unwrap(), 0, b"first").await.unwrap();
+        }
+        let requests = counter.metadata_requests() - before;
+        assert!((FILES..FILES + 3).contains(&requests), "{requests} for {FILES} files");
     });
 }

@@ -52,15 +52,15 @@ impl HostDoor {
         let mode = arguments.mode & PERMISSIONS & !arguments.umask;
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;
-        let made = self.host.make(parent, name, NewNode::Regular { mode }, caller(header)).await;
-        let found = match made {
+        let found = match self.host.create(parent, name, mode, caller(header)).await {
             // Another client was faster than this kernel's look.
             Err(HostError::Store(StoreError::Refused(Refusal::Exists))) if !is_exclusive => {
-                self.host.lookup(parent, name).await?
+                let found = self.host.lookup(parent, name).await?;
+                self.host.open_file(found.file).await?;
+                found
             }
-            made => made?,
+            created => created?,
         };
-        self.host.open_file(found.file).await?;
         let mut answer = Answer::of(&self.entry(&found.attributes)?);
         answer.append(&OpenOut { open_flags: OPENED, ..Default::default() });
         Ok(answer)

@@ -310,7 +310,7 @@ fn recovery_does_not_wait_for_its_former_self() {
 fn many_dirty_files_do_not_stay_open_at_the_store() {
     let stage = Stage::new(13);
     let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
+    let begun = stage.begin(&disk, HostOptions { dirty_files_max: 512, ..under_pressure() });
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         for number in 0..600 {

@@ -184,7 +184,7 @@ fn run(script: &'static [Step], seed: u64, network: Network, cut: Option<CutAt>)
     let begun = stage.begin(&disk, options());
     let (host, files) = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
-        let files = [make(&host, "a").await, make(&host, "b").await];
+        let files = [make_then_open(&host, "a").await, make(&host, "b").await];
         (host, files)
     });
     let models: Models = Rc::default();

@@ -27,7 +27,7 @@ fn attributes_are_kept_under_a_token_and_never_without() {
     let begun = stage.begin(&disk, HostOptions::default());
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
-        let file = make(&host, "file").await;
+        let file = make_then_open(&host, "file").await;
         assert!(!is_kept(&host, file).await, "nobody has asked for a token yet");
         host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
         assert!(is_kept(&host, file).await);

@@ -2,7 +2,9 @@
 
 mod behaviour;
 mod common;
+mod creation;
 mod explorer;
 mod kept;
 mod names;
 mod reconnect;
+mod recovery;

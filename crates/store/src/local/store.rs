@@ -6,7 +6,7 @@ use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Caller, Created, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
 use device::{LocalFuture, World};
@@ -279,6 +279,13 @@ impl Store for LocalStore {
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
         let name = name.to_vec();
         self.at_once(move |local| local.make(parent, &name, node, caller))
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let name = name.to_vec();
+        self.at_once(move |local| {
+            let found = local.make(parent, &name, NewNode::Regular { mode }, caller)?;
+            Ok(Created { found, open: local.open(found.file, Access::ReadWrite).ok(), is_held: false })
+        })
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
         let name = name.to_vec();

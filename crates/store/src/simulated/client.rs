@@ -1,12 +1,12 @@
 //! One host's connection to the cluster, and what it buffers.
 
 use super::names;
-use super::servers::{Cluster, Inode, NAME, ROOT, Session, State, fresh};
+use super::servers::{Asks, Cluster, Inode, NAME, ROOT, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
-use crate::names::{Caller, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
 use crate::overlay::Overlay;
 use crate::store::{Access, Answer, OpenFile, Store};
 use device::LocalFuture;
@@ -31,6 +31,17 @@ pub(super) struct Client {
     next_open: Cell<u64>,
     /// Recalled, and told so: a write would deadlock at a real store.
     recalled: RefCell<BTreeSet<FileId>>,
+    /// Else a sync ends with a question that the servers refuse to who was fenced.
+    is_kernel: bool,
+    leases: RefCell<BTreeMap<(FileId, Vec<u8>), Lease>>,
+}
+
+/// A name that this client knows.
+#[derive(Clone, Copy)]
+struct Lease {
+    file: FileId,
+    /// How many changes of names by others there had been.
+    changes: u64,
 }
 
 /// A file held exclusively.
@@ -50,6 +61,14 @@ struct Buffered {
 
 impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        SimulatedStore::new(cluster, identity, false)
+    }
+    /// As Linux's own client of Ceph. A sync waits for content alone, as the metadata server can recover size and time, and
+    /// no question follows.
+    pub fn connect_as_kernel(cluster: &Cluster, identity: Identity) -> SimulatedStore {
+        SimulatedStore::new(cluster, identity, true)
+    }
+    fn new(cluster: &Cluster, identity: Identity, is_kernel: bool) -> SimulatedStore {
         let session = RefCell::new(new_session(&cluster.0, &identity));
         SimulatedStore(Rc::new(Client {
             state: cluster.0.clone(),
@@ -59,6 +78,8 @@ impl SimulatedStore {
             opens: RefCell::default(),
             next_open: Cell::new(1),
             recalled: RefCell::default(),
+            is_kernel,
+            leases: RefCell::default(),
         }))
     }
     fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
@@ -86,21 +107,30 @@ fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
 }
 
 impl Client {
+    pub fn session_number(&self) -> u64 {
+        self.session().number
+    }
     fn session(&self) -> Rc<Session> {
         self.session.borrow().clone()
     }
-    pub async fn exchange<T>(&self, bytes: u64, carry_out: impl FnMut() -> T) -> Result<T, StoreError> {
-        self.state.exchange(&self.session(), bytes, carry_out).await
+    pub async fn exchange<T>(
+        &self,
+        asks: Asks,
+        bytes: u64,
+        carry_out: impl FnMut() -> T,
+    ) -> Result<T, StoreError> {
+        self.state.exchange(&self.session(), asks, bytes, carry_out).await
     }
     /// A message about one inode.
-    pub async fn ask<T>(
+    async fn ask<T>(
         &self,
         file: FileId,
+        asks: Asks,
         bytes: u64,
         mut carry_out: impl FnMut(&mut Inode) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        let answer = self.exchange(bytes, || {
+        let answer = self.exchange(asks, bytes, || {
             let mut inodes = state.inodes.borrow_mut();
             carry_out(inodes.get_mut(&file).ok_or(Refusal::Stale)?)
         });
@@ -144,7 +174,7 @@ impl Client {
         }
         self.state.journal_data(file, at, bytes.len() as u64).await;
         let state = self.state.clone();
-        self.ask(file, bytes.len() as u64, move |inode| {
+        self.ask(file, Asks::Content, bytes.len() as u64, move |inode| {
             put(&mut inode.data, at, &bytes);
             let size = inode.attributes.version.size.max(end);
             inode.attributes.version = state.next_version(inode.attributes.version, size);
@@ -160,7 +190,7 @@ impl Client {
         let file = self.file_of(open)?;
         let length = length.min(TRANSFER_BYTES_MAX);
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        let base = self.ask(file, length as u64, |inode| {
+        let base = self.ask(file, Asks::Content, length as u64, |inode| {
             // Content may be there before the servers know how long the file is.
             let size = held.unwrap_or(inode.attributes.version.size);
             let end = size.min(at.saturating_add(length as u64));
@@ -203,13 +233,19 @@ impl Client {
         };
         let sent = async {
             self.send_content(file, &flushing, attributes.changed).await?;
+            if self.is_kernel {
+                self.send_attributes_later(file, attributes);
+                return Ok(());
+            }
             self.send_attributes(file, attributes).await
         };
         match sent.await {
             Err(error) if error.is_lost() => self.files.borrow_mut().clear(),
             result => result?,
         }
-        self.state.journal_names().await;
+        if !self.is_kernel {
+            self.state.journal_names().await;
+        }
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.flushing = None;
         }
@@ -224,18 +260,26 @@ impl Client {
                 inode.written = written;
                 Ok(())
             };
-            self.ask(file, bytes.len() as u64, put_there).await?;
+            self.ask(file, Asks::Content, bytes.len() as u64, put_there).await?;
         }
         Ok(())
     }
     async fn send_attributes(&self, file: FileId, attributes: Attributes) -> Result<(), StoreError> {
         let set = |inode: &mut Inode| {
-            let links = inode.attributes.links;
-            inode.attributes = Attributes { links, ..attributes };
-            inode.data.resize(attributes.version.size as usize, 0);
+            inode.set(attributes);
             Ok(())
         };
-        self.ask(file, 0, set).await
+        self.ask(file, Asks::Held, 0, set).await
+    }
+    /// Nobody waits for it.
+    fn send_attributes_later(&self, file: FileId, attributes: Attributes) {
+        let (state, session) = (self.state.clone(), self.session());
+        self.state.world.spawn(Box::pin(async move {
+            let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
+            if state.exchange(&session, Asks::Held, 0, set).await.is_ok() {
+                state.journal_names().await;
+            }
+        }));
     }
 
     /// What a write sends by itself. The attributes are those of the write before, but for the size.
@@ -284,7 +328,7 @@ impl Client {
         }
         self.flush(file).await?;
         let state = self.state.clone();
-        let changed = self.ask(file, 0, move |inode| {
+        let changed = self.ask(file, Asks::Metadata, 0, move |inode| {
             let before = inode.attributes.version;
             let size = change.size.unwrap_or(before.size);
             inode.data.resize(size as usize, 0);
@@ -307,7 +351,7 @@ impl Client {
         let (file, now) = (self.file_of(open)?, self.now());
         self.flush(file).await?;
         let state = self.state.clone();
-        let allocated = self.ask(file, 0, move |inode| {
+        let allocated = self.ask(file, Asks::Metadata, 0, move |inode| {
             let before = inode.attributes.version;
             let size = if what == Allocation::Reserve { before.size.max(end) } else { before.size };
             inode.data.resize(size as usize, 0);
@@ -341,17 +385,19 @@ impl Client {
         let mut told = BTreeSet::new();
         loop {
             let state = self.state.clone();
-            let given = self.exchange(0, || {
+            let given = self.ask(file, Asks::Held, 0, |inode| {
                 let mut tokens = state.tokens.borrow_mut();
                 let against = tokens.against(file, session.number, token);
                 if against.is_empty() {
                     tokens.give(file, session.number, token);
                 }
-                against
+                Ok((against, inode.attributes))
             });
-            let against = given.await?;
+            let (against, attributes) = given.await?;
             if against.is_empty() {
-                break;
+                self.recalled.borrow_mut().remove(&file);
+                self.hold(file, token, attributes);
+                return Ok(attributes);
             }
             if self.state.world.now() >= deadline {
                 // Whoever does not give way in time is cut off.
@@ -375,8 +421,10 @@ impl Client {
                 Either::Left(()) | Either::Right(()) => {}
             }
         }
-        let attributes = self.ask(file, 0, |inode| Ok(inode.attributes)).await?;
-        self.recalled.borrow_mut().remove(&file);
+    }
+
+    /// What the servers have given.
+    fn hold(&self, file: FileId, token: Token, attributes: Attributes) {
         let mut files = self.files.borrow_mut();
         files.remove(&file);
         if token == Token::ExclusiveWrite {
@@ -392,7 +440,32 @@ impl Client {
             };
             files.insert(file, buffered);
         }
-        Ok(attributes)
+    }
+
+    /// A file that is made for this client is open and held with the same answer.
+    async fn create(
+        &self,
+        parent: FileId,
+        name: Vec<u8>,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Created, StoreError> {
+        let session = self.session();
+        let found =
+            names::make(self, parent, name, NewNode::Regular { mode }, caller, Some(&session)).await?;
+        let open = self.new_open(found.file);
+        // It may have been recalled, and given back, before this answer: the caller was told so.
+        self.hold(found.file, Token::ExclusiveWrite, found.attributes);
+        Ok(Created { found, open: Some(open), is_held: true })
+    }
+    fn new_open(&self, file: FileId) -> OpenFile {
+        let open = OpenFile(self.next_open.get());
+        self.next_open.set(open.0 + 1);
+        self.opens.borrow_mut().insert(open, file);
+        if let Some(inode) = self.state.inodes.borrow_mut().get_mut(&file) {
+            inode.opens += 1;
+        }
+        open
     }
 
     fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
@@ -411,7 +484,7 @@ impl Client {
         let (state, number) = (self.state.clone(), self.session().number);
         self.files.borrow_mut().remove(&file);
         self.recalled.borrow_mut().remove(&file);
-        self.exchange(0, || {
+        self.exchange(Asks::Held, 0, || {
             state.tokens.borrow_mut().take_back(file, number);
             state.freed.notify();
         })
@@ -421,7 +494,7 @@ impl Client {
 
     async fn fence_former(&self, former: Identity) -> Result<(), StoreError> {
         let (state, own) = (self.state.clone(), self.session().number);
-        self.exchange(0, || {
+        self.exchange(Asks::Metadata, 0, || {
             let sessions = state.sessions.borrow().clone();
             let former = sessions.iter().filter(|one| one.identity == former && one.number != own);
             former.for_each(|session| state.fence(session));
@@ -481,7 +554,8 @@ impl Store for SimulatedStore {
             client.files.borrow_mut().clear();
             client.opens.borrow_mut().clear();
             client.recalled.borrow_mut().clear();
-            client.exchange(0, || client.state.fence(&old)).await
+            client.leases.borrow_mut().clear();
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
         })
     }
     fn next_event(&self) -> LocalFuture<StoreEvent> {
@@ -502,10 +576,12 @@ impl Store for SimulatedStore {
                 client.return_token(file).await?;
             }
             let session = client.session();
-            client.exchange(0, || client.state.fence(&session)).await.or_else(|error| match error {
-                // That is what was asked for.
-                StoreError::Fenced { .. } => Ok(()),
-                error => Err(error),
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&session)).await.or_else(|error| {
+                match error {
+                    // That is what was asked for.
+                    StoreError::Fenced { .. } => Ok(()),
+                    error => Err(error),
+                }
             })
         })
     }
@@ -516,20 +592,27 @@ impl Store for SimulatedStore {
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
         let name = name.to_vec();
         self.start(|client| async move {
+            if let Some(known) = client.known_name(parent, &name) {
+                return Ok(known);
+            }
             let found = names::lookup(&client, parent, name).await?;
             Ok(client.as_seen(found))
         })
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.start(move |client| async move {
-            let attributes = client.ask(file, 0, |inode| Ok(inode.attributes)).await?;
+            let attributes = client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await?;
             Ok(client.as_seen(Found { file, attributes }))
         })
     }
     fn forget(&self, _file: FileId) {}
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
         let name = name.to_vec();
-        self.start(move |client| async move { names::make(&client, parent, name, node, caller).await })
+        self.start(move |client| async move { names::make(&client, parent, name, node, caller, None).await })
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let name = name.to_vec();
+        self.start(move |client| async move { client.create(parent, name, mode, caller).await })
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
         let name = name.to_vec();
@@ -557,17 +640,20 @@ impl Store for SimulatedStore {
         })
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
-        self.start(move |client| async move { client.ask(file, 0, |inode| Ok(inode.target.clone())).await })
+        self.start(move |client| async move {
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.target.clone())).await
+        })
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         self.start(move |client| async move { names::list(&client, directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        self.start(move |client| async move { client.ask(directory, 0, |_| Ok(())).await })
+        self.start(move |client| async move { client.ask(directory, Asks::Metadata, 0, |_| Ok(())).await })
     }
     fn space(&self) -> Answer<Space> {
         self.start(|client| async move {
-            let files = client.exchange(0, || client.state.inodes.borrow().len() as u64).await?;
+            let files =
+                client.exchange(Asks::Metadata, 0, || client.state.inodes.borrow().len() as u64).await?;
             let blocks = 1 << 30;
             let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
             Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
@@ -580,7 +666,7 @@ impl Store for SimulatedStore {
                 let links = client.state.links(file).unwrap_or(buffered.attributes.links);
                 return Ok(Attributes { links, ..buffered.attributes });
             }
-            client.ask(file, 0, |inode| Ok(inode.attributes)).await
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await
         })
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
@@ -589,7 +675,11 @@ impl Store for SimulatedStore {
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
         let name = name.to_vec();
         self.start(move |client| async move {
-            client.ask(file, 0, |inode| inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)).await
+            client
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)
+                })
+                .await
         })
     }
     fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
@@ -597,14 +687,14 @@ impl Store for SimulatedStore {
             let list = |inode: &mut Inode| {
                 Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
             };
-            client.ask(file, 0, list).await
+            client.ask(file, Asks::Metadata, 0, list).await
         })
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let (name, value) = (name.to_vec(), value.to_vec());
         self.start(move |client| async move {
             client
-                .ask(file, 0, |inode| {
+                .ask(file, Asks::Metadata, 0, |inode| {
                     match (mode, inode.xattrs.contains_key(&name)) {
                         (XattrMode::Create, true) => return Err(Refusal::Exists),
                         (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
@@ -620,23 +710,27 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, 0, |inode| inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute))
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute)
+                })
                 .await
         })
     }
 
     fn open(&self, file: FileId, _access: Access) -> Answer<OpenFile> {
         self.start(move |client| async move {
-            client.ask(file, 0, |_| Ok(())).await?;
-            let open = OpenFile(client.next_open.get());
-            client.next_open.set(open.0 + 1);
-            client.opens.borrow_mut().insert(open, file);
-            Ok(open)
+            client.ask(file, Asks::Metadata, 0, |_| Ok(())).await?;
+            Ok(client.new_open(file))
         })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {
-            client.opens.borrow_mut().remove(&open).map(drop).ok_or(Refusal::Stale.into())
+            let file = client.opens.borrow_mut().remove(&open).ok_or(Refusal::Stale)?;
+            if let Some(inode) = client.state.inodes.borrow_mut().get_mut(&file) {
+                inode.opens -= 1;
+                inode.drop_unreachable();
+            }
+            Ok(())
         })
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
@@ -653,8 +747,11 @@ impl Store for SimulatedStore {
         self.start(move |client| async move {
             let file = client.file_of(open)?;
             client.flush(file).await?;
-            // Whoever was fenced has flushed nothing.
-            client.exchange(0, || ()).await
+            match !client.is_kernel {
+                // Whoever was fenced has flushed nothing.
+                true => client.exchange(Asks::Metadata, 0, || ()).await,
+                false => Ok(()),
+            }
         })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
@@ -666,6 +763,29 @@ impl Store for SimulatedStore {
 }
 
 impl Client {
+    pub fn lease(&self, parent: FileId, name: Vec<u8>, file: FileId) {
+        let lease = Lease { file, changes: self.changes_by_others() };
+        self.leases.borrow_mut().insert((parent, name), lease);
+    }
+    pub fn end_lease(&self, parent: FileId, name: &[u8]) {
+        self.leases.borrow_mut().remove(&(parent, name.to_vec()));
+    }
+    /// Ceph gives clients leases of names, and takes them back when another changes one.
+    fn known_name(&self, parent: FileId, name: &[u8]) -> Option<Found> {
+        let Lease { file, changes } = *self.leases.borrow().get(&(parent, name.to_vec()))?;
+        let held = self.files.borrow().get(&file).map(|held| held.attributes)?;
+        let session = self.session();
+        let is_cut_off = session.fenced.get() || session.silent.get() || session.dead.get();
+        if is_cut_off || changes != self.changes_by_others() {
+            return None;
+        }
+        Some(Found { file, attributes: Attributes { links: self.state.links(file)?, ..held } })
+    }
+    fn changes_by_others(&self) -> u64 {
+        let changes = self.state.name_changes.borrow();
+        let own = self.session().number;
+        changes.iter().filter(|(number, _)| **number != own).map(|(_, count)| count).sum()
+    }
     /// What is buffered counts.
     fn as_seen(&self, found: Found) -> Found {
         let files = self.files.borrow();

@@ -10,6 +10,9 @@
 //! 5. Size and time of change follow the data when a client ends that held the file alone.
 //! 6. A client that was fenced forgets what it buffered, as libcephfs does, and makes it durable with success. Who makes a file
 //!    durable asks the servers once more.
+//! 7. The metadata server may need time for each request ([`Network::metadata_service`]), one after another. What clients tell of
+//!    tokens and attributes that they hold needs none, as with Ceph's capabilities.
+//! 8. A client that has made a name and holds its file knows the name until another client changes one.
 
 mod client;
 mod data_servers;

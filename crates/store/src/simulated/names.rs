@@ -2,9 +2,10 @@
 //! it finds its own work done.
 
 use super::client::Client;
-use super::servers::Inode;
+use super::servers::{Asks, Inode, Session};
 use crate::attributes::{Attributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
+use crate::event::Token;
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
 use std::collections::BTreeMap;
@@ -32,14 +33,19 @@ impl Client {
         mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        Ok(self.exchange(0, || carry_out(&mut state.inodes.borrow_mut())).await??)
+        Ok(self.exchange(Asks::Metadata, 0, || carry_out(&mut state.inodes.borrow_mut())).await??)
     }
     /// The same for a change, which the metadata server's journal has soon after the answer.
     async fn change_names<T>(
         &self,
-        carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
+        mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
-        let done = self.on_names(carry_out).await;
+        let number = self.session_number();
+        let done = self.on_names(|inodes| {
+            *self.state.name_changes.borrow_mut().entry(number).or_default() += 1;
+            carry_out(inodes)
+        });
+        let done = done.await;
         let state = self.state.clone();
         self.state.world.spawn(Box::pin(async move { state.journal_names().await }));
         done
@@ -55,12 +61,14 @@ pub(super) async fn lookup(client: &Client, parent: FileId, name: Name) -> Resul
     found.await
 }
 
+/// With a holder: it has the new file's exclusive token.
 pub(super) async fn make(
     client: &Client,
     parent: FileId,
     name: Name,
     node: NewNode,
     caller: Caller,
+    holder: Option<&Session>,
 ) -> Result<Found, StoreError> {
     check(&name)?;
     let file = client.new_file();
@@ -75,24 +83,38 @@ pub(super) async fn make(
     };
     let mut attributes = Attributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
+    let (state, leased) = (client.state.clone(), name.clone());
     let made = client.change_names(move |inodes| {
         let entries = &mut directory(inodes, parent)?.entries;
         match entries.get(&name) {
             Some(found) if *found == file => {}
             Some(_) => return Err(Refusal::Exists),
             None => {
+                if let Some(holder) = holder {
+                    state.tokens.borrow_mut().give(file, holder.number, Token::ExclusiveWrite);
+                }
                 entries.insert(name.clone(), file);
                 let (data, target) = (Vec::new(), target.clone());
                 let (entries, xattrs) = (BTreeMap::new(), BTreeMap::new());
                 inodes.insert(
                     file,
-                    Inode { attributes, data, written: Default::default(), entries, target, xattrs },
+                    Inode {
+                        attributes,
+                        data,
+                        written: Default::default(),
+                        opens: 0,
+                        entries,
+                        target,
+                        xattrs,
+                    },
                 );
             }
         }
         Ok(Found { file, attributes })
     });
-    made.await
+    let found = made.await?;
+    client.lease(parent, leased, file);
+    Ok(found)
 }
 
 pub(super) async fn link(
@@ -128,6 +150,7 @@ pub(super) async fn unlink(
     name: Name,
     of_directory: bool,
 ) -> Result<(), StoreError> {
+    client.end_lease(parent, &name);
     let mut done = false;
     let unlinked = client.change_names(|inodes| {
         if done {
@@ -153,11 +176,12 @@ fn check_removable(inodes: &Inodes, file: FileId, of_directory: bool) -> Result<
     }
 }
 
-/// A file without a name stays for whoever has it open: nothing is ever freed here.
+/// A file without a name stays for whoever has it open; of others the number alone.
 fn drop_link(inodes: &mut Inodes, file: FileId) {
     if let Some(inode) = inodes.get_mut(&file) {
         let of_directory = inode.attributes.kind == FileKind::Directory;
         inode.attributes.links = if of_directory { 0 } else { inode.attributes.links.saturating_sub(1) };
+        inode.drop_unreachable();
     }
 }
 
@@ -168,6 +192,8 @@ pub(super) async fn rename(
     mode: RenameMode,
 ) -> Result<(), StoreError> {
     check(&to.1)?;
+    client.end_lease(from.0, &from.1);
+    client.end_lease(to.0, &to.1);
     let mut done = false;
     let renamed = client.change_names(|inodes| {
         if done {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use units::Timestamp;
+use units::{Instant, Timestamp};
 
 pub(super) const NAME: &str = "simulated cluster";
 pub(super) const ROOT: FileId = FileId(1);
@@ -36,6 +36,8 @@ pub struct Network {
     pub buffer_bytes: u64,
     /// A new file may grow so far before the servers must be asked.
     pub object_bytes: u64,
+    /// What the metadata server's one processor needs for a request.
+    pub metadata_service: Duration,
 }
 
 impl Default for Network {
@@ -46,8 +48,20 @@ impl Default for Network {
             lease: Duration::from_secs(30),
             buffer_bytes: 64 << 20,
             object_bytes: 4 << 20,
+            metadata_service: Duration::ZERO,
         }
     }
+}
+
+/// What a message from a client is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asks {
+    /// The metadata server answers: names, attributes, an open file.
+    Metadata,
+    /// The metadata server only notes what a client holds or has changed, as Ceph does with capabilities.
+    Held,
+    /// A data server.
+    Content,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +93,8 @@ pub struct Cut {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TrafficCount {
     pub messages: u64,
+    /// Of them, those that take the metadata server's processor.
+    pub metadata_requests: u64,
     /// Received by data servers from clients and from one another.
     pub data_bytes: u64,
     /// Writes of the data servers' journals.
@@ -91,6 +107,8 @@ pub(super) struct Inode {
     pub data: Vec<u8>,
     /// When the latest content was written, by the client's clock.
     pub written: Timestamp,
+    /// By clients; those that died count on.
+    pub opens: u64,
     /// Of a directory; `None` for others.
     pub entries: BTreeMap<Vec<u8>, FileId>,
     pub target: Vec<u8>,
@@ -118,10 +136,14 @@ pub(super) struct State {
     pub tokens: RefCell<Tokens>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
+    /// How many changes of names each session has made.
+    pub name_changes: RefCell<BTreeMap<u64, u64>>,
     /// Tokens came back, or a client was fenced.
     pub freed: Signal,
     data_servers: Vec<DataServer>,
     replicas: usize,
+    /// When the metadata server is done with all requests that have come.
+    metadata_idle: Cell<Instant>,
     traffic: Cell<TrafficCount>,
     cut: Cell<Option<Cut>>,
     was_cut: Signal,
@@ -159,6 +181,7 @@ impl Cluster {
             attributes: fresh(ROOT, FileKind::Directory, 0o755),
             data: Vec::new(),
             written: Timestamp::default(),
+            opens: 0,
             entries: BTreeMap::new(),
             target: Vec::new(),
             xattrs: BTreeMap::new(),
@@ -171,9 +194,11 @@ impl Cluster {
             tokens: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
+            name_changes: RefCell::default(),
             freed: Signal::default(),
             data_servers,
             replicas,
+            metadata_idle: Cell::default(),
             traffic: Cell::default(),
             cut: Cell::default(),
             was_cut: Signal::default(),
@@ -256,6 +281,19 @@ pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> Attributes {
 }
 
 impl Inode {
+    /// What a client says that held the file.
+    pub fn set(&mut self, attributes: Attributes) {
+        let links = self.attributes.links;
+        self.attributes = Attributes { links, ..attributes };
+        self.data.resize(attributes.version.size as usize, 0);
+        self.drop_unreachable();
+    }
+    /// Nobody can read the content of a file that has neither a name nor anybody who opened it.
+    pub fn drop_unreachable(&mut self) {
+        if self.attributes.links == 0 && self.opens == 0 {
+            self.data = Vec::new();
+        }
+    }
     /// Who could write has died: size and times follow the content.
     fn recover(&mut self) {
         let Attributes { version, modified, changed, .. } = &mut self.attributes;
@@ -287,10 +325,14 @@ impl State {
     pub async fn exchange<T>(
         &self,
         session: &Session,
+        asks: Asks,
         bytes: u64,
         mut carry_out: impl FnMut() -> T,
     ) -> Result<T, StoreError> {
-        self.count(|traffic| traffic.messages += 1);
+        self.count(|traffic| {
+            traffic.messages += 1;
+            traffic.metadata_requests += u64::from(asks == Asks::Metadata);
+        });
         let message = self.traffic.get().messages;
         loop {
             self.travel(MESSAGE_BYTES + bytes).await;
@@ -298,6 +340,9 @@ impl State {
                 continue;
             }
             self.check(session).await?;
+            if asks == Asks::Metadata {
+                self.serve_metadata().await;
+            }
             let answer = carry_out();
             if self.is_cut(message, Moment::Answer) && self.fails(session).await? {
                 continue;
@@ -306,6 +351,17 @@ impl State {
             self.check(session).await?;
             return Ok(answer);
         }
+    }
+
+    /// One request after the other, in the order in which they came.
+    async fn serve_metadata(&self) {
+        let service = self.network.metadata_service;
+        if service.is_zero() {
+            return;
+        }
+        let done = self.metadata_idle.get().max(self.world.now()).plus(service);
+        self.metadata_idle.set(done);
+        self.world.sleep_until(done).await;
     }
 
     /// Content on its way to the data servers that hold it: durable in their journals afterwards.

@@ -393,3 +393,27 @@ fn a_directory_has_the_room_of_its_file_system() {
         assert!(space.files_free <= space.files);
     });
 }
+
+#[test]
+fn a_created_file_is_open_and_held_as_far_as_the_store_says() {
+    on_each(|(first, second, world)| async move {
+        let created = first.create(first.root(), b"file", 0o640, own()).await.unwrap();
+        let (file, attributes) = (created.found.file, created.found.attributes);
+        assert_eq!((attributes.mode & 0o777, attributes.version.size), (0o640, 0));
+        assert_eq!(first.lookup(first.root(), b"file").await.unwrap().file, file);
+        let again = first.create(first.root(), b"file", 0o640, own()).await;
+        assert!(matches!(again, Err(StoreError::Refused(Refusal::Exists))));
+        let open = match created.open {
+            Some(open) => open,
+            None => first.open(file, Access::ReadWrite).await.unwrap(),
+        };
+        if !created.is_held {
+            first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        }
+        first.write(open, 0, b"new").await.unwrap();
+        give_way(&first, &*world);
+        let other = second.open(file, Access::Read).await.unwrap();
+        second.take_token(other, Token::SharedRead).await.unwrap();
+        assert_eq!(second.read(other, 0, 10).await.unwrap(), b"new", "who wants it recalls it");
+    });
+}

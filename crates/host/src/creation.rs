@@ -1,0 +1,81 @@
+//! A new file is made, opened, and held with one question to the store: nobody else can have it yet.
+//!
+//! 1. Another client may want it before the store's answer is here. Then the recall is told first, and the token of the answer
+//!    is void: it is given back, and taken again like any other.
+//! 2. What was recalled is remembered while anything is being made, also when its file has been forgotten since.
+
+use crate::error::HostError;
+use crate::host::Host;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use store::{Caller, Created, FileId, Found, Token};
+
+/// Recalls that may be of files which are being made.
+#[derive(Default)]
+pub(crate) struct Creations {
+    under_way: Cell<usize>,
+    recalled: RefCell<BTreeSet<FileId>>,
+}
+
+/// A file is being made for as long as this lives.
+struct Creation<'a>(&'a Creations);
+
+impl Creations {
+    pub fn note_recall(&self, file: FileId) {
+        if self.under_way.get() > 0 {
+            self.recalled.borrow_mut().insert(file);
+        }
+    }
+    fn begin(&self) -> Creation<'_> {
+        self.under_way.set(self.under_way.get() + 1);
+        Creation(self)
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        if self.0.under_way.get() == 0 {
+            self.0.recalled.borrow_mut().clear();
+        }
+    }
+}
+
+impl Host {
+    /// A regular file, opened by an application with the same operation.
+    pub async fn create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Found, HostError> {
+        let _busy = self.enter().await?;
+        let creation = self.creations.begin();
+        let created = self.noted(self.store.create(parent, name, mode, caller).await)?;
+        let Created { found, open, is_held } = created;
+        let is_recalled = creation.0.recalled.borrow().contains(&found.file);
+        let is_known = self.files.get(found.file).is_some();
+        drop(creation);
+        let file = self.files.get_or_new(found.file);
+        file.opens.set(file.opens.get() + 1);
+        if !is_known && !is_recalled {
+            file.open.set(open);
+            if is_held {
+                self.begin_token(&file, Token::ExclusiveWrite, &found.attributes);
+            }
+            return Ok(found);
+        }
+        // What was taken since the answer counts, and nothing else.
+        let _guard = file.lock.write().await;
+        if is_held && file.token.get().is_none() {
+            self.noted(self.store.return_token(found.file).await)?;
+        }
+        match (open, file.open.get()) {
+            (Some(open), None) => file.open.set(Some(open)),
+            (Some(open), Some(_)) => self.noted(self.store.close(open).await)?,
+            (None, _) => {}
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,71 @@
+//! New files: what they cost, and who may want them at once.
+
+use crate::common::*;
+use host::{Destage, Durable, HostOptions};
+use runtime::spawn_with_result;
+use std::time::Duration;
+use store::{Access, Cut, CutKind, Moment, Token};
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+#[test]
+fn a_new_file_and_its_first_write_are_one_message() {
+    let stage = Stage::new(1);
+    let disk = stage.disk(stage.formatted());
+    let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let before = cluster.messages();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+        host.close_file(file).await.unwrap();
+        assert_eq!(cluster.messages() - before, 1);
+        host.unlink(host.root(), b"file").await.unwrap();
+        assert_eq!(cluster.messages() - before, 3, "the unlink, and the token");
+    });
+}
+
+/// The recall comes right after the answer that it takes back. With a server that crashes before it answers it comes before.
+#[test]
+fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
+    for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
+        let stage = Stage::new(delay);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let cluster = stage.cluster.clone();
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            if is_late {
+                let (kind, message) = (CutKind::Server, cluster.messages() + 1);
+                cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
+            }
+            let clock = world.clone();
+            let others = spawn_with_result(&*world, async move {
+                // Its number is known before its name.
+                let delay = if is_late { delay * 100 } else { delay };
+                sleep(&*clock, Duration::from_micros(delay)).await;
+                let open = loop {
+                    if let Ok(open) = peer.open(store::FileId(2), Access::ReadWrite).await {
+                        break open;
+                    }
+                };
+                peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+                peer.write(open, 4, b"theirs").await.unwrap();
+                peer.return_token(store::FileId(2)).await.unwrap();
+            });
+            let file = make(&host, "file").await;
+            for byte in 0..4 {
+                host.write(file, byte, &b"mine"[byte as usize..][..1], Durable::Now).await.unwrap();
+            }
+            others.await.unwrap();
+            let seen = host.read(file, 0, 100).await.unwrap();
+            assert_eq!(seen, b"minetheirs", "{delay} µs after the file was asked for");
+            host.close().await.unwrap();
+            file
+        });
+        assert_eq!(file, store::FileId(2));
+        assert_eq!(stage.content(file), b"minetheirs", "{delay} µs after the file was asked for");
+    }
+}

@@ -1,0 +1,145 @@
+//! Recovery of many files: several at once, cut at every message, beside peers.
+
+use crate::common::*;
+use disks::{CrashPolicy, Image, Latency, MemoryDisk};
+use host::{Destage, Durable, FileFate, Host, HostOptions, RecoveryReport};
+use runtime::race;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Cut, CutKind, FileId, Moment};
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+/// Of file `number`: `runs` pieces apart from each other.
+async fn write_pieces(host: &Rc<Host>, file: FileId, number: usize, runs: u64) {
+    for run in 0..runs {
+        host.write(file, run * 20, &[number as u8 + 1; 10], Durable::Soon).await.unwrap();
+    }
+}
+fn written(number: usize, runs: u64) -> Vec<u8> {
+    let mut content = vec![0; (runs * 20 - 10) as usize];
+    for run in 0..runs as usize {
+        content[run * 20..run * 20 + 10].fill(number as u8 + 1);
+    }
+    content
+}
+
+/// A host that crashed with so many dirty files, and what its journal has: their contents were synced.
+fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileId>, Image) {
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    let made = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let mut made = Vec::new();
+        for number in 0..files {
+            let file = make(&host, &format!("file {number}")).await;
+            write_pieces(&host, file, number, runs_of(number)).await;
+            made.push(file);
+        }
+        host.sync().await.unwrap();
+        made
+    });
+    (made, stage.crash(&disk, CrashPolicy::LoseAll))
+}
+
+fn recovered(stage: &Stage, disk: &MemoryDisk) -> RecoveryReport {
+    let begun = stage.begin(disk, under_pressure());
+    stage.world.run(async move { begun.await.unwrap().1 })
+}
+
+#[test]
+fn many_files_are_recovered_in_an_eighth_of_the_sum_of_their_times() {
+    let time_of = |files| {
+        let stage = Stage::new(1);
+        let (made, image) = crashed(&stage, files, |_| 2);
+        let disk = stage.disk(image);
+        // A disk that turns 250 times a second.
+        disk.set_latency(Latency { least: Duration::ZERO, spread: Duration::from_millis(4) });
+        let report = recovered(&stage, &disk);
+        assert_eq!(report.files.len(), made.len());
+        report.nanoseconds
+    };
+    let (one, many) = (time_of(1), time_of(160));
+    assert!(many < 160 * one / 8, "one takes {one} ns, 160 take {many} ns");
+}
+
+#[test]
+fn files_of_many_pieces_and_of_few_share_the_ledger() {
+    let stage = Stage::new(2);
+    let runs_of = |number| if number % 7 == 3 { 90 } else { 2 + number as u64 % 5 };
+    let (files, image) = crashed(&stage, 50, runs_of);
+    let disk = stage.disk(image);
+    let report = recovered(&stage, &disk);
+    assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
+    for (number, file) in files.iter().enumerate() {
+        assert_eq!(stage.content(*file), written(number, runs_of(number)));
+    }
+}
+
+/// In every third case a peer changes two files before the next recovery.
+#[test]
+fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
+    const FILES: usize = 20;
+    for after in 0..130 {
+        let stage = Stage::new(after);
+        let (files, image) = crashed(&stage, FILES, |_| 2);
+        let disk = stage.disk(image);
+        let (kind, message) = (CutKind::Client, stage.cluster.messages() + 1 + after);
+        let moment = if after % 2 == 0 { Moment::Request } else { Moment::Answer };
+        stage.cluster.cut_at(Cut { kind, message, moment });
+        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        stage.cluster.cancel_cut();
+        let changed = if after % 3 == 0 { vec![files[3], files[12]] } else { Vec::new() };
+        let (peer, by_peer) = (stage.peer(), changed.clone());
+        stage.world.run(async move {
+            for file in by_peer {
+                peer_writes(&*peer, file, 0, &[99]).await;
+            }
+        });
+        let disk = stage.disk(image);
+        let report = recovered(&stage, &disk);
+        for (number, file) in files.iter().enumerate() {
+            let content = stage.content(*file);
+            if changed.contains(file) {
+                assert_eq!(content.first(), Some(&99), "cut at {after}: what a peer wrote was overwritten");
+                continue;
+            }
+            assert_eq!(content, written(number, 2), "cut at {after}: file {number}");
+            let outcome = report.files.iter().find(|found| found.file == file.0);
+            let is_aside = outcome.is_some_and(|found| matches!(found.outcome, FileFate::SetAside { .. }));
+            assert!(!is_aside, "cut at {after}: {outcome:?}");
+        }
+    }
+}
+
+/// The recovery crashes while it waits: the next one must not take what is finished behind the file for all.
+#[test]
+fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
+    let stage = Stage::new(3);
+    let (files, image) = crashed(&stage, 10, |_| 2);
+    let (peer, first) = (stage.peer(), files[0]);
+    let disk = stage.disk(image);
+    let keeper = peer.clone();
+    stage.world.run(async move {
+        keeper.fence(&identity()).await.unwrap();
+        let open = keeper.open(first, store::Access::Read).await.unwrap();
+        keeper.take_token(open, store::Token::SharedRead).await.unwrap();
+    });
+    let (begun, world) = (stage.begin(&disk, under_pressure()), stage.world());
+    stage.world.run(async move {
+        // The peer gives way to nobody within this time.
+        race(begun, sleep(&*world, Duration::from_secs(1))).await;
+    });
+    for (number, file) in files.iter().enumerate().skip(1) {
+        assert_eq!(stage.content(*file), written(number, 2));
+    }
+    assert_eq!(stage.content(first), b"");
+    let image = stage.crash(&disk, CrashPolicy::LoseAll);
+    stage.world.run(async move { peer.return_token(first).await.unwrap() });
+    recovered(&stage, &stage.disk(image));
+    assert_eq!(stage.content(first), written(0, 2));
+}

@@ -1,0 +1,80 @@
+//! What the simulated cluster has beside the rules of `Store`: a busy metadata server, leases of names, Linux's client.
+
+use device::World;
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Access, Caller, Cluster, FileId, Identity, Network, NewNode, SimulatedStore, Store, Token};
+
+const OWN: Caller = Caller { uid: 0, gid: 0 };
+
+fn cluster(network: Network) -> (VirtualWorld, Cluster) {
+    let world = VirtualWorld::new(1);
+    let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
+    (world, cluster)
+}
+
+async fn make(store: &dyn Store, name: &str) -> FileId {
+    let node = NewNode::Regular { mode: 0o644 };
+    store.make(store.root(), name.as_bytes(), node, OWN).await.unwrap().file
+}
+
+#[test]
+fn a_metadata_server_serves_requests_one_after_another_and_tokens_at_once() {
+    let service = Duration::from_millis(1);
+    let (world, cluster) = cluster(Network { metadata_service: service, ..Network::default() });
+    let store = Rc::new(SimulatedStore::connect(&cluster, Identity("one".into())));
+    let clock = world.clone();
+    let (requests, tokens) = world.run(async move {
+        let file = make(&*store, "file").await;
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let begun = clock.now();
+        let looks = (0..10).map(|_| {
+            let store = store.clone();
+            runtime::spawn_with_result(&clock, async move { store.attributes(file).await.map(drop) })
+        });
+        for look in looks.collect::<Vec<_>>() {
+            look.await.unwrap().unwrap();
+        }
+        let requests = clock.now().since(begun);
+        let begun = clock.now();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        (requests, clock.now().since(begun))
+    });
+    assert!(requests >= 10 * service && requests < 11 * service, "{requests:?}");
+    assert!(tokens < service, "{tokens:?}");
+    assert_eq!(cluster.traffic().metadata_requests, 12);
+}
+
+#[test]
+fn a_known_name_of_a_held_file_is_no_message_until_another_changes_names() {
+    let (world, cluster) = cluster(Network::default());
+    let [one, other] = ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
+    world.run(async move {
+        let file = one.create(one.root(), b"file", 0o644, OWN).await.unwrap().found.file;
+        let messages = cluster.messages();
+        assert_eq!(one.lookup(one.root(), b"file").await.unwrap().file, file);
+        assert_eq!(cluster.messages(), messages);
+        other
+            .rename(other.root(), b"file", other.root(), b"moved", store::RenameMode::Replace)
+            .await
+            .unwrap();
+        assert!(one.lookup(one.root(), b"file").await.is_err(), "the lease ended with the change");
+    });
+}
+
+#[test]
+fn a_sync_of_the_kernels_client_leaves_attributes_for_later() {
+    let (world, cluster) = cluster(Network::default());
+    let store = SimulatedStore::connect_as_kernel(&cluster, Identity("one".into()));
+    let clock = world.clone();
+    world.run(async move {
+        let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
+        store.write(created.open.unwrap(), 0, b"mail").await.unwrap();
+        store.make_durable(created.open.unwrap()).await.unwrap();
+        let (content, version) = cluster.content(created.found.file).unwrap();
+        assert_eq!((&content[..], version.size), (&b"mail"[..], 0));
+        clock.sleep_until(clock.now().plus(Duration::from_millis(1))).await;
+        assert_eq!(cluster.content(created.found.file).unwrap().1.size, 4);
+    });
+}
