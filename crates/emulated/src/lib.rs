@@ -19,7 +19,7 @@ pub use model::{
     shipped,
 };
 
-pub use shingled::{Cleaned, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};
+pub use shingled::{Cleaned, LogChoice, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};
 
 /// Bytes of a sector, the unit of every address inside this crate.
 pub const SECTOR: u64 = 512;

@@ -70,6 +70,12 @@ impl Medium {
             Medium::Flash(_) | Medium::Volume(_) => 0,
         }
     }
+    pub fn seek_ns(&self, cylinders: u32) -> u64 {
+        match self {
+            Medium::Platters(arm) => arm.seek_ns(cylinders),
+            Medium::Flash(_) | Medium::Volume(_) => 0,
+        }
+    }
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         match self {
             Medium::Platters(arm) => arm.positioning_ns(now, direction, sector),

@@ -13,6 +13,7 @@ use device::{Buffer, Durability};
 use runtime::sync::WriteGuard;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use std::time::Duration;
 const REQUEST_BLOCKS: usize = 256;
 /// Blocks between two logged blocks that one read takes along.
 const GAP: u64 = 16;
+/// Requests under way, of which the disk chooses: half of what drives have room for. In idle time it is one, so that nobody waits for more.
+const TOGETHER: usize = 16;
 /// Of one step between two looks at whether the disk is still idle.
 const STEP_BYTES: usize = 4 << 20;
 
@@ -50,6 +53,7 @@ fn share_saved(done: u64, asked: u64) -> f64 {
     if asked == 0 { 0.0 } else { 1.0 - done.min(asked) as f64 / asked as f64 }
 }
 
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = DeviceResult<T>> + 'a>>;
 type Batch = Vec<(u64, Mapped)>;
 type Contents = BTreeMap<u64, (Rc<Buffer>, usize)>;
 
@@ -62,7 +66,7 @@ impl State {
             std::mem::take(&mut self.inner.borrow_mut().logged_since);
         let mut cursor = 0;
         while let Some(next) =
-            self.step(&maintenance, cursor, self.settings.checkpoint_memory, &mut report).await?
+            self.step(&maintenance, cursor, (self.settings.checkpoint_memory, TOGETHER), &mut report).await?
         {
             cursor = next;
         }
@@ -80,7 +84,7 @@ impl State {
         let mut report = CheckpointReport::default();
         while self.idle_time() >= quiet {
             let cursor = self.inner.borrow().cursor;
-            let next = self.step(&maintenance, cursor, STEP_BYTES, &mut report).await?;
+            let next = self.step(&maintenance, cursor, (STEP_BYTES, 1), &mut report).await?;
             self.inner.borrow_mut().cursor = next.unwrap_or(0);
             if next.is_none() {
                 return self.snapshot_with(&maintenance).await;
@@ -94,7 +98,7 @@ impl State {
         self: &Rc<Self>,
         _maintenance: &WriteGuard,
         cursor: u64,
-        memory: usize,
+        (memory, together): (usize, usize),
         report: &mut CheckpointReport,
     ) -> DeviceResult<Option<u64>> {
         self.check_failed()?;
@@ -106,11 +110,20 @@ impl State {
         let Some((last, _)) = batch.last() else { return Ok(None) };
         let next = last + 1;
         let begin = self.world.now();
-        let contents = self.read_logged(&batch, report).await?;
+        let contents = self.read_logged(&batch, together, report).await?;
         self.records_are_durable(&batch).await?;
         let between = self.world.now();
-        for run in runs(&batch, |home| self.layout.place_of(home).0) {
-            self.copy_home(run, &contents, report).await?;
+        let runs: Vec<_> = runs(&batch, |home| self.layout.place_of(home).0).collect();
+        for some in runs.chunks(together) {
+            let mut copies: Vec<Boxed<'_, (u64, u64)>> = Vec::new();
+            for run in some {
+                copies.push(Box::pin(self.copy_home(run, &contents)));
+            }
+            for copied in runtime::join_all(copies).await {
+                let (writes, blocks) = copied?;
+                report.home_writes += writes;
+                report.blocks += blocks;
+            }
         }
         report.reading += between.since(begin);
         report.writing += self.world.now().since(between);
@@ -132,12 +145,14 @@ impl State {
     async fn read_logged(
         &self,
         batch: &[(u64, Mapped)],
+        together: usize,
         report: &mut CheckpointReport,
     ) -> DeviceResult<Contents> {
         let mut by_place: Vec<(u64, u64)> =
             batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
         by_place.sort_unstable();
         let mut contents = Contents::new();
+        let mut requests = Vec::new();
         let mut from = 0;
         while from < by_place.len() {
             let begin = by_place[from].0;
@@ -150,25 +165,30 @@ impl State {
             {
                 until += 1;
             }
-            let blocks = (by_place[until - 1].0 - begin + 1) as usize;
-            let read = Rc::new(self.read_log(begin, blocks).await?);
-            report.log_reads += 1;
-            for (place, home) in &by_place[from..until] {
-                contents.insert(*home, (read.clone(), (place - begin) as usize * BLOCK));
-            }
+            requests.push(&by_place[from..until]);
             from = until;
+        }
+        for some in requests.chunks(together) {
+            let mut reads: Vec<Boxed<'_, Buffer>> = Vec::new();
+            for entries in some {
+                let (begin, last) = (entries[0].0, entries[entries.len() - 1].0);
+                reads.push(Box::pin(self.read_log(begin, (last - begin + 1) as usize)));
+            }
+            for (entries, read) in some.iter().zip(runtime::join_all(reads).await) {
+                let read = Rc::new(read?);
+                report.log_reads += 1;
+                for (place, home) in *entries {
+                    contents.insert(*home, (read.clone(), (place - entries[0].0) as usize * BLOCK));
+                }
+            }
         }
         Ok(contents)
     }
 
-    /// Neighbours at home, as far as they are still what was read.
-    async fn copy_home(
-        &self,
-        run: &[(u64, Mapped)],
-        contents: &Contents,
-        report: &mut CheckpointReport,
-    ) -> DeviceResult<()> {
-        let Some(((first, _), (last, _))) = run.first().zip(run.last()) else { return Ok(()) };
+    /// Neighbours at home, as far as they are still what was read: how many writes, and blocks.
+    async fn copy_home(&self, run: &[(u64, Mapped)], contents: &Contents) -> DeviceResult<(u64, u64)> {
+        let Some(((first, _), (last, _))) = run.first().zip(run.last()) else { return Ok((0, 0)) };
+        let mut writes = 0;
         let _claim = self.claims.claim(Change::Alone, sectors_of(&(*first..last + 1))).await;
         let same: Batch = {
             let inner = self.inner.borrow();
@@ -182,14 +202,14 @@ impl State {
             let place = self.layout.place_of(at / BLOCK as u64).0 * BLOCK as u64 + at % BLOCK as u64;
             // What fails here fails a later snapshot's promise, so it is kept.
             self.fail(self.main.write(place, parts.collect(), Durability::Cached).await)?;
-            report.home_writes += 1;
+            writes += 1;
         }
         let mut inner = self.inner.borrow_mut();
+        let blocks = same.len() as u64;
         for (home, mapped) in same {
             inner.map(&self.layout, home, Mapped { clean: true, ..mapped });
-            report.blocks += 1;
         }
-        Ok(())
+        Ok((writes, blocks))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::policy::{self, Settings};
 use crate::restart::{self, OpenError, RestartReport};
 use crate::state::State;
 use crate::statistics::Statistics;
+use crate::swap::SwapTime;
 use crate::writer::Placed;
 use crate::{BLOCK, SECTOR};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
@@ -56,7 +57,7 @@ impl ScatteredDisk {
     /// Moves what a log holds to a cold one, as idle time would. False: no log is full enough, or none is cold.
     pub async fn swap(&self) -> DeviceResult<bool> {
         let Some(log) = self.0.log_to_swap() else { return Ok(false) };
-        while !self.0.swap_step(log).await? {}
+        while !self.0.swap_step(log, SwapTime::Now).await? {}
         Ok(true)
     }
     pub fn layout(&self) -> Layout {
@@ -136,8 +137,11 @@ impl State {
             return Ok(());
         }
         let homes = blocks_of(at, length);
-        let small = length <= self.settings.logged_write_size;
-        if small && (homes.end - homes.start) as usize <= self.logged_blocks() {
+        let blocks = (homes.end - homes.start) as usize;
+        let small = length <= self.settings.logged_write_size && blocks <= self.logged_blocks();
+        if small && self.home_is_near(&homes) {
+            self.inner.borrow_mut().statistics.near_home_writes += 1;
+        } else if small {
             let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
             let _claim = self.claims.claim(Change::Logged, sectors).await;
             if let Some(piece) = self.piece(at, &parts).await?

@@ -5,6 +5,7 @@
 
 use crate::claims::{Change, Claim, sectors_of, whole_blocks};
 use crate::disk::DeviceResult;
+use crate::policy::NearHome;
 use crate::state::{State, mask_of};
 use crate::{BLOCK, SECTOR};
 use device::{Buffer, Durability};
@@ -43,6 +44,22 @@ impl State {
         }
         self.newer_at_home(blocks_of(at, length));
         Ok(())
+    }
+
+    /// Whether a small write of these blocks goes home since no log is nearer to the arm. Blocks that logs have go to logs: home would
+    /// need the rest of them, and a drop.
+    pub fn home_is_near(&self, homes: &Range<u64>) -> bool {
+        let log = self.near_head(1 + (homes.end - homes.start) as u32);
+        let inner = self.inner.borrow();
+        let is_logged = inner.table.range(homes.start, homes.end).next().is_some()
+            || homes.clone().any(|home| inner.pending.newest(home).is_some());
+        let place = self.layout.place_of(homes.start).0;
+        self.settings.near_home == NearHome::GoesHome
+            && !is_logged
+            && log.is_some_and(|log| {
+                let end = self.layout.log_begin(log) + u64::from(inner.logs[log as usize].fill);
+                place.abs_diff(inner.head) <= end.abs_diff(inner.head)
+            })
     }
 
     /// Of a write: its sectors alone, but whole blocks where those at its ends have other sectors in logs.

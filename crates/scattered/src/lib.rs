@@ -36,7 +36,7 @@ pub use checkpoint::CheckpointReport;
 pub use disk::ScatteredDisk;
 pub use layout::{FormatError, Layout, Sizes, Superblock};
 pub use open_list::OpenList;
-pub use policy::{CheckpointPolicy, Settings};
+pub use policy::{CheckpointPolicy, NearHome, Settings};
 pub use record::{Header, MAX_ENTRIES, RecordEntry};
 pub use restart::{OpenError, RestartReport};
 pub use snapshot::SnapshotHeader;

@@ -2,6 +2,7 @@
 
 use crate::choose_log::near_head_log;
 use crate::state::State;
+use crate::swap::SwapTime;
 use std::rc::Weak;
 use std::time::Duration;
 use units::Instant;
@@ -18,10 +19,20 @@ pub enum CheckpointPolicy {
     OffHours { from: u8, until: u8 },
 }
 
+/// Where a small write goes whose home is as near to the arm as any log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NearHome {
+    /// The paper's: to a log as any other. Each small write is then as atomic as records are.
+    IsLogged,
+    /// A log would save it no seek, and would have it written twice.
+    GoesHome,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Writes of at most so many bytes are logged.
     pub logged_write_size: u64,
+    pub near_home: NearHome,
     pub checkpoint: CheckpointPolicy,
     /// A log filled to more than this share is swapped in idle time, in percent; 100 or more: never.
     pub swap_above: u32,
@@ -38,6 +49,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             logged_write_size: 32 << 10,
+            near_home: NearHome::GoesHome,
             checkpoint: CheckpointPolicy::Idle(Duration::from_secs(5)),
             swap_above: 80,
             swap_idle: Duration::from_millis(100),
@@ -67,7 +79,7 @@ pub async fn mind(state: Weak<State>, world: std::rc::Rc<dyn device::World>) {
         if idle >= state.settings.swap_idle
             && let Some(log) = state.log_to_swap()
         {
-            let _ = state.swap_step(log).await;
+            let _ = state.swap_step(log, SwapTime::Idle).await;
         }
         if state.wants_room() {
             let _ = state.checkpoint_all().await;

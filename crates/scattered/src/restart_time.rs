@@ -5,7 +5,7 @@
 use crate::layout::{Layout, Sizes};
 use crate::logs::Log;
 use crate::open_list::REGION_LOGS;
-use crate::policy::{CheckpointPolicy, Settings};
+use crate::policy::{CheckpointPolicy, NearHome, Settings};
 use crate::restart::{RestartReport, format};
 use crate::snapshot::{SnapshotHeader, payload};
 use crate::table::{Mapped, Table};
@@ -28,6 +28,7 @@ const WRITE: usize = 256 << 10;
 fn settings() -> Settings {
     Settings {
         logged_write_size: WRITE as u64,
+        near_home: NearHome::IsLogged,
         checkpoint: CheckpointPolicy::Manual,
         swap_above: 100,
         ..Settings::default()

@@ -13,6 +13,8 @@ pub struct Statistics {
     pub records: u64,
     /// Writes larger than the logged size.
     pub home_writes: u64,
+    /// Small writes that went home because that was as near to the arm as any log.
+    pub near_home_writes: u64,
     /// Small writes that went home because every log was full.
     pub bypassed_writes: u64,
     pub flushes: u64,

@@ -1,6 +1,6 @@
 //! Log swapping: what a hot, nearly full log holds moves to a cold, empty one, so that there is room again where the arm is.
 //!
-//! It moves one record's blocks at a time: the arm is gone for that long only, and stays when requests come meanwhile.
+//! It reads one record's blocks, and writes them. A request that comes meanwhile waits for one of the two, and the rest of the swap for idle time.
 //!
 //! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved under a claim and only
 //! if its entry is still the one that was read. The old log is emptied by a snapshot, as ever.
@@ -13,6 +13,14 @@ use crate::state::State;
 use crate::table::Mapped;
 use device::{Buffer, Durability};
 use std::rc::Rc;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SwapTime {
+    /// Gives way to requests that come.
+    Idle,
+    /// Somebody asked for it.
+    Now,
+}
 
 impl State {
     /// The hot log most recently used of those that are too full, if there is a cold one.
@@ -41,7 +49,7 @@ impl State {
     }
 
     /// The blocks of one record, from the one swap to the next. True: the log is swapped.
-    pub async fn swap_step(self: &Rc<Self>, log: u32) -> DeviceResult<bool> {
+    pub async fn swap_step(self: &Rc<Self>, log: u32, when: SwapTime) -> DeviceResult<bool> {
         let maintenance = self.maintenance.write().await;
         self.check_failed()?;
         let mut entries = self.entries_of(log);
@@ -55,6 +63,10 @@ impl State {
             self.inner.borrow_mut().swapping = Some((log, cold));
             let (begin, blocks) = (first.place, (last.place - first.place + 1) as usize);
             let content = self.read_log(begin, blocks).await?;
+            // In idle time again it reads them anew.
+            if when == SwapTime::Idle && self.inner.borrow().requests > 0 {
+                return Ok(false);
+            }
             if self.move_blocks(cold, &entries, begin, &content).await? {
                 return Ok(false);
             }

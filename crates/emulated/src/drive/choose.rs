@@ -25,17 +25,19 @@ struct Choice {
     order: Order,
     direction: Direction,
     sectors: Range<u64>,
+    /// The drive could prepare it before its turn.
+    is_known: bool,
 }
 
 impl EmulatedDisk {
     /// The next one, if any may go, for a medium that is free from `now` on.
     pub(super) fn choose(&self, now: u64) -> Option<Candidate> {
-        let by_order = || self.choices(Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
+        let by_order = || self.choices(now, Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
         let best = match self.0.model.interface.schedule {
             Schedule::FirstInFirstOut => by_order(),
             _ if !self.0.medium.borrow().has_arm() => by_order(),
-            Schedule::ShortestPositioning => self.shortest(now, self.choices(Segments::Nearest)),
-            Schedule::Elevator => self.elevator(self.choices(Segments::Nearest)),
+            Schedule::ShortestPositioning => self.shortest(now, self.choices(now, Segments::Nearest)),
+            Schedule::Elevator => self.elevator(self.choices(now, Segments::Nearest)),
         };
         best.map(|choice| choice.candidate)
     }
@@ -55,16 +57,11 @@ impl EmulatedDisk {
                 matches!(choice.candidate, Candidate::Destage(start) if start == self.0.position.get());
             // The arm sets out when the overhead is over: a sector that passes before then costs a revolution.
             let position = || {
-                let begin = now + self.overhead_ns(now, choice);
+                let begin = now + self.overhead(now, choice.is_known, choice.direction, choice.sectors.start);
                 begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
             };
             (if is_oldest || continues { 0 } else { position() }, choice.order)
         })
-    }
-
-    fn overhead_ns(&self, now: u64, choice: &Choice) -> u64 {
-        let destages = matches!(choice.candidate, Candidate::Destage(_));
-        self.overhead(now, destages, choice.direction, choice.sectors.start)
     }
 
     fn elevator(&self, choices: Vec<Choice>) -> Option<Choice> {
@@ -80,7 +77,7 @@ impl EmulatedDisk {
         ahead.min_by_key(|choice| (choice.sectors.start.abs_diff(position), choice.order))
     }
 
-    fn choices(&self, segments: Segments) -> Vec<Choice> {
+    fn choices(&self, now: u64, segments: Segments) -> Vec<Choice> {
         let in_service = self.0.in_service.borrow();
         // Two transfers of one sector at once would leave it open which is last.
         let may_start = |direction: Direction, sectors: &Range<u64>| {
@@ -93,12 +90,22 @@ impl EmulatedDisk {
         let seen = (self.0.model.interface.queue_depth.get() as usize).saturating_sub(hosts);
         let queue = self.0.queue.borrow();
         let requests = queue.iter().take(seen).enumerate();
-        let requests = requests.filter(|(_, waiting)| may_start(waiting.direction, &waiting.sectors));
+        let medium = self.0.medium.borrow();
+        let requests = requests.filter(|(_, waiting)| {
+            waiting.places.is_some() || may_start(waiting.direction, &waiting.sectors)
+        });
         let requests = requests.map(|(index, waiting)| Choice {
             candidate: Candidate::Request(index),
             order: waiting.order,
             direction: waiting.direction,
-            sectors: waiting.sectors.clone(),
+            is_known: waiting.places.is_some() && self.ended_at(now),
+            sectors: match &waiting.places {
+                None => waiting.sectors.clone(),
+                Some(places) => {
+                    let at = places.propose(&self.head(&medium, now));
+                    at..at + (waiting.sectors.end - waiting.sectors.start)
+                }
+            },
         });
         let mut choices: Vec<Choice> = match segments {
             Segments::Oldest => requests.take(1).collect(),
@@ -154,6 +161,7 @@ impl Choice {
             order: dirty.oldest,
             direction: Direction::Write,
             sectors: dirty.sectors.clone(),
+            is_known: true,
         }
     }
 }

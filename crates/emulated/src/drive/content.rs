@@ -40,6 +40,10 @@ impl Piece {
         let offset = self.offset + (cut.start.saturating_sub(self.sectors.start) * SECTOR) as usize;
         (cut.start < cut.end).then(|| Piece { sectors: cut, offset, ..self.clone() })
     }
+    /// So many sectors farther on the medium.
+    pub fn moved(self, by: u64) -> Piece {
+        Piece { sectors: self.sectors.start + by..self.sectors.end + by, ..self }
+    }
     pub fn write_to(&self, image: &mut Image) {
         image.write(self.sectors.start * SECTOR, self.bytes());
     }

@@ -6,10 +6,12 @@ mod clean;
 mod content;
 mod crash;
 mod operations;
+mod places;
 mod read_ahead;
 mod service;
 
 pub use crash::CrashImage;
+pub(crate) use places::{Head, Places};
 
 use crate::SECTOR;
 use crate::mechanics::Travelled;
@@ -135,6 +137,8 @@ struct Waiting {
     done: Option<Sender<()>>,
     /// Whether it stays in the cache's segments.
     keep: bool,
+    /// Says at its turn where it goes; its sectors count from 0 until then.
+    places: Option<Rc<dyn Places>>,
 }
 
 struct Writer {
@@ -224,9 +228,11 @@ impl EmulatedDisk {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
         Statistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
-    /// Where the arm is when what it does now is done; 0 without an arm.
-    pub(crate) fn cylinder(&self) -> u32 {
-        self.0.medium.borrow().cylinder()
+    /// Between the last surface and the others the head has to find its track anew, which takes so long.
+    pub(crate) fn align_last_surface(&self, time: Duration) {
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            arm.align_last_surface(time.as_nanos() as f64);
+        }
     }
     /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
     pub fn set_cache(&self, mode: CacheMode) {

@@ -2,6 +2,7 @@
 
 use super::cache::Room;
 use super::content::{Order, Piece};
+use super::places::Queued;
 use super::{EmulatedDisk, Way, Writer};
 use crate::SECTOR;
 use crate::medium::Direction;
@@ -42,7 +43,7 @@ impl EmulatedDisk {
                     }
                 }
                 None => {
-                    self.through_medium(Direction::Read, sectors.clone(), &[], true).await;
+                    self.through_medium(Queued::at(Direction::Read, sectors.clone()), &[], true).await;
                     break;
                 }
             }
@@ -103,7 +104,7 @@ impl EmulatedDisk {
                 Some(buffer) => {
                     self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts).await
                 }
-                None => self.through_medium(Direction::Write, sectors, &parts, false).await,
+                None => self.through_medium(Queued::at(Direction::Write, sectors), &parts, false).await,
             },
             Some(cache)
                 if (bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write)
@@ -112,7 +113,10 @@ impl EmulatedDisk {
                 self.write_behind(cache, Way::Segments, cache.segment_size.get(), sectors, &parts).await;
             }
             // It goes through one segment to the medium, and (its end) stays there.
-            _ => self.through_medium(Direction::Write, sectors, &parts, cache.is_some()).await,
+            _ => {
+                let queued = Queued::at(Direction::Write, sectors);
+                self.through_medium(queued, &parts, cache.is_some()).await;
+            }
         }
         Ok(())
     }
@@ -207,7 +211,7 @@ impl EmulatedDisk {
         Ok(())
     }
 
-    async fn arrive(&self) {
+    pub(super) async fn arrive(&self) {
         self.hang_if_off().await;
         self.0.last_request.set(self.0.world.now());
     }

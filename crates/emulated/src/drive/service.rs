@@ -2,7 +2,8 @@
 
 use super::choose::Candidate;
 use super::clean::Origin;
-use super::content::{Order, Piece};
+use super::content::Piece;
+use super::places::{Queued, placed};
 use super::{EmulatedDisk, Service, Waiting, Way};
 use crate::medium::{Direction, Run};
 use crate::model::Replacement;
@@ -36,12 +37,12 @@ impl EmulatedDisk {
         self.wait_for_read_ahead();
     }
 
-    /// Nanoseconds between the choice of a transfer and the arm's setting out.
-    pub(super) fn overhead(&self, now: u64, destages: bool, direction: Direction, start: u64) -> u64 {
+    /// Nanoseconds between the choice of a transfer and the arm's setting out. `is_known`: the drive could prepare a write before.
+    pub(super) fn overhead(&self, now: u64, is_known: bool, direction: Direction, start: u64) -> u64 {
         let interface = &self.0.model.interface;
         let ms = match direction {
-            // The drive knows what comes next: a segment that continues the one before loses no revolution.
-            Direction::Write if destages && start == self.0.position.get() => 0.0,
+            // The drive knows what comes next: what continues the write before loses no revolution.
+            Direction::Write if is_known && start == self.0.position.get() => 0.0,
             Direction::Read if self.reads_on(now, start) => 0.0,
             Direction::Write => interface.write_ms.get(),
             Direction::Read => interface.read_ms.get(),
@@ -51,9 +52,11 @@ impl EmulatedDisk {
 
     /// Whether a read from `start` on waited while the medium read what is before it: the drive goes on at once.
     fn reads_on(&self, now: u64, start: u64) -> bool {
-        self.0.ended_reading.get()
-            && start == self.0.position.get()
-            && self.0.ended.get().ceil() as u64 == now
+        self.0.ended_reading.get() && start == self.0.position.get() && self.ended_at(now)
+    }
+    /// Whether the transfer before ended just now: what comes next has waited.
+    pub(super) fn ended_at(&self, now: u64) -> bool {
+        self.0.ended.get().ceil() as u64 == now
     }
 
     fn start(&self, now: u64, candidate: Candidate) {
@@ -64,14 +67,28 @@ impl EmulatedDisk {
             Candidate::Destage(start) => {
                 let (dirty, pieces) = self.0.cache.borrow_mut().take(start, self.0.model.together());
                 let (order, direction, keep) = (self.next_order(), Direction::Write, true);
-                let request = Waiting { order, direction, sectors: dirty.sectors, pieces, done: None, keep };
+                let request = Waiting {
+                    order,
+                    direction,
+                    sectors: dirty.sectors,
+                    pieces,
+                    done: None,
+                    keep,
+                    places: None,
+                };
                 (request, true, dirty.streams || self.is_seamless())
             }
         };
-        let Waiting { order, direction, sectors, pieces, done, keep } = request;
+        let Waiting { order, direction, mut sectors, mut pieces, done, keep, places } = request;
+        let has_place = places.is_none();
+        if let Some(places) = places {
+            sectors = places.take(&self.head(&self.0.medium.borrow(), now));
+            pieces = placed(pieces, &sectors);
+        }
         let ended = self.0.ended.get();
-        let continues = is_seamless && sectors.start == self.0.position.get() && ended.ceil() as u64 == now
-            || direction == Direction::Read && self.reads_on(now, sectors.start);
+        let continues =
+            (is_seamless || !has_place) && sectors.start == self.0.position.get() && self.ended_at(now)
+                || direction == Direction::Read && self.reads_on(now, sectors.start);
         let mut begin = match continues {
             // Rounded up each time, it would soon come too late for its next sector.
             true => ended,
@@ -119,7 +136,7 @@ impl EmulatedDisk {
         })
     }
 
-    fn complete(&self, order: Order, end: u64) {
+    fn complete(&self, order: super::content::Order, end: u64) {
         let service = {
             let mut in_service = self.0.in_service.borrow_mut();
             let index =
@@ -207,15 +224,14 @@ impl EmulatedDisk {
     /// Has the medium do this and waits for it.
     pub(super) async fn through_medium(
         &self,
-        direction: Direction,
-        sectors: Range<u64>,
+        Queued { direction, sectors, places }: Queued,
         parts: &[Rc<Buffer>],
         keep: bool,
     ) {
         let order = self.next_order();
         let (sender, receiver) = runtime::oneshot();
         let pieces = Piece::of(parts, sectors.start, order);
-        let waiting = Waiting { order, direction, sectors, pieces, done: Some(sender), keep };
+        let waiting = Waiting { order, direction, sectors, pieces, done: Some(sender), keep, places };
         self.0.queue.borrow_mut().push_back(waiting);
         self.pump();
         receiver.await;

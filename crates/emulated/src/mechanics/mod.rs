@@ -23,6 +23,9 @@ pub(crate) struct Arm {
     write_settle_ns: f64,
     zero_latency_writes: bool,
     phase: f64,
+    last_surface: u32,
+    /// Between the last surface and the others.
+    alignment_ns: f64,
     cylinder: u32,
     surface: u32,
     travelled: Travelled,
@@ -45,12 +48,21 @@ impl Arm {
             write_settle_ns: model.write_settle_ms.get() * NS_PER_MS,
             zero_latency_writes: model.zero_latency_writes,
             phase: model.phase.get(),
+            last_surface: model.surfaces.get() - 1,
+            alignment_ns: 0.0,
             cylinder: 0,
             surface: 0,
             travelled: Travelled::default(),
         }
     }
 
+    /// The last surface has tracks of another width than the others: so long the head needs between them.
+    pub fn align_last_surface(&mut self, nanoseconds: f64) {
+        self.alignment_ns = nanoseconds;
+    }
+    pub fn seek_ns(&self, cylinders: u32) -> u64 {
+        (self.seek.time_ms(cylinders) * NS_PER_MS) as u64
+    }
     /// Where the arm is when what it does now is done.
     pub fn cylinder(&self) -> u32 {
         self.cylinder
@@ -108,7 +120,9 @@ impl Arm {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let switch = if self.surface == to.surface { 0.0 } else { self.head_switch_ns };
         let settle = if distance > 0 && direction == Direction::Write { self.write_settle_ns } else { 0.0 };
-        (self.seek.time_ms(distance) * NS_PER_MS).max(switch) + settle
+        let is_last = |surface: u32| surface == self.last_surface;
+        let align = if is_last(self.surface) == is_last(to.surface) { 0.0 } else { self.alignment_ns };
+        (self.seek.time_ms(distance) * NS_PER_MS).max(switch) + settle + align
     }
 
     /// From `time` until the platter has turned to `angle`.
@@ -152,6 +166,16 @@ mod tests {
         }
         let (far, middle) = (cylinder(&arm, 200_000_000), cylinder(&arm, 100_000_000));
         assert_eq!(arm.travelled(), Travelled { seeks: 2, cylinders: far + far - middle });
+    }
+    #[test]
+    fn the_head_aligns_between_the_last_surface_and_the_others() {
+        let move_ns = |alignment, from, surface| {
+            let mut arm = Arm { surface: from, ..Arm::new(&mechanics()) };
+            arm.align_last_surface(alignment);
+            arm.move_ns(Direction::Read, &PhysicalSector { surface, ..arm.layout.place(0) })
+        };
+        let moves = |from, to| move_ns(100_000.0, from, to) - move_ns(0.0, from, to);
+        assert_eq!([moves(0, 3), moves(3, 1), moves(0, 1), moves(3, 3)], [100_000.0, 100_000.0, 0.0, 0.0]);
     }
     #[test]
     fn a_zero_latency_write_of_a_track_never_waits() {

@@ -26,13 +26,23 @@ pub(super) struct LogPlace {
     pub cylinder: u32,
 }
 
+impl LogPlace {
+    /// In sectors.
+    pub fn size(&self) -> u64 {
+        self.sectors.end - self.sectors.start
+    }
+}
+
 pub(super) struct ShingledLayout {
     /// Runs of the logical disk: first logical sector, first sector of the drive. Ascending.
     homes: Vec<(u64, u64)>,
     /// Sectors of the logical disk.
     pub sectors: u64,
-    /// By cylinder.
     pub logs: Vec<LogPlace>,
+    /// Indexes of logs by cylinder.
+    by_cylinder: Vec<usize>,
+    /// No sector of a log is farther from its first one.
+    pub log_cylinders: u32,
     pub alignment_ns: u64,
     places: mechanics::TrackLayout,
 }
@@ -43,8 +53,15 @@ impl ShingledLayout {
         let mechanics = model.mechanics.as_ref()?;
         let places = mechanics::TrackLayout::new(mechanics);
         let all = size / crate::SECTOR;
-        let mut layout =
-            ShingledLayout { homes: Vec::new(), sectors: 0, logs: Vec::new(), alignment_ns: 0, places };
+        let mut layout = ShingledLayout {
+            homes: Vec::new(),
+            sectors: 0,
+            logs: Vec::new(),
+            by_cylinder: Vec::new(),
+            log_cylinders: 0,
+            alignment_ns: 0,
+            places,
+        };
         match logs {
             ShingledLogs::Single { bytes } => {
                 let cache = bytes / crate::SECTOR;
@@ -53,6 +70,8 @@ impl ShingledLayout {
                     layout.logs.push(LogPlace { sectors: from..cache.min(from + SEGMENT), cylinder });
                 }
                 layout.add_home(cache, all.checked_sub(cache)?);
+                // A segment is shorter than a band of tracks, and may lie in two.
+                layout.log_cylinders = 2 * mechanics.band_tracks.get();
             }
             ShingledLogs::Surface { tracks, alignment_us } => {
                 layout.alignment_ns = (alignment_us * 1e3) as u64;
@@ -77,9 +96,11 @@ impl ShingledLayout {
                         left -= cylinders;
                     }
                 }
-                layout.logs.sort_by_key(|log| log.cylinder);
+                layout.log_cylinders = tracks;
             }
         }
+        layout.by_cylinder = (0..layout.logs.len()).collect();
+        layout.by_cylinder.sort_by_key(|log| layout.logs[*log].cylinder);
         (layout.sectors > 0 && !layout.logs.is_empty()).then_some(layout)
     }
 
@@ -110,20 +131,20 @@ impl ShingledLayout {
     }
     /// Logs, the nearest of that cylinder first.
     pub fn nearest(&self, cylinder: u32) -> impl Iterator<Item = usize> + '_ {
-        let above = self.logs.partition_point(|log| log.cylinder < cylinder);
+        let of = move |index: usize| self.logs[self.by_cylinder[index]].cylinder;
+        let above = self.by_cylinder.partition_point(|log| self.logs[*log].cylinder < cylinder);
         let (mut up, mut down) = (above, above);
         std::iter::from_fn(move || {
-            let distance = |index: usize| self.logs[index].cylinder.abs_diff(cylinder);
+            let distance = |index: usize| of(index).abs_diff(cylinder);
             let takes_up = up < self.logs.len() && (down == 0 || distance(up) <= distance(down - 1));
-            if takes_up {
+            let index = if takes_up {
                 up += 1;
-                Some(up - 1)
-            } else if down > 0 {
-                down -= 1;
-                Some(down)
+                up - 1
             } else {
-                None
-            }
+                down = down.checked_sub(1)?;
+                down
+            };
+            Some(self.by_cylinder[index])
         })
     }
 }
@@ -154,16 +175,27 @@ mod tests {
         }
     }
     #[test]
-    fn the_nearest_log_lies_at_the_heads_cylinder() {
+    fn logs_are_found_by_their_distance_from_the_head() {
         let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
         let model = Model::parse(text).expect("a model");
-        let logs = ShingledLogs::Surface { tracks: 6, alignment_us: 100.0 };
-        let layout = ShingledLayout::new(&model, logs, model.size.get()).expect("a layout");
-        for cylinder in (0..320_000).step_by(7919) {
-            let near: Vec<usize> = layout.nearest(cylinder).take(20).collect();
-            let distances: Vec<u32> =
-                near.iter().map(|index| layout.logs[*index].cylinder.abs_diff(cylinder)).collect();
-            assert!(distances.is_sorted() && distances[0] <= 100, "{cylinder}: {distances:?}");
+        for logs in [
+            ShingledLogs::Single { bytes: 20 << 30 },
+            ShingledLogs::Surface { tracks: 6, alignment_us: 100.0 },
+        ] {
+            let layout = ShingledLayout::new(&model, logs, model.size.get()).expect("a layout");
+            for cylinder in (0..320_000).step_by(7919) {
+                let near = layout.nearest(cylinder).take(20);
+                let distance = |log: usize| layout.logs[log].cylinder.abs_diff(cylinder);
+                let distances: Vec<u32> = near.map(distance).collect();
+                let is_single = matches!(logs, ShingledLogs::Single { .. });
+                assert!(distances.is_sorted() && (is_single || distances[0] <= 100), "{distances:?}");
+                assert_eq!(layout.nearest(cylinder).count(), layout.logs.len());
+            }
+            for log in &layout.logs {
+                let away = |sector| layout.cylinder(sector).abs_diff(log.cylinder);
+                let farthest = log.sectors.clone().step_by(500).map(away).max();
+                assert!(farthest <= Some(layout.log_cylinders), "{log:?}: {farthest:?}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! The drive beneath has the model's arm, with its write cache off. The table is in memory that survives power loss, as the paper's is; a power cut of
 //! such a disk is not emulated. Facts and choices: `docs/DISKS.md`.
 
+mod choose_log;
 mod clean;
 mod extents;
 mod layout;
@@ -15,9 +16,10 @@ pub use layout::ShingledLogs;
 use crate::drive::{CacheMode, EmulatedDisk, Options};
 use crate::model::Model;
 use crate::{Lies, SECTOR};
+use choose_log::Promised;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use extents::Extents;
-use layout::ShingledLayout;
+use layout::{LogPlace, ShingledLayout};
 use runtime::sync::Event;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -26,9 +28,19 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
+/// Which of the logs with room a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogChoice {
+    /// The paper's: that of the arm's cylinder, or the nearest. A single log is filled from begin to end.
+    NearestCylinder,
+    /// That whose next free sector is under the head first, by seek, settling and rotation. A single log is chosen within by segments.
+    Soonest,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shingles {
     pub logs: ShingledLogs,
+    pub choice: LogChoice,
     /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
     pub band: u64,
     /// A log filled to more than this share is moved to an empty one in idle time, in percent.
@@ -46,6 +58,7 @@ impl Shingles {
     pub fn scattered_logs() -> Shingles {
         Shingles {
             logs: ShingledLogs::Surface { tracks: 1, alignment_us: 100.0 },
+            choice: LogChoice::Soonest,
             band: 30_000_000,
             swap_above: 80,
             swap_idle: Duration::from_millis(100),
@@ -75,9 +88,9 @@ struct State {
     world: Rc<dyn World>,
     name: String,
     drive: EmulatedDisk,
-    layout: ShingledLayout,
+    layout: Rc<ShingledLayout>,
     shingles: Shingles,
-    inner: RefCell<Inner>,
+    inner: Rc<RefCell<Inner>>,
     /// A log has room again.
     emptied: Event,
 }
@@ -85,6 +98,9 @@ struct State {
 struct Inner {
     extents: Extents,
     logs: Vec<Log>,
+    /// Sectors of all logs together, and how many of them writes were promised that have no place yet.
+    free: u64,
+    promised: u64,
     orders: u64,
     /// The log that the last write went to.
     current: usize,
@@ -123,6 +139,8 @@ impl ShingledDisk {
         let inner = Inner {
             extents: Extents::default(),
             logs: vec![Log::default(); layout.logs.len()],
+            free: layout.logs.iter().map(LogPlace::size).sum(),
+            promised: 0,
             orders: 0,
             current: 0,
             requests: 0,
@@ -132,12 +150,13 @@ impl ShingledDisk {
             statistics: ShingledStatistics::default(),
         };
         let drive = EmulatedDisk::new(world.clone(), model, options);
+        drive.align_last_surface(Duration::from_nanos(layout.alignment_ns));
         let state = State {
             name,
             drive,
-            layout,
+            layout: Rc::new(layout),
             shingles,
-            inner: RefCell::new(inner),
+            inner: Rc::new(RefCell::new(inner)),
             emptied: Event::default(),
             world: world.clone(),
         };
@@ -249,66 +268,44 @@ impl State {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut from = sectors.start;
         while from < sectors.end {
-            let Some(part) = self.place(from..sectors.end) else {
+            let Some(promised) = self.promise(from..sectors.end) else {
                 self.clone().make_room();
                 self.emptied.until(|| self.has_room().then_some(())).await;
                 continue;
             };
+            let offset = |sector: u64| ((sector - sectors.start) * SECTOR) as usize;
+            let content = &bytes[offset(from)..offset(promised.sectors.end)];
+            let promised = Rc::new(promised);
+            self.drive.write_at_its_turn(Rc::new(Buffer::copy_of(content)), promised.clone()).await;
+            let part = promised.part.take().expect("it has had its turn");
             from = part.sectors.end;
-            let offset = ((part.sectors.start - sectors.start) * SECTOR) as usize;
-            let length = ((part.sectors.end - part.sectors.start) * SECTOR) as usize;
-            if self.layout.alignment_ns > 0 {
-                let delay = Duration::from_nanos(self.layout.alignment_ns);
-                self.world.sleep_until(self.world.now().plus(delay)).await;
-            }
-            let content = Rc::new(Buffer::copy_of(&bytes[offset..offset + length]));
-            let result = self.drive.write(part.place * SECTOR, vec![content], Durability::Durable).await;
-            if result.is_ok() {
-                self.map(&part);
-            }
+            self.map(&part);
             self.leave(part.log);
-            result?;
         }
         Ok(())
     }
 
-    /// In the log nearest the arm that has room for all, or else for some; the single log is one behind the other. The drive knows its
-    /// arm: a read that the cache answered has not moved it.
-    fn place(&self, sectors: Range<u64>) -> Option<Part> {
+    /// Room in the logs for some of these sectors.
+    fn promise(&self, sectors: Range<u64>) -> Option<Promised> {
         let mut inner = self.inner.borrow_mut();
-        let count = sectors.end - sectors.start;
-        let room = |inner: &Inner, log: usize| {
-            let place = &self.layout.logs[log].sectors;
-            place.end - place.start - inner.logs[log].fill
-        };
-        let (head, current, logs) = (self.drive.cylinder(), inner.current, self.layout.logs.len());
-        let first = |least: u64| match self.shingles.logs {
-            ShingledLogs::Single { .. } => {
-                (current..logs).chain(0..current).find(|log| room(&inner, *log) >= least)
-            }
-            ShingledLogs::Surface { .. } => self.layout.nearest(head).find(|log| room(&inner, *log) >= least),
-        };
-        let log = first(count).or_else(|| first(1))?;
-        inner.current = log;
-        let count = count.min(room(&inner, log));
-        inner.orders += 1;
-        let place = self.layout.logs[log].sectors.start + inner.logs[log].fill;
-        inner.logs[log].fill += count;
-        inner.logs[log].users += 1;
-        let size = self.layout.logs[log].sectors.end - self.layout.logs[log].sectors.start;
-        let is_crowded = inner.logs[log].fill * 100 > size * u64::from(self.shingles.swap_above);
-        if is_crowded && !inner.crowded.contains(&log) {
-            inner.crowded.push(log);
+        let count = (sectors.end - sectors.start).min(inner.free - inner.promised);
+        if count == 0 {
+            return None;
         }
-        Some(Part { log, place, sectors: sectors.start..sectors.start + count, order: inner.orders })
+        inner.promised += count;
+        inner.orders += 1;
+        Some(Promised {
+            layout: self.layout.clone(),
+            shingles: self.shingles,
+            inner: self.inner.clone(),
+            sectors: sectors.start..sectors.start + count,
+            order: inner.orders,
+            part: RefCell::default(),
+        })
     }
     fn has_room(&self) -> bool {
         let inner = self.inner.borrow();
-        let full = |log: usize| {
-            let place = &self.layout.logs[log].sectors;
-            inner.logs[log].fill >= place.end - place.start
-        };
-        !(0..inner.logs.len()).all(full)
+        inner.free > inner.promised
     }
     fn map(&self, part: &Part) {
         let mut inner = self.inner.borrow_mut();
@@ -333,10 +330,16 @@ impl State {
 }
 
 impl Inner {
+    /// So many sectors of a log are taken; whoever does so uses it.
+    fn fill(&mut self, log: usize, count: u64) {
+        self.logs[log].fill += count;
+        self.logs[log].users += 1;
+        self.free -= count;
+    }
     /// A log with nothing in it begins anew.
     fn reset_if_empty(&mut self, log: usize) {
         if self.logs[log].live == 0 && self.logs[log].users == 0 {
-            self.logs[log].fill = 0;
+            self.free += std::mem::take(&mut self.logs[log].fill);
             self.crowded.retain(|crowded| *crowded != log);
         }
     }

@@ -38,21 +38,19 @@ impl State {
             };
             let count = (extent.end - start).min(STEP);
             let hot = self.layout.logs[log].cylinder;
-            let room = |log: usize| {
-                let place = &self.layout.logs[log].sectors;
-                place.end - place.start - inner.logs[log].fill
-            };
+            let room = |log: usize| self.layout.room(&inner, log);
             let limit = |log: usize| {
-                let place = &self.layout.logs[log].sectors;
-                (place.end - place.start) * u64::from(100 - self.shingles.swap_above.min(100)) / 100
+                self.layout.logs[log].size() * u64::from(100 - self.shingles.swap_above.min(100)) / 100
             };
+            if inner.free - inner.promised < count {
+                return Ok(());
+            }
             let cold = (0..self.layout.logs.len())
                 .filter(|cold| *cold != log && room(*cold) >= count + limit(*cold))
                 .max_by_key(|cold| self.layout.logs[*cold].cylinder.abs_diff(hot));
             let Some(cold) = cold else { return Ok(()) };
-            let to = self.layout.logs[cold].sectors.start + inner.logs[cold].fill;
-            inner.logs[cold].fill += count;
-            inner.logs[cold].users += 1;
+            let to = self.layout.place(&inner, cold);
+            inner.fill(cold, count);
             inner.logs[log].users += 1;
             (cold, (start, count, extent), to, extent.order)
         };

@@ -3,12 +3,13 @@
 use device::{Buffer, Disk, Durability, World};
 use disks::{Image, MemoryDisk};
 use runtime::{SplitMix, VirtualWorld};
-use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
+use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes};
 use std::rc::Rc;
 
 const SIZE: u64 = 4 << 20;
 const BLOCK: u64 = 4096;
 const SETTINGS: Settings = Settings {
+    near_home: NearHome::IsLogged,
     logged_write_size: 32 << 10,
     checkpoint: CheckpointPolicy::Manual,
     swap_above: 80,

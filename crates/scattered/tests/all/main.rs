@@ -2,4 +2,5 @@
 
 mod explorer;
 mod hostile;
+mod near_home;
 mod raid;

@@ -3,7 +3,7 @@
 use device::{Buffer, Disk, Durability, World};
 use disks::{CrashPolicy, MemoryDisk, Raid0};
 use runtime::{SplitMix, VirtualWorld};
-use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
+use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes};
 use std::rc::Rc;
 
 const DISKS: usize = 4;
@@ -12,7 +12,12 @@ const MEMBER: u64 = 64 << 20;
 const SIZES: Sizes = Sizes { log: 1 << 20, group: 10 << 20 };
 
 fn settings() -> Settings {
-    Settings { logged_write_size: 256 << 10, checkpoint: CheckpointPolicy::Manual, ..Settings::default() }
+    Settings {
+        logged_write_size: 256 << 10,
+        near_home: NearHome::IsLogged,
+        checkpoint: CheckpointPolicy::Manual,
+        ..Settings::default()
+    }
 }
 
 fn raid(members: &[MemoryDisk]) -> Rc<dyn Disk> {

@@ -91,12 +91,9 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
             .fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
     };
     let (_, most) = range(&seconds);
-    claims.push(ratio(
-        "the longest checkpoint, in seconds",
-        "117 (1 to 117 s)",
-        Expected::Number(117.0),
-        (most, 1.0),
-    ));
+    let longest =
+        ratio("the longest checkpoint, in seconds", "117 (1 to 117 s)", Expected::Number(117.0), (most, 1.0));
+    claims.push(longest.chosen("16 requests of a checkpoint under way", "239 s on made traces with one"));
     let (least, most) = range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));
     claims.push(claim(
         "blocks that are overwritten in the logs",

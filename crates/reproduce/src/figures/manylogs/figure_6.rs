@@ -4,8 +4,8 @@ use super::block_traces::{MIXES, mix, note, tenants};
 use crate::figures::shared::{axis, claim, ours, picture, ratio};
 use crate::statement::Expected;
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
-use emulated::Shingles;
 use emulated::replay::Recorded;
+use emulated::{LogChoice, Shingles};
 use stages::{BlockLayer, BlockRun};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub const FIGURE_6: Figure = Figure {
     source: "Manylogs (MSST 2016), Figure 6",
     about: "Five mixes of five block traces (--block-traces DIR; made ones otherwise), five minutes each, on a Constellation ES.3 of 1 TB without \
             write cache: how long requests take without logs, with scattered logs for writes of up to 32 and 256 KiB (MLB), and on shingled drives with \
-            one log (SLSMR) and scattered ones (MLSMR).",
+            one log (SLSMR) and scattered ones (MLSMR): that which is soonest under the head, and that nearest by cylinder.",
     minutes: 2,
     by_chance: true,
     real_time: false,
@@ -27,19 +27,25 @@ const SIZE: u64 = 1_000_000_000_000;
 /// Of which a tenant's fifth is taken: what every layer leaves of the disk.
 const USED: u64 = SIZE / 10 * 6;
 
-pub fn layers() -> [(&'static str, BlockLayer); 5] {
+pub fn layers() -> [(&'static str, BlockLayer); 7] {
+    let of_paper =
+        |shingles| BlockLayer::Shingled(Shingles { choice: LogChoice::NearestCylinder, ..shingles });
     [
         ("no logging", BlockLayer::Nothing),
         ("MLB-32", BlockLayer::Scattered { logged: 32 << 10 }),
         ("MLB-256", BlockLayer::Scattered { logged: 256 << 10 }),
         ("MLSMR", BlockLayer::Shingled(Shingles::scattered_logs())),
         ("SLSMR", BlockLayer::Shingled(Shingles::single_log())),
+        ("MLSMR, nearest cylinder", of_paper(Shingles::scattered_logs())),
+        ("SLSMR, one place", of_paper(Shingles::single_log())),
     ]
 }
 const NONE: usize = 0;
 const MLB_256: usize = 2;
 const MLSMR: usize = 3;
 const SLSMR: usize = 4;
+const MLSMR_OF_PAPER: usize = 5;
+const SLSMR_OF_PAPER: usize = 6;
 
 /// What one mix took in each layer.
 pub struct Mixed {
@@ -110,6 +116,10 @@ impl Mixed {
     pub fn of_mlsmr(&self) -> f64 {
         self.mean_speed_up(MLSMR, SLSMR)
     }
+    /// Both by the paper's rule.
+    fn of_mlsmr_by_cylinder(&self) -> f64 {
+        self.mean_speed_up(MLSMR_OF_PAPER, SLSMR_OF_PAPER)
+    }
 }
 
 pub fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -137,6 +147,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         ),
         speed_ups(MLB_256, NONE),
         speed_ups(MLSMR, SLSMR),
+        speed_ups(MLSMR_OF_PAPER, SLSMR_OF_PAPER),
     ];
     let notes = vec![
         note(context, &tenants(context)?),
@@ -157,9 +168,16 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             .join(" ")
             + " The paper's swaps: 17, 16, 0, 4, 6 and 64, 24, 3, 10, 12.",
         "The mapping table is in memory that survives power loss, as the paper's. The drive chooses among 32 requests.".into(),
-        "A log in each cylinder of a shingled drive was chosen after a run in which a log had 8 tracks, and MLSMR was 1.13 times as fast as SLSMR. The paper says of logs that the drive \
-         manages: per-cylinder layout is possible, and a write goes to the track that the head is aligned at. Before that, a write went beside the last read also where the \
-         cache had answered it, which moves no arm: 1.03 times. That was a fault of the model."
+        "What a shingled drive's log is, and which one a write goes to, was chosen after runs that failed. With logs of 8 tracks MLSMR was 1.13 times as fast as SLSMR. A log in each \
+         cylinder (the paper: the drive manages them, and writes go to the track that the head is aligned at) gave 1.14. A trace of the drive then said that of 6.6 ms of a logged write \
+         4.8 were rotation. So a write now gets its place when its turn comes, in the log that is soonest under the head by seek, settling and rotation. SLSMR's cache does the same \
+         among its segments of 32 MiB. In both, waiting writes to one log follow one another without losing a revolution. A write by the paper's rule goes to the log of the arm's cylinder, \
+         and with SLSMR behind the last one."
+            .into(),
+        "MLB sends a small write home where no log is nearer to the arm. That was chosen after runs of a recorded hour that failed. Made traces give the same within a hundredth without it."
+            .into(),
+        "A drive of 3 surfaces that gives one to logs loses a third of its room, and the paper's 8 to 12 surfaces lose an eighth or less. So requests of MLSMR lie farther apart than those of \
+         SLSMR here, and its reads seek 0.3 to 1.4 ms longer."
             .into(),
     ];
     Ok(Results { pictures, claims: claims(&mixes), notes })
@@ -172,19 +190,23 @@ struct Compared {
     least: f64,
     most: f64,
     mean: f64,
-    asked: f64,
+    /// None of what is shown beside our choice only.
+    asked: Option<f64>,
     /// What was chosen after a run that failed, and what the other choice gave.
-    chosen: Option<(&'static str, &'static str)>,
+    chosen: Option<(&'static str, Other)>,
 }
 
-const COMPARED: [Compared; 2] = [
+/// A choice and what it gives.
+type Other = (&'static str, fn(&Mixed) -> f64);
+
+const COMPARED: [Compared; 3] = [
     Compared {
         name: "MLB-256 over no logging",
         speed_up: Mixed::of_mlb,
         least: 1.2,
         most: 2.8,
         mean: 1.9,
-        asked: 1.2,
+        asked: Some(1.2),
         chosen: None,
     },
     Compared {
@@ -193,8 +215,20 @@ const COMPARED: [Compared; 2] = [
         least: 1.2,
         most: 1.3,
         mean: 1.3,
-        asked: 1.15,
-        chosen: Some(("a log in each cylinder", "1.09 to 1.18, 1.13 on average, with logs of 8 tracks")),
+        asked: Some(1.15),
+        chosen: Some((
+            "the log soonest under the head, in both drives",
+            ("by cylinder", Mixed::of_mlsmr_by_cylinder),
+        )),
+    },
+    Compared {
+        name: "MLSMR over SLSMR, the log nearest by cylinder",
+        speed_up: Mixed::of_mlsmr_by_cylinder,
+        least: 1.2,
+        most: 1.3,
+        mean: 1.3,
+        asked: None,
+        chosen: None,
     },
 ];
 
@@ -217,17 +251,19 @@ fn claims(mixes: &[Mixed]) -> Vec<Claim> {
             (mean(mixes.iter().map(speed_up)), 1.0),
         ));
         let lowest = mixes.iter().map(speed_up).fold(f64::INFINITY, f64::min);
-        claims.push(
+        claims.extend(asked.map(|asked| {
             claim(
                 &format!("{name} is at least {asked} on every mix"),
                 "ours",
                 format!("{lowest:.2} at least"),
                 lowest >= asked,
             )
-            .of_ours(),
-        );
-        if let Some((what, other)) = chosen {
-            claims[first..].iter_mut().for_each(|claim| *claim = claim.clone().chosen(what, other));
+            .of_ours()
+        }));
+        if let Some((what, (which, other))) = chosen {
+            let of: Vec<String> = mixes.iter().map(|mix| format!("{:.2}", other(mix))).collect();
+            let other = format!("{} {which}", of.join(", "));
+            claims[first..].iter_mut().for_each(|claim| *claim = claim.clone().chosen(what, &other));
         }
     }
     claims

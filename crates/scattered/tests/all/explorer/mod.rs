@@ -9,7 +9,7 @@ use device::{Buffer, Disk, Durability, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use model::{Model, SECTOR, What};
 use runtime::{Either, SplitMix, VirtualWorld, join_all, race};
-use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
+use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,7 +42,10 @@ impl Case {
             1 => CheckpointPolicy::Idle(Duration::from_millis(15)),
             _ => CheckpointPolicy::Periodic(Duration::from_millis(40)),
         };
+        let near_home =
+            if only_logged || seed.is_multiple_of(3) { NearHome::IsLogged } else { NearHome::GoesHome };
         let settings = Settings {
+            near_home,
             logged_write_size: [8 << 10, 32 << 10, 256 << 10][one_of(3) as usize],
             checkpoint,
             swap_above: [40, 80, 100][one_of(3) as usize],

@@ -1,0 +1,103 @@
+//! Which log a write goes to. That is chosen when its turn at the medium comes, since the drive knows then where arm and platter are.
+//!
+//! Invariant: what was promised to writes is free in the logs, so that each finds room when its turn comes.
+
+use super::layout::ShingledLayout;
+use super::{Inner, LogChoice, Part, ShingledLogs, Shingles};
+use crate::drive::{Head, Places};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A write that has room in the logs, and no place yet.
+pub(super) struct Promised {
+    pub layout: Rc<ShingledLayout>,
+    pub shingles: Shingles,
+    pub inner: Rc<RefCell<Inner>>,
+    /// Of the logical disk.
+    pub sectors: Range<u64>,
+    pub order: u64,
+    /// What it took, once it has had its turn.
+    pub part: RefCell<Option<Part>>,
+}
+
+impl Promised {
+    fn count(&self) -> u64 {
+        self.sectors.end - self.sectors.start
+    }
+
+    fn choose(&self, head: &Head<'_>) -> usize {
+        let inner = self.inner.borrow();
+        let choice = match (self.shingles.choice, self.shingles.logs) {
+            (LogChoice::Soonest, _) => self.soonest(&inner, head),
+            (LogChoice::NearestCylinder, ShingledLogs::Surface { .. }) => {
+                self.first(&inner, || self.layout.nearest(head.cylinder()))
+            }
+            (LogChoice::NearestCylinder, ShingledLogs::Single { .. }) => {
+                let (current, logs) = (inner.current, self.layout.logs.len());
+                self.first(&inner, || (current..logs).chain(0..current))
+            }
+        };
+        choice.expect("it was promised room")
+    }
+
+    /// The first that has room for all of it, or else for some.
+    fn first<I: Iterator<Item = usize>>(&self, inner: &Inner, logs: impl Fn() -> I) -> Option<usize> {
+        let with_room = |least: u64| logs().find(|log| self.layout.room(inner, *log) >= least);
+        with_room(self.count()).or_else(|| with_room(1))
+    }
+
+    /// That where the head is first, of those with room for all of it or with nothing in them.
+    fn soonest(&self, inner: &Inner, head: &Head<'_>) -> Option<usize> {
+        let mut best: Option<(u64, usize)> = None;
+        for log in self.layout.nearest(head.cylinder()) {
+            let away = self.layout.logs[log].cylinder.abs_diff(head.cylinder());
+            let least = head.seek_ns(away.saturating_sub(self.layout.log_cylinders));
+            if best.is_some_and(|(ns, _)| ns <= least) {
+                break;
+            }
+            if self.layout.room(inner, log) >= self.count() || inner.logs[log].fill == 0 {
+                let ns = head.positioning_ns(self.layout.place(inner, log));
+                if best.is_none_or(|best| (ns, log) < best) {
+                    best = Some((ns, log));
+                }
+            }
+        }
+        best.map(|(_, log)| log).or_else(|| self.first(inner, || self.layout.nearest(head.cylinder())))
+    }
+}
+
+impl Places for Promised {
+    fn propose(&self, head: &Head<'_>) -> u64 {
+        let log = self.choose(head);
+        self.layout.place(&self.inner.borrow(), log)
+    }
+
+    fn take(&self, head: &Head<'_>) -> Range<u64> {
+        let log = self.choose(head);
+        let mut inner = self.inner.borrow_mut();
+        let place = self.layout.place(&inner, log);
+        let count = self.count().min(self.layout.room(&inner, log));
+        inner.promised -= self.count();
+        inner.fill(log, count);
+        inner.current = log;
+        let size = self.layout.logs[log].size();
+        let is_crowded = inner.logs[log].fill * 100 > size * u64::from(self.shingles.swap_above);
+        if is_crowded && !inner.crowded.contains(&log) {
+            inner.crowded.push(log);
+        }
+        let sectors = self.sectors.start..self.sectors.start + count;
+        *self.part.borrow_mut() = Some(Part { log, place, sectors, order: self.order });
+        place..place + count
+    }
+}
+
+impl ShingledLayout {
+    pub fn room(&self, inner: &Inner, log: usize) -> u64 {
+        self.logs[log].size() - inner.logs[log].fill
+    }
+    /// Where the next write to this log goes.
+    pub fn place(&self, inner: &Inner, log: usize) -> u64 {
+        self.logs[log].sectors.start + inner.logs[log].fill
+    }
+}
