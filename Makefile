@@ -111,16 +111,18 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare
 
-# Medians of TURNS turns; half an hour or so for three. What it prints stands in docs/PERFORMANCE.md.
+# Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
-bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, and real programs on them
+bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos,okeanos:wasteless
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
+	$(OKEANOS) bench mixed --turns $(TURNS) --markdown
+	$(OKEANOS) bench growth --turns $(TURNS) --svg target/growth.svg --markdown
 
-recipes: deps-bench build ## measure docs/RECIPES.md and the README's tables anew, on a quiet machine; half an hour
+recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
-	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md
+	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md docs/PERFORMANCE.md
 
 bench-shared: deps-ceph build ## clients of a real cluster of three OSDs, in target/figures/shared.json
 	mkdir -p target/figures

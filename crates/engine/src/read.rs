@@ -26,6 +26,15 @@ impl Engine {
         Ok(Block(block))
     }
 
+    /// `count` metadata blocks from `at` on. Those that are not cached are read together.
+    pub async fn metadata_run(&self, at: HomeBlock, count: u32) -> Result<Vec<Block>, EngineError> {
+        self.check_range(at, u64::from(count))?;
+        let numbers = (0..u64::from(count)).map(|index| at.plus(index));
+        let blocks: Vec<_> = numbers.map(|number| self.look_up(number, Temperature::Warm)).collect();
+        self.load_all(&blocks, CachedBlock::is_whole).await?;
+        Ok(blocks.into_iter().map(Block).collect())
+    }
+
     /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone (committed or not).
     pub async fn read_data(&self, at: HomeBlock, count: u32) -> Result<Vec<Rc<Buffer>>, EngineError> {
         self.check_range(at, u64::from(count))?;

@@ -18,6 +18,7 @@ mod run;
 mod seeds;
 mod statement;
 
+pub use chart::{Form, sheet};
 pub use context::{Context, Varied};
 pub use figure::{Axis, Figure, FigureError, Picture, Results, Scale, Series};
 pub use figures::{all, find};

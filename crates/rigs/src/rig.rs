@@ -137,7 +137,7 @@ impl Workspace {
 }
 
 /// What goes wrong with taking down is told, and the rest is taken down all the same.
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     let _ = runtime::standard_error::tell(text, Duration::from_secs(1));
 }
 
@@ -289,9 +289,12 @@ impl Mounted {
             if Instant::now() > deadline {
                 return Err(RigError(format!("{name} did not mount within a minute")));
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(mounted)
+    }
+    pub fn process(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Child::id)
     }
     /// As a power cut would: the daemon gets no chance to do anything.
     pub fn kill_daemon(&mut self) -> Result<(), RigError> {

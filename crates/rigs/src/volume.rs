@@ -28,6 +28,10 @@ impl<'a> Volume<'a> {
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
     }
+    /// The process that serves it, if one does.
+    pub fn daemon(&self) -> Option<u32> {
+        self.mounted.as_ref().and_then(Mounted::process)
+    }
     /// A directory of the volume that belongs to `user`, and to nobody else.
     pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
         let path = self.path(name);

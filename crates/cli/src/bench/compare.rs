@@ -59,7 +59,7 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     };
     arguments.ground.run(
         |progress| compare(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows), table: table(rows) },
+        |rows| Told { markdown: markdown(rows), table: table(rows).to_string() },
     )
 }
 

@@ -3,7 +3,6 @@ use crate::disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
-use crate::text::table::Table;
 use rigs::{Ground, RigError};
 use std::path::PathBuf;
 
@@ -12,9 +11,16 @@ use std::path::PathBuf;
 pub struct GroundArguments {
     #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
     model: Option<String>,
+    #[command(flatten)]
+    told: ToldArguments,
+}
+
+/// Where images are made, and how the result is told.
+#[derive(clap::Args)]
+pub struct ToldArguments {
     /// Where the images are made; they are removed at the end
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
+    pub directory: PathBuf,
     /// Print a table in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
@@ -26,7 +32,12 @@ pub struct GroundArguments {
 /// The two tables of a comparison.
 pub struct Told {
     pub markdown: String,
-    pub table: Table,
+    pub table: String,
+}
+
+/// The program itself, which a bench starts.
+pub fn own_program() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))
 }
 
 impl GroundArguments {
@@ -34,24 +45,34 @@ impl GroundArguments {
         if let Some(model) = &self.model {
             disk::find(model)?;
         }
-        let program =
-            std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
-        Ok(Ground { directory: self.directory.clone(), model: self.model.clone(), program })
+        let (directory, model) = (self.told.directory.clone(), self.model.clone());
+        Ok(Ground { directory, model, program: own_program()? })
     }
 
-    /// Runs `compare`, shows how far it is, and prints its rows.
+    /// As [`ToldArguments::run`].
     pub fn run<Row: serde::Serialize>(
         &self,
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
         tell: impl FnOnce(&[Row]) -> Told,
     ) -> Result<(), CliError> {
+        self.told.run(compare, |rows| Ok(tell(rows)))
+    }
+}
+
+impl ToldArguments {
+    /// Runs `compare`, shows how far it is, and prints its rows.
+    pub fn run<Row: serde::Serialize>(
+        &self,
+        compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
+        tell: impl FnOnce(&[Row]) -> Result<Told, CliError>,
+    ) -> Result<(), CliError> {
         let progress = Progress::new();
         let rows = compare(&|text| progress.show(text)).map_err(rig_error)?;
         drop(progress);
+        let Told { markdown, table } = tell(&rows)?;
         if self.json {
             return print_json(&rows);
         }
-        let Told { markdown, table } = tell(&rows);
         if self.markdown { print(&markdown) } else { print(&table) }
     }
 }

@@ -2,7 +2,7 @@ use super::ground::{GroundArguments, Told};
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
-use rigs::{Contender, MixedMeasure, MixedOptions, MixedRow, mixed};
+use rigs::{Contender, MixedCase, MixedMeasure, MixedOptions, MixedRow, mixed};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -11,7 +11,8 @@ Examples (as root):
   okeanos bench mixed --contenders ext4:ordered,okeanos:wasteless --model cheetah-15k5-300 --large 64M --dirty 256M
 
 Each turn makes every file system anew. Then each works alone, then all at once, then the writers while much of another
-file is dirty. Before each case the volume is mounted again, so that nothing is in memory.";
+file is dirty. Before each case the volume is mounted again, so that nothing is in memory. In parentheses stands
+what reader and overwriter keep of what each has alone.";
 
 /// Synchronous writers beside a reader and a writer of large files: what each costs the others
 #[derive(clap::Args)]
@@ -60,20 +61,26 @@ pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
     };
     arguments.ground.run(
         |progress| mixed(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows), table: table(rows) },
+        |rows| Told { markdown: markdown(rows), table: table(rows).to_string() },
     )
 }
 
 const COLUMNS: [&str; 8] =
     ["file system", "at work", "syncs/s", "p50", "p99", "max", "reading", "overwriting"];
 
-fn cells(row: &MixedRow) -> [String; 8] {
+fn cells(row: &MixedRow, rows: &[MixedRow]) -> [String; 8] {
     let MixedMeasure { syncs_per_second, latency, reading, overwriting } = &row.median;
     let time = |nanoseconds: Option<u64>| {
         nanoseconds.map(|ns| format_duration(Duration::from_nanos(ns))).unwrap_or_default()
     };
-    let rate = |bytes: Option<f64>| {
-        bytes.map(|bytes| format!("{:.0} MiB/s", bytes / f64::from(1 << 20))).unwrap_or_default()
+    let rate = |bytes: Option<f64>, alone: MixedCase| {
+        let Some(bytes) = bytes else { return String::new() };
+        let alone = rows.iter().find(|other| other.contender == row.contender && other.case == alone);
+        let kept = match alone.and_then(|row| row.median.reading.or(row.median.overwriting)) {
+            Some(all) if row.case == MixedCase::Together => format!(" ({:.2})", bytes / all.max(1e-9)),
+            _ => String::new(),
+        };
+        format!("{:.0} MiB/s{kept}", bytes / f64::from(1 << 20))
     };
     [
         row.contender.clone(),
@@ -82,19 +89,43 @@ fn cells(row: &MixedRow) -> [String; 8] {
         time(latency.map(|latency| latency.p50_ns)),
         time(latency.map(|latency| latency.p99_ns)),
         time(latency.map(|latency| latency.max_ns)),
-        rate(*reading),
-        rate(*overwriting),
+        rate(*reading, MixedCase::Reading),
+        rate(*overwriting, MixedCase::Overwriting),
     ]
 }
 
 fn markdown(rows: &[MixedRow]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let head = line(&COLUMNS.map(str::to_owned)) + "|---|---|---:|---:|---:|---:|---:|---:|\n";
-    rows.iter().fold(head, |text, row| text + &line(&cells(row)))
+    rows.iter().fold(head, |text, row| text + &line(&cells(row, rows)))
 }
 
 fn table(rows: &[MixedRow]) -> Table {
     let mut table = Table::new(COLUMNS);
-    rows.iter().for_each(|row| table.row(cells(row)));
+    rows.iter().for_each(|row| table.row(cells(row, rows)));
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reader_and_overwriter_keep_stands_in_parentheses() {
+        let row = |case, reading, overwriting| MixedRow {
+            contender: "xfs".into(),
+            case,
+            median: MixedMeasure { reading, overwriting, ..MixedMeasure::default() },
+            turns: Vec::new(),
+        };
+        let mib = |count: f64| Some(count * f64::from(1 << 20));
+        let text = markdown(&[
+            row(MixedCase::Reading, mib(200.0), None),
+            row(MixedCase::Overwriting, None, mib(80.0)),
+            row(MixedCase::Together, mib(50.0), mib(60.0)),
+        ]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].ends_with("| 200 MiB/s |  |"), "{text}");
+        assert!(lines[4].ends_with("| 50 MiB/s (0.25) | 60 MiB/s (0.75) |"), "{text}");
+    }
 }

@@ -5,6 +5,7 @@ mod demo;
 mod done;
 mod filebench;
 mod ground;
+mod growth;
 mod mixed;
 mod mpi_io;
 mod postmark;
@@ -43,6 +44,7 @@ enum What {
     ReadBack(read_back::ReadBackArguments),
     Compare(compare::CompareArguments),
     Mixed(mixed::MixedArguments),
+    Growth(growth::GrowthArguments),
     Programs(programs::ProgramsArguments),
     Demo(demo::DemoArguments),
 }
@@ -59,6 +61,7 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
         What::ReadBack(arguments) => read_back::run(arguments),
         What::Compare(arguments) => compare::run(arguments),
         What::Mixed(arguments) => mixed::run(arguments),
+        What::Growth(arguments) => growth::run(arguments),
         What::Programs(arguments) => programs::run(arguments),
         What::Demo(arguments) => demo::run(arguments),
     }

@@ -69,7 +69,7 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     };
     let told = arguments.ground.run(
         |progress| programs(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows, &options.contenders), table: table(rows) },
+        |rows| Told { markdown: markdown(rows, &options.contenders), table: table(rows).to_string() },
     );
     told.map_err(with_packages)
 }

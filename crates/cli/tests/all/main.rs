@@ -15,6 +15,7 @@ mod door_memory;
 mod exerciser;
 mod exploring;
 mod fingerprint;
+mod growth;
 mod handles;
 mod interchange;
 mod memory;

@@ -16,6 +16,9 @@ use format::ext4::{GroupDescriptor, Superblock};
 use std::cell::RefCell;
 use units::{BlockRange, GroupNumber};
 
+/// Descriptors are read in pieces of up to so many bytes.
+const RUN_BYTES: u32 = 1 << 20;
+
 /// A group in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupState {
@@ -36,18 +39,9 @@ impl Groups {
     /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before recovery, counts
     /// and checksums may be torn.
     pub async fn load(engine: &Engine, superblock: &Superblock, trust: Trust) -> Result<Groups> {
-        let mut descriptor_blocks = Vec::new();
-        let mut states = Vec::new();
-        for index in 0..superblock.descriptor_blocks() {
-            let at = superblock.descriptor_block(index);
-            if at.get() >= superblock.blocks {
-                return Err(Error::corrupt_block(
-                    "the group descriptor table",
-                    at,
-                    "beyond the volume's end",
-                ));
-            }
-            let block = engine.metadata(at).await?;
+        let descriptor_blocks = read_descriptor_blocks(engine, superblock).await?;
+        let mut states = Vec::with_capacity(superblock.groups() as usize);
+        for block in &descriptor_blocks {
             let bytes = block.bytes();
             let size = usize::from(superblock.descriptor_size());
             for raw in bytes.chunks_exact(size).take(superblock.groups() as usize - states.len()) {
@@ -63,7 +57,6 @@ impl Groups {
                 })?;
                 states.push(GroupState { descriptor, ..GroupState::default() });
             }
-            descriptor_blocks.push(block);
         }
         Ok(Groups { states: RefCell::new(states), descriptor_blocks })
     }
@@ -91,6 +84,25 @@ impl Groups {
     pub fn give_back(&self, group: GroupNumber, count: u32) {
         self.states.borrow_mut()[group.get() as usize].withheld -= count;
     }
+}
+
+/// All blocks of the descriptor table, those that lie side by side with one request.
+async fn read_descriptor_blocks(engine: &Engine, superblock: &Superblock) -> Result<Vec<Block>> {
+    let count = superblock.descriptor_blocks();
+    let most = RUN_BYTES >> superblock.block_size.shift();
+    let mut blocks = Vec::new();
+    let mut index = 0;
+    while index < count {
+        let at = superblock.descriptor_block(index);
+        let is_next = |step: &u32| superblock.descriptor_block(index + step) == at.plus(u64::from(*step));
+        let together = 1 + (1..most.min(count - index)).take_while(is_next).count() as u32;
+        if at.get() + u64::from(together) > superblock.blocks {
+            return Err(Error::corrupt_block("the group descriptor table", at, "beyond the volume's end"));
+        }
+        blocks.extend(engine.metadata_run(at, together).await?);
+        index += together;
+    }
+    Ok(blocks)
 }
 
 /// How far descriptors can be trusted when they are read.

@@ -30,7 +30,7 @@ const FOOT_LINE: f64 = 16.0;
 
 /// What a picture is drawn for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
+pub enum Form {
     /// The legend stands beside the plot.
     Screen,
     /// The legend stands below the plot.
@@ -105,9 +105,22 @@ impl Plot {
 }
 
 pub(crate) fn svg(picture: &Picture, form: Form) -> String {
-    if let Some(fields) = shades::svg(picture, form) {
-        return fields;
+    shades::svg(picture, form).unwrap_or_else(|| drawn(picture, form, None).0)
+}
+
+/// Pictures of lines or bars in one file, one below the other.
+pub fn sheet(pictures: &[Picture], form: Form) -> String {
+    let (mut parts, mut height) = (String::new(), 0.0);
+    for picture in pictures {
+        let (part, high) = drawn(picture, form, Some(height));
+        (parts, height) = (parts + &part, height + high);
     }
+    let width = form.width();
+    format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\">\n{parts}</svg>\n")
+}
+
+/// A picture of lines or bars, and how high it is. In a file with others it begins at `top`.
+fn drawn(picture: &Picture, form: Form, top: Option<f64>) -> (String, f64) {
     let slots = Slots::of(&picture.series);
     let plot = plan(picture, form);
     let points = match picture.x.scale {
@@ -116,15 +129,20 @@ pub(crate) fn svg(picture: &Picture, form: Form) -> String {
     };
     let (legend, height) = legend::draw(picture, &plot, &slots);
     let (width, title, rules) = (form.width(), escaped(&picture.title), style::rules());
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" \
+    let height = height.round();
+    // Of a picture that is the whole file, its size is left to the page.
+    let place = top.map(|top| format!(" y=\"{top}\" width=\"{width}\" height=\"{height}\""));
+    let place = place.unwrap_or_default();
+    let text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\"{place} viewBox=\"0 0 {width} {height}\" role=\"img\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"{TEXT_SIZE}\">\n\
          <title>{title}</title>\n<style>{rules}</style>\n\
-         <rect class=\"ch-paper\" width=\"{width}\" height=\"{height:.0}\"/>\n\
+         <rect class=\"ch-paper\" width=\"{width}\" height=\"{height}\"/>\n\
          {head}{frame}{points}{legend}</svg>\n",
         head = head(picture, &plot),
         frame = frame(picture, &plot),
-    )
+    );
+    (text, height)
 }
 
 fn plan(picture: &Picture, form: Form) -> Plot {
@@ -319,6 +337,18 @@ mod tests {
         let drawn = svg(&picture, Form::Screen);
         assert_eq!(drawn.matches(">under selective<").count(), 1);
         assert!(drawn.find(&format!(">{}<", first.name)) < drawn.find(">under selective<"));
+    }
+
+    #[test]
+    fn pictures_of_a_sheet_stand_one_below_the_other() {
+        let pictures = &made_up::results().pictures;
+        let drawn = sheet(pictures, Form::Phone);
+        let of_parts = |attribute| values(&drawn, "svg xmlns=\"http://www.w3.org/2000/svg\" y=", attribute);
+        let (tops, heights) = (of_parts("y"), of_parts("height"));
+        let ends: Vec<f64> = tops.iter().zip(&heights).map(|(top, height)| top + height).collect();
+        assert_eq!(tops[0], 0.0);
+        assert!(tops.len() == pictures.len() && tops[1..] == ends[..ends.len() - 1], "{tops:?} {ends:?}");
+        assert!(drawn.contains(&format!("viewBox=\"0 0 400 {}\"", ends.last().unwrap())));
     }
 
     #[test]

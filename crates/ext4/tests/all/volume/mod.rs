@@ -3,6 +3,7 @@
 mod allocation;
 mod damage;
 mod geometry;
+mod growth;
 mod hostile;
 mod image;
 mod journal;
