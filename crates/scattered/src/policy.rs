@@ -22,9 +22,9 @@ pub enum CheckpointPolicy {
 /// Where a small write goes whose home is as near to the arm as any log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearHome {
-    /// The paper's: to a log as any other. Each small write is then as atomic as records are.
+    /// The paper's: to a log as any other. So each small write is as atomic as records are.
     IsLogged,
-    /// A log would save it no seek, and would have it written twice.
+    /// A log would save it no seek, and would have it written twice. It is as atomic as the disk's sectors.
     GoesHome,
 }
 
@@ -49,7 +49,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             logged_write_size: 32 << 10,
-            near_home: NearHome::GoesHome,
+            near_home: NearHome::IsLogged,
             checkpoint: CheckpointPolicy::Idle(Duration::from_secs(5)),
             swap_above: 80,
             swap_idle: Duration::from_millis(100),

@@ -7,7 +7,7 @@ use disks::MemoryDisk;
 use emulated::replay::{self, Pace, Recorded, Trace};
 use emulated::{CacheMode, EmulatedDisk, Model, Options, ShingledDisk, Shingles};
 use runtime::VirtualWorld;
-use scattered::{CheckpointPolicy, OpenError, ScatteredDisk, Settings, Sizes};
+use scattered::{CheckpointPolicy, NearHome, OpenError, ScatteredDisk, Settings, Sizes};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,6 +144,8 @@ impl BlockRun {
         let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
         let settings = Settings {
+            // Where logs cannot gain anything they are to cost little; the atomicity of blocks is no matter here.
+            near_home: NearHome::GoesHome,
             logged_write_size: logged,
             checkpoint: CheckpointPolicy::Manual,
             ..Settings::default()

@@ -3,7 +3,9 @@
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::quantity::{parse_duration, parse_size};
-use ::scattered::{CheckpointPolicy, Layout, RestartReport, ScatteredDisk, Settings, Sizes, Superblock};
+use ::scattered::{
+    CheckpointPolicy, Layout, NearHome, RestartReport, ScatteredDisk, Settings, Sizes, Superblock,
+};
 use clap::Args;
 use device::{Disk, World};
 use disks::Access;
@@ -28,6 +30,9 @@ pub struct ScatteredArguments {
     /// Larger writes go home
     #[arg(long, value_name = "SIZE", default_value = "32K", value_parser = parse_size, requires = "scattered")]
     logged_write_size: u64,
+    /// Small writes go home where no log is nearer to the arm; they are as atomic as the disk's sectors then
+    #[arg(long, requires = "scattered")]
+    near_home: bool,
     /// The mapping table lies in this file or device, on memory that survives power loss
     #[arg(long, value_name = "PATH", requires = "scattered")]
     mtl: Option<PathBuf>,
@@ -78,6 +83,7 @@ pub async fn open(
     }
     let settings = Settings {
         logged_write_size: arguments.logged_write_size,
+        near_home: if arguments.near_home { NearHome::GoesHome } else { NearHome::IsLogged },
         checkpoint: arguments.checkpoint,
         swap_above: arguments.swap_above,
         // Nothing on such memory costs an arm its way: saved often, there is little to read at the next start.

@@ -89,7 +89,6 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
         world.end();
         longest = longest.max(took);
     }
-    println!("{longest:?}");
     // A seek to the other end, a revolution, a megabyte, and the way back.
     assert!(longest < Duration::from_millis(50), "{longest:?}");
 }
