@@ -1,0 +1,36 @@
+//! What docs/FIGURES.md says of statements that do not agree.
+
+use std::fs;
+use std::path::Path;
+
+/// The words of a text's bold parts.
+fn bold_words(text: &str) -> Vec<&str> {
+    let bold = text.split("**").skip(1).step_by(2);
+    let is_in_word = |letter: char| letter.is_alphanumeric() || letter == '-';
+    bold.flat_map(|part| part.split(move |letter: char| !is_in_word(letter))).collect()
+}
+
+/// The figure of a row whose verdict is not that it agrees; a bound of our own counts, too.
+fn disagreeing(row: &str) -> Option<&str> {
+    let cells: Vec<_> = row.strip_prefix("| ")?.split(" | ").collect();
+    let verdict = cells.get(4)?;
+    let disagrees = ["direction only", "differs"].iter().any(|word| verdict.contains(word));
+    disagrees.then(|| cells[0].split(',').next().expect("a name"))
+}
+
+#[test]
+fn whatever_does_not_agree_has_its_cause_or_is_called_unknown() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FIGURES.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut found = 0;
+    for section in page.split("\n## ") {
+        let causes: Vec<_> = section.lines().filter(|line| line.starts_with("- **")).collect();
+        let named: Vec<_> = causes.iter().flat_map(|line| bold_words(line)).collect();
+        for figure in section.lines().filter_map(disagreeing) {
+            found += 1;
+            let is_named = figure.split(' ').all(|word| named.contains(&word));
+            assert!(is_named, "nothing says why figure {figure} does not agree");
+        }
+    }
+    assert!(found > 30, "the tables are not found: {found}");
+}
