@@ -73,6 +73,11 @@ impl LongWrites {
         self.arrived.notify();
     }
 
+    /// Whether a later one of this block is under way.
+    pub fn is_followed(&self, write: &LongWrite, at: HomeBlock) -> bool {
+        self.under_way.borrow().iter().any(|other| other.number > write.number && other.blocks.contains(&at))
+    }
+
     /// Waits for those under way of which `concerns` is true; not for those that set out later.
     pub async fn until_arrived(&self, concerns: impl Fn(&LongWrite) -> bool) {
         let begun = self.begun.get();

@@ -80,7 +80,7 @@ impl Engine {
         let sent = self.write_past_cache(&write, parts.clone()).await;
         drop(claim);
         if let Err(error) = sent {
-            self.keep(write.blocks.start, parts);
+            self.keep(&write, parts);
             self.abort(&error);
         }
         self.cache.borrow_mut().drop_passed(count);
@@ -89,9 +89,12 @@ impl Engine {
     }
 
     /// What could not be written home stays in memory: readers go on seeing it, and never what the disk held before.
-    fn keep(&self, from: HomeBlock, parts: Vec<Rc<Buffer>>) {
+    fn keep(&self, write: &LongWrite, parts: Vec<Rc<Buffer>>) {
         for (index, part) in parts.into_iter().enumerate() {
-            let at = from.plus(index as u64);
+            let at = write.blocks.start.plus(index as u64);
+            if self.long_writes.is_followed(write, at) {
+                continue;
+            }
             let block = self.cache.borrow_mut().get_or_insert(at, Temperature::Warm);
             self.queue.soil(&block, || self.world.now(), &self.cache);
             // Others may have changed it meanwhile.

@@ -150,6 +150,7 @@ fn what_could_not_be_written_is_read_as_it_was_written() {
     let disk = rig.disks[0].clone();
     rig.play(async move |engine| {
         disk.inject(Fault::forever(Operation::Write));
+        write_run(&engine, 6, false).await;
         let transaction = write_run(&engine, 7, false).await;
         assert!(engine.sync_owner(OWNER, transaction).await.is_err());
         assert!(read(&engine).await.iter().all(|byte| *byte == 7));
