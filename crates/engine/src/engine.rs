@@ -1,9 +1,9 @@
 //! The engine: its owners, and how it gives up.
 //!
 //! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`], [`HomeQueue`],
-//! [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is durable. What
-//! needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read` and `sync`,
-//! the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
+//! [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is
+//! durable. What needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read`
+//! and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
 
 use crate::cache::Cache;
 use crate::checkpoints::Checkpoints;

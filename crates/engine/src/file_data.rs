@@ -24,7 +24,7 @@ impl Engine {
         }
         self.check_range(home, 1)?;
         let block = self.look_up(home, Temperature::Warm);
-        let sequence = self.sequence(&block);
+        let sequence = self.sequence(home, !block.is_dirty());
         let update = Update {
             range,
             block_size: self.block_size,
@@ -40,11 +40,11 @@ impl Engine {
         Ok(())
     }
 
-    fn sequence(&self, block: &CachedBlock) -> UpdateSequence {
+    pub(crate) fn sequence(&self, at: HomeBlock, is_clean: bool) -> UpdateSequence {
         let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
             return UpdateSequence::None;
         };
-        self.sequences.of(block.number, !block.is_dirty(), log.borrow().tail.on_disk())
+        self.sequences.of(at, is_clean, log.borrow().tail.on_disk())
     }
 
     /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
@@ -57,7 +57,7 @@ impl Engine {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
         }
-        let sequence = self.sequence(block);
+        let sequence = self.sequence(block.number, !block.is_dirty());
         let decision = self.policy.decide(&Update {
             range: update.range,
             block_size: self.block_size,

@@ -81,8 +81,10 @@ impl Handle {
     /// It writes so many blocks of data past the log.
     fn use_home_credits(&mut self, count: u32) {
         let count = count.min(self.home_credits);
-        self.home_credits -= count;
-        self.engine.pipeline.use_home_credits(count);
+        if count > 0 {
+            self.home_credits -= count;
+            self.engine.pipeline.use_home_credits(count);
+        }
     }
     /// How many changes it has made so far: whoever fails without one leaves nothing behind.
     pub fn changes(&self) -> u64 {

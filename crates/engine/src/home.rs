@@ -70,6 +70,17 @@ impl Engine {
         Ok(WentHome { written, unreadable })
     }
 
+    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only. Whether it is the first there
+    /// that is to be flushed.
+    pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
+        let is_first = !self.runner.durability.wants_flush_of_loose(None);
+        if is_first {
+            self.loose.went_home(self.world.now());
+        }
+        self.runner.durability.note_loose(owner, writes);
+        is_first
+    }
+
     /// What was sent is home, though perhaps in the disk's cache only: `writes` is the last write of it.
     fn arrived(&self, sent: &Sent, writes: HomeWrites) {
         let Sent { block, bytes, as_of } = sent;
@@ -99,16 +110,6 @@ impl Engine {
             }
         }
         self.queue.wash(block);
-    }
-}
-
-impl Engine {
-    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
-    pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) {
-        if !self.runner.durability.wants_flush_of_loose(None) {
-            self.loose.went_home(self.world.now());
-        }
-        self.runner.durability.note_loose(owner, writes);
     }
 }
 

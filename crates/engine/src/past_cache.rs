@@ -10,7 +10,7 @@ use crate::home_claims::Claim;
 use crate::long_writes::LongWrite;
 use crate::update::FileRun;
 use device::Buffer;
-use journal::{BlockKind, Decision, Update, UpdateSequence};
+use journal::{BlockKind, Decision, Update};
 use std::ops::Range;
 use std::rc::Rc;
 use units::HomeBlock;
@@ -58,17 +58,15 @@ impl Engine {
 
     /// Of a block that the cache does not have.
     fn decide_of(&self, at: HomeBlock, run: &FileRun<'_>) -> Decision {
-        let Some(log) = &self.log else { return Decision::HomeBeforeCommit };
-        let sequence = match self.policy.keeps_sequences() {
-            true => self.sequences.of(at, true, log.borrow().tail.on_disk()),
-            false => UpdateSequence::None,
-        };
+        if self.log.is_none() {
+            return Decision::HomeBeforeCommit;
+        }
         self.policy.decide(&Update {
             range: self.block_size.whole(),
             block_size: self.block_size,
             request: run.request,
             sequential: true,
-            sequence,
+            sequence: self.sequence(at, true),
             in_place: run.in_place,
             must_log: self.is_in_log(at),
         })
@@ -108,11 +106,9 @@ impl Engine {
         self.counters.borrow_mut().home_writes += 1;
         match write.before {
             Some(_) => self.runner.durability.note_early(writes),
-            None => {
-                self.note_loose_at_home(write.owner, writes);
-                // Whoever flushes it a second later may be asleep.
-                self.queue.kick();
-            }
+            // Whoever flushes it a second later may be asleep.
+            None if self.note_loose_at_home(write.owner, writes) => self.queue.kick(),
+            None => {}
         }
         Ok(())
     }

@@ -28,22 +28,30 @@ impl Engine {
 
     /// `count` metadata blocks from `at` on. Those that are not cached are read together.
     pub async fn metadata_run(&self, at: HomeBlock, count: u32) -> Result<Vec<Block>, EngineError> {
-        self.check_range(at, u64::from(count))?;
-        let numbers = (0..u64::from(count)).map(|index| at.plus(index));
-        let blocks: Vec<_> = numbers.map(|number| self.look_up(number, Temperature::Warm)).collect();
-        self.load_all(&blocks, CachedBlock::is_whole).await?;
+        let blocks = self.whole_blocks(at, count, Temperature::Warm).await?;
         Ok(blocks.into_iter().map(Block).collect())
     }
 
     /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone (committed or not).
     pub async fn read_data(&self, at: HomeBlock, count: u32) -> Result<Vec<Rc<Buffer>>, EngineError> {
-        self.check_range(at, u64::from(count))?;
         let stream = (count as usize) << self.block_size.shift() >= STREAM_BYTES;
         let temperature = if stream { Temperature::Cold } else { Temperature::Warm };
+        let blocks = self.whole_blocks(at, count, temperature).await?;
+        Ok(blocks.iter().map(|block| block.bytes()).collect())
+    }
+
+    /// `count` blocks from `at` on, from the cache or home; those that are missing side by side come with one read.
+    async fn whole_blocks(
+        &self,
+        at: HomeBlock,
+        count: u32,
+        temperature: Temperature,
+    ) -> Result<Vec<Rc<CachedBlock>>, EngineError> {
+        self.check_range(at, u64::from(count))?;
         let numbers = (0..u64::from(count)).map(|index| at.plus(index));
         let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
         self.load_all(&blocks, CachedBlock::is_whole).await?;
-        Ok(blocks.iter().map(|block| block.bytes()).collect())
+        Ok(blocks)
     }
 
     /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do not enter it. One buffer may

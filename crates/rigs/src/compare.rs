@@ -6,7 +6,7 @@ use crate::disk::{Disks, Ground};
 use crate::rig::{self, RigError, Workspace};
 use crate::volume::Volume;
 use std::time::Duration;
-use workloads::{Limit, StreamOptions, StreamReport, SyncKind, run_streams};
+use workloads::{Limit, StreamOptions, StreamReport, SyncKind};
 
 pub struct CompareOptions {
     /// The first is what the others are measured against.
@@ -83,12 +83,7 @@ fn run_turn(
             sync: SyncKind::OSync,
             prefix: format!("{writers}-"),
         };
-        let (report, _) =
-            run_streams(&mount_point, &streams, |_| ()).map_err(RigError::at(mount_point.display()))?;
-        if let Some(failure) = report.failure {
-            return Err(RigError::new(format!("{contender}: a write failed: {failure}")));
-        }
-        reports.push(report);
+        reports.push(rig::play_streams(&mount_point, &streams, contender)?);
     }
     Ok(reports)
 }

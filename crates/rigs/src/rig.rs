@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use workloads::{StreamOptions, StreamReport, run_streams};
 
 /// Something outside this program did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +134,26 @@ impl Workspace {
     }
     pub fn mount_point(&self) -> PathBuf {
         self.0.join("mount")
+    }
+}
+
+/// What `work` gave, and how many seconds it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T, RigError>) -> Result<(T, f64), RigError> {
+    let begun = Instant::now();
+    let done = work()?;
+    Ok((done, begun.elapsed().as_secs_f64()))
+}
+
+/// Plays streams in a directory. A write that fails is an error, told of `who`.
+pub(crate) fn play_streams(
+    directory: &Path,
+    streams: &StreamOptions,
+    who: impl std::fmt::Display,
+) -> Result<StreamReport, RigError> {
+    let (report, _) = run_streams(directory, streams, |_| ()).map_err(RigError::at(directory.display()))?;
+    match &report.failure {
+        Some(failure) => Err(RigError::new(format!("{who}: a write failed: {failure}"))),
+        None => Ok(report),
     }
 }
 

@@ -12,7 +12,7 @@ mod writers;
 
 use crate::rig::{self, RigError, Workspace};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub struct GrowthOptions {
     /// How many append; this and the following lists rise. Of an empty one there is no series.
@@ -190,13 +190,6 @@ fn row(quantity: GrowthQuantity, points: &[u64], values: Vec<f64>) -> GrowthRow 
 fn power(points: &[u64], values: &[f64], from: usize, to: usize) -> Option<f64> {
     let power = (values[to] / values[from]).ln() / (points[to] as f64 / points[from] as f64).ln();
     power.is_finite().then_some(power)
-}
-
-/// What `work` gave, and how many seconds it took.
-fn timed<T>(work: impl FnOnce() -> Result<T, RigError>) -> Result<(T, f64), RigError> {
-    let begun = Instant::now();
-    let done = work()?;
-    Ok((done, begun.elapsed().as_secs_f64()))
 }
 
 #[cfg(test)]

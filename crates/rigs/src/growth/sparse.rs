@@ -1,12 +1,12 @@
 //! A volume on a sparse image, which takes room only for what was written.
 
+use super::Bench;
 use super::memory::{Resident, resident};
-use super::{Bench, timed};
-use crate::rig::{self, LoopDevice, Mounted, RigError};
+use crate::rig::{self, LoopDevice, Mounted, RigError, timed};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use workloads::{Limit, StreamOptions, SyncKind, run_streams};
+use workloads::{Limit, StreamOptions, SyncKind};
 
 /// Of journals, where the journal is not what grows.
 pub(super) const JOURNAL: u64 = 64 << 20;
@@ -105,9 +105,7 @@ impl<'a> SparseVolume<'a> {
             sync: SyncKind::OSync,
             prefix: self.fresh_name(),
         };
-        let (report, _) =
-            run_streams(&self.mount_point, &streams, |_| ()).map_err(RigError::at("the small load"))?;
-        report.failure.map_or(Ok(()), |why| Err(RigError::new(format!("a write failed: {why}"))))
+        rig::play_streams(&self.mount_point, &streams, "the small load").map(drop)
     }
     /// As a power cut would; the mount is taken down.
     pub fn kill(&mut self) -> Result<(), RigError> {

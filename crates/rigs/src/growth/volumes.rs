@@ -2,8 +2,8 @@
 
 use super::GrowthQuantity::{FirstCreate, FirstLookup, Memory, Mount, Recovery};
 use super::sparse::{JOURNAL, SparseVolume};
-use super::{Bench, Sample, timed};
-use crate::rig::RigError;
+use super::{Bench, Sample};
+use crate::rig::{RigError, timed};
 use std::fs::File;
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {

@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::disk::Disks;
 use crate::rig::{self, RigError};
 use crate::volume::Volume;
-use workloads::{Limit, StreamOptions, SyncKind, run_streams};
+use workloads::{Limit, StreamOptions, SyncKind};
 
 const VOLUME: u64 = 1 << 30;
 
@@ -49,10 +49,7 @@ fn play(
         sync: SyncKind::OSync,
         prefix: "stream-".into(),
     };
-    let (report, _) = run_streams(&volume.path(""), &streams, |_| ()).map_err(RigError::at(contender))?;
-    if let Some(failure) = report.failure {
-        return Err(RigError::new(format!("{contender}: a write failed: {failure}")));
-    }
+    let report = rig::play_streams(&volume.path(""), &streams, contender)?;
     let memory = volume.daemon().map(resident).transpose()?.map(|memory| memory.peak);
     volume.take_down()?;
     Ok((report.operations_per_second, memory))

@@ -7,15 +7,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 const MIB: usize = 1 << 20;
 
-/// How long `work` takes.
+/// How many seconds `work` takes.
 fn timed(work: impl FnOnce() -> Result<(), RigError>) -> Result<f64, RigError> {
-    let begun = Instant::now();
-    work()?;
-    Ok(begun.elapsed().as_secs_f64())
+    rig::timed(work).map(|((), seconds)| seconds)
 }
 
 fn timed_run(command: &mut Command) -> Result<f64, RigError> {
