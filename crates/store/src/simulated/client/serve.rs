@@ -1,0 +1,247 @@
+//! The connection as a store.
+
+use super::{SimulatedStore, new_session};
+use crate::attributes::{Allocation, AttributeChange, Attributes, FileId};
+use crate::error::{Refusal, StoreError};
+use crate::event::{Identity, StoreEvent, Token};
+use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::simulated::names;
+use crate::simulated::servers::{Asks, Inode, NAME, ROOT};
+use crate::store::{Access, Answer, OpenFile, Store};
+use device::LocalFuture;
+use std::ops::Range;
+
+impl Store for SimulatedStore {
+    fn name(&self) -> &str {
+        NAME
+    }
+    fn identity(&self) -> Identity {
+        self.0.identity.clone()
+    }
+    /// Nothing goes by itself.
+    fn hold_ms(&self) -> u64 {
+        u64::MAX
+    }
+    fn held_below(&self, size: u64) -> u64 {
+        self.0.held_below(size)
+    }
+    fn counts_every_change(&self) -> bool {
+        true
+    }
+    fn fence(&self, former: &Identity) -> Answer<()> {
+        let former = former.clone();
+        self.start(|client| async move { client.fence_former(former).await })
+    }
+    fn reconnect(&self) -> Answer<()> {
+        self.start(|client| async move {
+            let old = client.session.replace(new_session(&client.state, &client.identity));
+            client.files.borrow_mut().clear();
+            client.opens.borrow_mut().clear();
+            client.recalled.borrow_mut().clear();
+            client.leases.borrow_mut().clear();
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
+        })
+    }
+    fn next_event(&self) -> LocalFuture<StoreEvent> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let session = client.session();
+            let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
+            if let StoreEvent::Recall { file, .. } = next {
+                client.recalled.borrow_mut().insert(file);
+            }
+            next
+        })
+    }
+    fn disconnect(&self) -> Answer<()> {
+        self.start(|client| async move {
+            let held: Vec<FileId> = client.files.borrow().keys().copied().collect();
+            for file in held {
+                client.return_token(file).await?;
+            }
+            let session = client.session();
+            client.exchange(Asks::Metadata, 0, || client.state.fence(&session)).await.or_else(|error| {
+                match error {
+                    // That is what was asked for.
+                    StoreError::Fenced { .. } => Ok(()),
+                    error => Err(error),
+                }
+            })
+        })
+    }
+
+    fn root(&self) -> FileId {
+        ROOT
+    }
+    fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
+        let name = name.to_vec();
+        self.start(|client| async move {
+            if let Some(known) = client.known_name(parent, &name) {
+                return Ok(known);
+            }
+            let found = names::lookup(&client, parent, name).await?;
+            Ok(client.as_seen(found))
+        })
+    }
+    fn find(&self, file: FileId) -> Answer<Found> {
+        self.start(move |client| async move {
+            let attributes = client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await?;
+            Ok(client.as_seen(Found { file, attributes }))
+        })
+    }
+    fn forget(&self, _file: FileId) {}
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::make(&client, parent, name, node, caller, None).await })
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+        let name = name.to_vec();
+        self.start(move |client| async move { client.create(parent, name, mode, caller).await })
+    }
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::link(&client, file, parent, name).await })
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::unlink(&client, parent, name, false).await })
+    }
+    fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move { names::unlink(&client, parent, name, true).await })
+    }
+    fn rename(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        new_parent: FileId,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Answer<()> {
+        let (name, new_name) = (name.to_vec(), new_name.to_vec());
+        self.start(move |client| async move {
+            names::rename(&client, (parent, name), (new_parent, new_name), mode).await
+        })
+    }
+    fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.start(move |client| async move {
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.target.clone())).await
+        })
+    }
+    fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
+        self.start(move |client| async move { names::list(&client, directory, cursor).await })
+    }
+    fn sync_directory(&self, directory: FileId) -> Answer<()> {
+        self.start(move |client| async move { client.ask(directory, Asks::Metadata, 0, |_| Ok(())).await })
+    }
+    fn space(&self) -> Answer<Space> {
+        self.start(|client| async move {
+            let files =
+                client.exchange(Asks::Metadata, 0, || client.state.inodes.borrow().len() as u64).await?;
+            let blocks = 1 << 30;
+            let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
+            Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
+        })
+    }
+
+    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+        self.start(move |client| async move {
+            if let Some(buffered) = client.files.borrow().get(&file) {
+                let links = client.state.links(file).unwrap_or(buffered.attributes.links);
+                return Ok(Attributes { links, ..buffered.attributes });
+            }
+            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await
+        })
+    }
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+        self.start(move |client| async move { client.set_attributes(file, change).await })
+    }
+    fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
+        let name = name.to_vec();
+        self.start(move |client| async move {
+            client
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)
+                })
+                .await
+        })
+    }
+    fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
+        self.start(move |client| async move {
+            let list = |inode: &mut Inode| {
+                Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
+            };
+            client.ask(file, Asks::Metadata, 0, list).await
+        })
+    }
+    fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        self.start(move |client| async move {
+            client
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    match (mode, inode.xattrs.contains_key(&name)) {
+                        (XattrMode::Create, true) => return Err(Refusal::Exists),
+                        (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
+                        _ => {}
+                    }
+                    inode.xattrs.insert(name.clone(), value.clone());
+                    Ok(())
+                })
+                .await
+        })
+    }
+    fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
+        let name = name.to_vec();
+        self.start(move |client| async move {
+            client
+                .ask(file, Asks::Metadata, 0, |inode| {
+                    inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute)
+                })
+                .await
+        })
+    }
+
+    fn open(&self, file: FileId, _access: Access) -> Answer<OpenFile> {
+        self.start(move |client| async move {
+            client.ask(file, Asks::Metadata, 0, |_| Ok(())).await?;
+            Ok(client.new_open(file))
+        })
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        self.start(move |client| async move {
+            let file = client.opens.borrow_mut().remove(&open).ok_or(Refusal::Stale)?;
+            if let Some(inode) = client.state.inodes.borrow_mut().get_mut(&file) {
+                inode.opens -= 1;
+                inode.drop_unreachable();
+            }
+            Ok(())
+        })
+    }
+    fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
+        self.start(move |client| async move { client.read(open, at, length).await })
+    }
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+        let bytes = bytes.to_vec();
+        self.start(move |client| async move { client.write(open, at, bytes).await })
+    }
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes> {
+        self.start(move |client| async move { client.allocate(open, what, range).await })
+    }
+    fn make_durable(&self, open: OpenFile) -> Answer<()> {
+        self.start(move |client| async move {
+            let file = client.file_of(open)?;
+            client.flush(file).await?;
+            if client.is_kernel {
+                return Ok(());
+            }
+            // Whoever was fenced has flushed nothing.
+            client.exchange(Asks::Metadata, 0, || ()).await
+        })
+    }
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+        self.start(move |client| async move { client.take_token(open, token).await })
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        self.start(move |client| async move { client.return_token(file).await })
+    }
+}
