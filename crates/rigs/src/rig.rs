@@ -279,7 +279,7 @@ impl Mounted {
         run(Command::new("mount").args(["-t", kind, "-o", options]).arg(device).arg(directory))?;
         Ok(Mounted { directory: directory.to_owned(), daemon: None })
     }
-    /// `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`: returns once it is mounted.
+    /// `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`: returns once it answers.
     pub fn okeanos(
         program: &Path,
         options: &str,
@@ -290,7 +290,7 @@ impl Mounted {
         ends_with_us(&mut command).process_group(0).args(["mount", "-f", "-o", options]).arg(device);
         Mounted::by(command, directory)
     }
-    /// What a daemon mounts on the directory, its last argument: returns once it is mounted. If its standard error is
+    /// What a daemon mounts on the directory, its last argument: returns once it answers. If its standard error is
     /// piped, what it complains of is in the error.
     pub fn by(mut command: Command, directory: &Path) -> Result<Mounted, RigError> {
         command.arg(directory);
@@ -299,7 +299,7 @@ impl Mounted {
         let mut mounted = Mounted { directory: directory.to_owned(), daemon: Some(child) };
         let child = mounted.daemon.as_mut().expect("just put there");
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !is_mount_point(directory)? {
+        while !answers(directory)? {
             if let Some(status) = child.try_wait().map_err(RigError::at(&name))? {
                 let mut why = String::new();
                 if let Some(mut errors) = child.stderr.take() {
@@ -361,6 +361,12 @@ fn is_mount_point(directory: &Path) -> Result<bool, RigError> {
     let wanted = directory.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))?;
     // The fifth word is the mount point; blanks in it are written \040.
     Ok(text.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| at.replace("\\040", " ") == wanted)))
+}
+
+/// Whether something is mounted there, and its daemon serves it: a kernel shows a mount before its daemon has begun,
+/// and lets whoever asks wait for it.
+fn answers(directory: &Path) -> Result<bool, RigError> {
+    Ok(is_mount_point(directory)? && directory.symlink_metadata().is_ok())
 }
 
 /// The median; 0 of nothing.
