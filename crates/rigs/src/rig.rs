@@ -363,8 +363,8 @@ fn is_mount_point(directory: &Path) -> Result<bool, RigError> {
     Ok(text.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| at.replace("\\040", " ") == wanted)))
 }
 
-/// Whether something is mounted there, and its daemon serves it: a kernel shows a mount before its daemon has begun,
-/// and lets whoever asks wait for it.
+/// Whether something is mounted there, and its daemon serves it. The kernel shows a mount before its daemon has begun,
+/// and lets whoever asks wait.
 fn answers(directory: &Path) -> Result<bool, RigError> {
     Ok(is_mount_point(directory)? && directory.symlink_metadata().is_ok())
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 const PAGE: usize = 4096;
 type Page = [u8; PAGE];
+static ZEROS: Page = [0; PAGE];
 /// Pages of a chunk.
 const CHUNK: u64 = 64;
 type Chunk = [Option<Rc<Page>>; CHUNK as usize];
@@ -44,7 +45,7 @@ impl Image {
             let length = chunk.len().min((end - at) as usize);
             file.read_exact_at(&mut chunk[..length], at)?;
             for (index, page) in chunk[..length].chunks(PAGE).enumerate() {
-                if page.iter().any(|byte| *byte != 0) {
+                if !is_zero(page) {
                     image.write(at + (index * PAGE) as u64, page);
                 }
             }
@@ -91,7 +92,7 @@ impl Image {
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
-            if bytes[part.clone()].iter().all(|byte| *byte == 0) {
+            if is_zero(&bytes[part.clone()]) {
                 if self.page(number).is_none() {
                     continue;
                 }
@@ -141,7 +142,7 @@ impl Image {
         })
     }
     fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
-        self.kept().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+        self.kept().filter(|(_, page)| !is_zero(&***page))
     }
     fn has_equal_chunk(&self, other: &Image, number: u64) -> bool {
         let page = |chunk: Option<&Rc<Chunk>>, index: usize| chunk.and_then(|chunk| chunk[index].clone());
@@ -153,10 +154,15 @@ impl Image {
         }
         (0..CHUNK as usize).all(|index| match (page(mine, index), page(others, index)) {
             (Some(mine), Some(others)) => mine == others,
-            (Some(page), None) | (None, Some(page)) => page.iter().all(|byte| *byte == 0),
+            (Some(page), None) | (None, Some(page)) => is_zero(&*page),
             (None, None) => true,
         })
     }
+}
+
+/// Of at most a page. Two slices are compared a vector at a time, byte after byte is not.
+fn is_zero(bytes: &[u8]) -> bool {
+    *bytes == ZEROS[..bytes.len()]
 }
 
 /// Equal bytes, whatever is kept how.

@@ -142,6 +142,8 @@ struct Hands<F: Files> {
     log: Option<F::File>,
     open: Option<(u64, F::File)>,
     buffer: Vec<u8>,
+    /// Where a file is read into, a request of it.
+    room: Vec<u8>,
     work: Work,
 }
 
@@ -158,6 +160,7 @@ impl<F: Files> Actor<F> for Thread {
             log: None,
             open: None,
             buffer: (0..options.request.max(options.append_size)).map(|at| (at * 7 + number) as u8).collect(),
+            room: Vec::new(),
             work: Work::default(),
         };
         if steps.contains(&FlowStep::AppendLog) {
@@ -235,11 +238,11 @@ impl Thread {
             FlowStep::ReadWhole => {
                 if let Some((_, open)) = &hands.open {
                     let mut at = 0;
-                    let mut room = vec![0; options.request as usize];
+                    hands.room.resize(options.request as usize, 0);
                     loop {
-                        let read = files.read_at(open, at, &mut room).await?;
+                        let read = files.read_at(open, at, &mut hands.room).await?;
                         at += read as u64;
-                        if read < room.len() {
+                        if read < hands.room.len() {
                             break;
                         }
                     }
