@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, FigureError, Finished, Outcome, RunError, RunOptions, Tally};
+use ::reproduce::{Context, Figure, FigureError, Finished, Jobs, Outcome, RunError, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -165,7 +165,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let figures = chosen(&arguments.figures)?;
     let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.map_or(processors, usize::from);
+    let jobs = Arc::new(Jobs::new(arguments.jobs.map_or(processors, usize::from)));
     listen_for_interrupts();
     let mut table = Table::new(["figure", "statements", "took"]);
     let mut failures = Vec::new();
@@ -182,7 +182,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             seed: arguments.seed,
             turn: 0,
             quick: arguments.quick,
-            jobs,
+            jobs: jobs.clone(),
             progress: Arc::new(move |done, all| {
                 let label = label.replace("{}", &(begin.elapsed().as_secs() / 60).to_string());
                 progress.show(format_args!("{label}: {done} of {all} parts"));

@@ -1,9 +1,10 @@
 //! What a running figure may use: a seed, processors, progress.
 
 use crate::FigureError;
+use crate::jobs::Jobs;
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// One run of one figure.
@@ -13,8 +14,8 @@ pub struct Context {
     pub turn: u64,
     /// Shorter runs and fewer points, for tests: the shapes need not come out.
     pub quick: bool,
-    /// Cells played at once.
-    pub jobs: usize,
+    /// Cells played at once, of all turns together.
+    pub jobs: Arc<Jobs>,
     /// Told how many cells of how many are done.
     pub progress: Arc<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
@@ -57,16 +58,29 @@ thread_local! {
 }
 
 impl Context {
-    /// The same with another seed: turn `turn` of `turns`, whose progress is that of all turns.
-    pub(crate) fn with_seed(&self, seed: u64, (turn, turns): (u64, u64)) -> Context {
-        let progress = self.progress.clone();
-        let of_all =
-            move |done: usize, cells: usize| progress(turn as usize * cells + done, turns as usize * cells);
-        let Context { quick, jobs, interrupted, varied, .. } = *self;
-        // Requests of one seed are enough, and those of another would overwrite them.
-        let trace = self.trace.clone().filter(|_| turn == 0);
-        let (progress, block_traces) = (Arc::new(of_all), self.block_traces.clone());
-        Context { seed, turn, quick, jobs, progress, interrupted, trace, block_traces, varied }
+    /// Plays something with this seed and the next ones, several at once. Progress is that of all together.
+    pub(crate) fn each_seed<R: Send>(
+        &self,
+        seeds: u64,
+        play: impl Fn(&Context) -> Result<R, FigureError> + Sync,
+    ) -> Result<Vec<R>, FigureError> {
+        let done: Mutex<Vec<usize>> = Mutex::new(vec![0; seeds as usize]);
+        let (done, progress) = (Arc::new(done), &self.progress);
+        let turn = |turn: usize| {
+            let (done, progress) = (done.clone(), progress.clone());
+            let of_all = move |of_turn: usize, cells: usize| {
+                let mut done = done.lock().expect("nobody panics while holding it");
+                done[turn] = of_turn;
+                progress(done.iter().sum(), cells * done.len());
+            };
+            let Context { quick, interrupted, varied, .. } = *self;
+            let (seed, jobs) = (self.seed + turn as u64, self.jobs.clone());
+            // Requests of one seed are enough, and those of another would overwrite them.
+            let trace = self.trace.clone().filter(|_| turn == 0);
+            let (turn, progress, block_traces) = (turn as u64, Arc::new(of_all), self.block_traces.clone());
+            play(&Context { seed, turn, quick, jobs, progress, interrupted, trace, block_traces, varied })
+        };
+        self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
     }
 
     /// Sorted. Without a directory, and where it cannot be read: none.
@@ -80,8 +94,8 @@ impl Context {
 
     /// The same with something varied, one seed, no traces and no progress.
     pub(crate) fn with_varied(&self, varied: Varied) -> Context {
-        let Context { seed, turn, quick, jobs, interrupted, .. } = *self;
-        let progress = Arc::new(|_, _| ());
+        let Context { seed, turn, quick, interrupted, .. } = *self;
+        let (jobs, progress) = (self.jobs.clone(), Arc::new(|_, _| ()));
         let (varied, block_traces) = (Some(varied), self.block_traces.clone());
         Context { seed, turn, quick, jobs, progress, interrupted, trace: None, block_traces, varied }
     }
@@ -115,29 +129,20 @@ impl Context {
         cells: &[C],
         play: impl Fn(&C) -> Result<R, FigureError> + Sync,
     ) -> Result<Vec<R>, FigureError> {
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, cells.len().max(1)) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(cell) = cells.get(index) else { return };
-                        CELL.set(index);
-                        let result = if self.interrupted.load(Ordering::Relaxed) {
-                            Err(FigureError::Interrupted)
-                        } else {
-                            play(cell)
-                        };
-                        let mut done = done.lock().expect("no cell panics while it holds this");
-                        done.push((index, result));
-                        (self.progress)(done.len(), cells.len());
-                    }
-                });
-            }
-        });
-        let mut done = done.into_inner().expect("all threads ended well");
-        done.sort_by_key(|(index, _)| *index);
-        done.into_iter().map(|(_, result)| result).collect()
+        let done = Mutex::new(0);
+        let one = |index: usize| {
+            let job = self.jobs.begin();
+            CELL.set(index);
+            let result = match self.interrupted.load(Ordering::Relaxed) {
+                true => Err(FigureError::Interrupted),
+                false => play(&cells[index]),
+            };
+            drop(job);
+            let mut done = done.lock().expect("no cell panics while it holds this");
+            *done += 1;
+            (self.progress)(*done, cells.len());
+            result
+        };
+        self.jobs.side_by_side(cells.len(), one).into_iter().collect()
     }
 }

@@ -10,6 +10,7 @@ mod csv;
 mod figure;
 mod figures;
 mod finished;
+mod jobs;
 #[cfg(test)]
 mod made_up;
 mod number;
@@ -23,6 +24,7 @@ pub use context::{Context, Varied};
 pub use figure::{Axis, Figure, FigureError, Picture, Results, Scale, Series};
 pub use figures::{all, find};
 pub use finished::Finished;
+pub use jobs::Jobs;
 pub use page::markdown;
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, write_page};
 pub use seeds::SEEDS;

@@ -21,7 +21,7 @@ pub fn context(seed: u64) -> Context {
         seed,
         turn: 0,
         quick: false,
-        jobs: 2,
+        jobs: std::sync::Arc::new(crate::Jobs::new(2)),
         progress: std::sync::Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,

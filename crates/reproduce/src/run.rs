@@ -44,9 +44,7 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     if let Some(found) = Finished::read(out, figure.name).filter(|found| !options.again && same(found)) {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
-    let play = |more| (figure.run)(&context.with_seed(context.seed + more, (more, seeds)));
-    let all: Result<Vec<_>, FigureError> = (0..seeds).map(play).collect();
-    let results = seeds::combined(all?);
+    let results = seeds::combined(context.each_seed(seeds, figure.run)?);
     let finished = Finished::new(figure, context, seeds, results);
     finished.write(out).and_then(|()| write_page(out)).map_err(at)?;
     Ok(Outcome::Ran(Box::new(finished)))

@@ -2,6 +2,7 @@
 //! file are served from that window. So files appended in turn do not interleave block by block.
 
 mod free;
+mod held;
 mod search;
 mod trim;
 mod withheld;
@@ -264,10 +265,8 @@ impl Volume {
         let start = superblock.group_start(group).get();
         let count = superblock.blocks_in_group(group);
         let held = self.withheld.borrow();
-        let withheld = |range: Range<u32>| {
-            let first = held.ranges(start + u64::from(range.start)..start + u64::from(range.end)).next()?;
-            Some((first.start - start) as u32..(first.end - start) as u32)
-        };
+        let words = held.words(start..start + u64::from(count));
+        let withheld = |word| words.get(word);
         let run = bits.look(|bits| search::Free { bits, count, withheld }.find_run(goal, wanted));
         drop(held);
         Ok(run.map(|run| FreeFound { group, bits, run }))

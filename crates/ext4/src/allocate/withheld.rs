@@ -2,15 +2,15 @@
 //! memory only), and blocks freed by a transaction that is not committed yet. Were the latter given out, a
 //! crash could leave a file of the older transaction with the new owner's data.
 
+use super::held::{Held, HeldWords};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use units::{InodeNumber, TransactionId};
 
 #[derive(Default)]
 pub(crate) struct Withheld {
-    /// Start to end, of windows and freed runs alike. Apart: neighbours are one, so that a search passes what many small files
-    /// left at once.
-    ranges: BTreeMap<u64, u64>,
+    /// Windows and freed runs alike, which are apart.
+    held: Held,
     windows: BTreeMap<InodeNumber, Range<u64>>,
     freed: VecDeque<(TransactionId, Range<u64>)>,
     /// The sum of the lengths in `freed`.
@@ -26,33 +26,33 @@ impl Withheld {
     }
     /// The inode has no window yet; the range is withheld for no other.
     pub fn add_window(&mut self, inode: InodeNumber, range: Range<u64>) {
-        self.insert(&range);
+        self.held.insert(&range);
         assert!(self.windows.insert(inode, range).is_none());
     }
     pub fn remove_window(&mut self, inode: InodeNumber) -> Option<Range<u64>> {
         let range = self.windows.remove(&inode)?;
-        self.remove(&range);
+        self.held.remove(&range);
         Some(range)
     }
     pub fn remove_all_windows(&mut self) -> Vec<Range<u64>> {
         let ranges: Vec<_> = std::mem::take(&mut self.windows).into_values().collect();
         for range in &ranges {
-            self.remove(range);
+            self.held.remove(range);
         }
         ranges
     }
 
     /// Keeps free blocks from everybody for a while.
     pub fn hold(&mut self, range: Range<u64>) {
-        self.insert(&range);
+        self.held.insert(&range);
     }
     pub fn let_go(&mut self, range: &Range<u64>) {
-        self.remove(range);
+        self.held.remove(range);
     }
 
     /// Freed by `transaction`; calls come in the order of transactions.
     pub fn add_freed(&mut self, transaction: TransactionId, range: Range<u64>) {
-        self.insert(&range);
+        self.held.insert(&range);
         self.freed_blocks += range.end - range.start;
         self.freed.push_back((transaction, range));
     }
@@ -63,7 +63,7 @@ impl Withheld {
             && !transaction.is_after(committed)
         {
             let (_, range) = self.freed.pop_front().expect("just seen");
-            self.remove(&range);
+            self.held.remove(&range);
             self.freed_blocks -= range.end - range.start;
             taken.push(range);
         }
@@ -79,34 +79,11 @@ impl Withheld {
 
     /// The withheld parts of `within`, in order.
     pub fn ranges(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        // `within` may begin inside one.
-        let before = self.ranges.range(..within.start).next_back();
-        let before = before.filter(|(_, end)| **end > within.start);
-        let from = before.map_or(within.start, |(start, _)| *start);
-        self.ranges
-            .range(from..within.end)
-            .map(move |(start, end)| (*start).max(within.start)..(*end).min(within.end))
+        self.held.runs(within)
     }
-
-    fn insert(&mut self, range: &Range<u64>) {
-        assert!(range.start < range.end);
-        assert!(self.ranges(range.clone()).next().is_none(), "{range:?} is withheld already");
-        let before = self.ranges.range(..range.start).next_back().filter(|(_, end)| **end == range.start);
-        let start = before.map_or(range.start, |(start, _)| *start);
-        let end = self.ranges.remove(&range.end).unwrap_or(range.end);
-        self.ranges.insert(start, end);
-    }
-
-    /// All of it was inserted.
-    fn remove(&mut self, range: &Range<u64>) {
-        let found = self.ranges.range(..=range.start).next_back().map(|(start, end)| *start..*end);
-        let found = found.filter(|found| found.end >= range.end).expect("withheld");
-        self.ranges.remove(&found.start);
-        for rest in [found.start..range.start, range.end..found.end] {
-            if rest.start < rest.end {
-                self.ranges.insert(rest.start, rest.end);
-            }
-        }
+    /// What is withheld of `within`, as bits.
+    pub fn words(&self, within: Range<u64>) -> HeldWords<'_> {
+        self.held.words(within)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::shared::{axis, ours};
 use crate::{Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict};
 use stages::Scaled;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub fn figure() -> Figure {
     Figure {
@@ -41,18 +42,21 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let (choices, figures) = (choices(), FIGURES.map(|name| super::find(name).expect("it is in the list")));
     let figures = if context.quick { &figures[1..2] } else { &figures[..] };
     let turns = choices.len() * figures.len();
-    // By choice: the claims of all figures.
-    let mut all: Vec<Vec<(&str, Claim)>> = Vec::new();
-    for (turn, choice) in choices.iter().enumerate() {
-        let context_of_choice = context.with_varied(choice.varied);
+    let done = AtomicUsize::new(0);
+    let of_choice = |choice: usize| {
+        let context_of_choice = context.with_varied(choices[choice].varied);
         let mut claims = Vec::new();
-        for (at, figure) in figures.iter().enumerate() {
+        for figure in figures {
             let results = (figure.run)(&context_of_choice)?;
             claims.extend(results.claims.into_iter().map(|claim| (figure.name, claim)));
-            (context.progress)(turn * figures.len() + at + 1, turns);
+            (context.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, turns);
         }
-        all.push(claims);
-    }
+        Ok(claims)
+    };
+    // By choice: the claims of all figures.
+    let all: Result<Vec<Vec<(&str, Claim)>>, FigureError> =
+        context.jobs.side_by_side(choices.len(), of_choice).into_iter().collect();
+    let all = all?;
     let rows: Vec<Row> = (0..all[0].len()).filter_map(|at| Row::of(&choices, &all, at)).collect();
     let names = Scale::Names(choices.iter().map(|choice| choice.name.clone()).collect());
     let count = |verdict: Verdict| {

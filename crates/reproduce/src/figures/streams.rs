@@ -2,10 +2,9 @@
 //! of their own once a second. Here one run of them.
 
 use super::shared::rig;
-use crate::{Context, FigureError, Varied};
+use crate::{Context, FigureError};
 use engine::DataMode;
 use stages::{Stage, StageOptions, Traffic, VolumeLayout};
-use std::sync::Mutex;
 use std::time::Duration;
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
@@ -87,28 +86,9 @@ impl Played {
 /// All runs of a figure.
 pub(super) struct Runs(pub Vec<Played>);
 
-/// The seed, and what is varied.
-type Key = (u64, Option<Varied>);
-
-/// Several figures look at the same runs.
-static PLAYED: Mutex<Vec<(Key, Played)>> = Mutex::new(Vec::new());
-
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
-    let key = (context.seed, context.varied);
-    let known = |cell: &Cell| {
-        let played = PLAYED.lock().expect("nobody panics while holding it");
-        let found = played.iter().find(|(of, played)| *of == key && played.cell == *cell);
-        found.filter(|_| !context.quick).map(|(_, played)| played.clone())
-    };
-    let one = |cell: &Cell| match known(cell) {
-        Some(played) => Ok(played),
-        None => {
-            let played = play_one(cell, context)?;
-            PLAYED.lock().expect("nobody panics while holding it").push((key, played.clone()));
-            Ok(played)
-        }
-    };
-    Ok(Runs(context.play(&cells, one)?))
+    static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
+    Ok(Runs(context.play(&cells, |cell| ALL.once(context, cell, || play_one(cell, context)))?))
 }
 
 fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureError> {

@@ -1,6 +1,7 @@
 //! The figures of streams and of recovery: the same seed gives the same numbers.
 
 use reproduce::{Context, Results, find};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -10,8 +11,8 @@ fn play(name: &str, jobs: usize) -> Results {
         seed: 7,
         turn: 0,
         quick: true,
-        jobs,
-        progress: std::sync::Arc::new(|_, _| ()),
+        jobs: Arc::new(reproduce::Jobs::new(jobs)),
+        progress: Arc::new(|_, _| ()),
         interrupted: &NOT_INTERRUPTED,
         trace: None,
         block_traces: None,

@@ -1,6 +1,7 @@
 //! Every figure of a workload runs, and the same seed gives the same numbers.
 
 use reproduce::{Context, find};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub fn quick() -> Context {
@@ -9,8 +10,8 @@ pub fn quick() -> Context {
         seed: 1,
         turn: 0,
         quick: true,
-        jobs: 2,
-        progress: std::sync::Arc::new(|_, _| ()),
+        jobs: Arc::new(reproduce::Jobs::new(2)),
+        progress: Arc::new(|_, _| ()),
         interrupted: &INTERRUPTED,
         trace: None,
         block_traces: None,

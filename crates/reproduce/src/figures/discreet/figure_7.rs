@@ -9,7 +9,6 @@ use super::variants::{
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results, Scale};
 use eviction::CoercionStatistics;
-use std::sync::Mutex;
 use std::time::Duration;
 use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
@@ -53,8 +52,6 @@ struct Cell {
     variant: Variant,
     append: u64,
     host: Host,
-    seed: u64,
-    quick: bool,
 }
 
 #[derive(Clone)]
@@ -64,8 +61,6 @@ struct Played {
     coercion: CoercionStatistics,
 }
 
-static PLAYED: Mutex<Vec<(Cell, Played)>> = Mutex::new(Vec::new());
-
 /// By variant, then by size.
 fn play_all(
     context: &Context,
@@ -73,21 +68,11 @@ fn play_all(
     sizes: &[u64],
     host: Host,
 ) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
-    let (seed, quick) = (context.seed, context.quick);
-    let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host, seed, quick });
+    static ALL: crate::figures::remembered::Remembered<Cell, Played> =
+        crate::figures::remembered::Remembered::new();
+    let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host });
     let cells: Vec<Cell> = variants.into_iter().flat_map(of).collect();
-    let known = |cell: &Cell| {
-        let played = PLAYED.lock().expect("nobody panics while holding it");
-        played.iter().find(|(it, _)| it == cell && !quick).map(|(_, played)| played.clone())
-    };
-    let played = context.play(&cells, |cell| match known(cell) {
-        Some(played) => Ok(played),
-        None => {
-            let played = play(context, cell)?;
-            PLAYED.lock().expect("nobody panics while holding it").push((cell.clone(), played.clone()));
-            Ok(played)
-        }
-    })?;
+    let played = context.play(&cells, |cell| ALL.once(context, cell, || play(context, cell)))?;
     Ok((cells, played))
 }
 

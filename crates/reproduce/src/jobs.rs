@@ -1,0 +1,81 @@
+//! How many parts of figures are played at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+
+/// As many places as parts may be played at once, whoever plays them. So turns of a figure that run side by side fill
+/// each other's gaps, and never take more memory than so many parts need.
+pub struct Jobs {
+    all: usize,
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Given back when it is dropped.
+pub(crate) struct Job<'a>(&'a Jobs);
+
+impl Jobs {
+    /// At least one.
+    pub fn new(jobs: usize) -> Jobs {
+        let all = jobs.max(1);
+        Jobs { all, free: Mutex::new(all), freed: Condvar::new() }
+    }
+    /// Waits for a place.
+    pub(crate) fn begin(&self) -> Job<'_> {
+        let free = self.free.lock().expect("nobody panics while holding it");
+        let mut free =
+            self.freed.wait_while(free, |free| *free == 0).expect("nobody panics while holding it");
+        *free -= 1;
+        Job(self)
+    }
+    /// `count` values in their order, on as many threads as there are places. It takes no place: `one` does.
+    pub(crate) fn side_by_side<R: Send>(&self, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.all.min(count) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        if index >= count {
+                            return;
+                        }
+                        let value = one(index);
+                        done.lock().expect("nobody panics while holding it").push((index, value));
+                    }
+                });
+            }
+        });
+        let mut done = done.into_inner().expect("all threads ended well");
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, value)| value).collect()
+    }
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().expect("nobody panics while holding it") += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_side_by_side_share_their_places_and_keep_their_order() {
+        let jobs = Jobs::new(2);
+        let (at_once, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let part = |part: usize| {
+            let _job = jobs.begin();
+            most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::yield_now();
+            at_once.fetch_sub(1, Ordering::SeqCst);
+            part
+        };
+        let all = jobs.side_by_side(5, |turn| jobs.side_by_side(4, |at| part(turn * 4 + at)));
+        assert_eq!(all.concat(), (0..20).collect::<Vec<_>>());
+        assert!((1..=2).contains(&most.into_inner()));
+    }
+}
