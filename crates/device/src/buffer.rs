@@ -1,5 +1,5 @@
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const SECTOR: usize = 512;
@@ -113,6 +113,18 @@ impl Buffer {
     }
 }
 impl Buffer {
+    /// Of memory, in bytes: of a part what the whole had.
+    pub fn held(&self) -> usize {
+        self.memory.len()
+    }
+    /// The bytes of `range` alone, where they are. They begin at a sector of memory, and are whole sectors.
+    pub fn part(mut self, range: Range<usize>) -> Buffer {
+        let part = &self[range.clone()];
+        let is_aligned = part.as_ptr().align_offset(SECTOR) == 0 && part.len().is_multiple_of(SECTOR);
+        assert!(is_aligned, "{range:?} is not aligned to {SECTOR}");
+        (self.start, self.length) = (self.start + range.start, range.len());
+        self
+    }
     /// Copies of what lies before byte `at`, and of the rest.
     pub fn cut(&self, at: usize) -> [Buffer; 2] {
         let (before, behind) = self.split_at(at);
@@ -121,7 +133,7 @@ impl Buffer {
 }
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.length >= LONG {
+        if self.memory.len() >= LONG {
             let memory = std::mem::take(&mut self.memory);
             // At the thread's end there may be no list any more.
             let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(memory));
@@ -172,5 +184,17 @@ mod tests {
             assert!(spares.bytes == bytes && (1..=SPARES_MAX).contains(&bytes), "{bytes}");
         });
         assert_eq!(Buffer::to_fill(LONG / 2)[..], vec![0; LONG / 2]);
+    }
+
+    #[test]
+    fn a_part_is_where_the_whole_was_and_leaves_all_of_its_memory() {
+        let length = 3 << 20;
+        let mut whole = Buffer::to_fill(length);
+        whole[SECTOR] = 7;
+        let place = whole.as_ptr();
+        let part = whole.part(SECTOR..2 * SECTOR);
+        assert_eq!((part[0], part.len(), part.as_ptr()), (7, SECTOR, place.wrapping_add(SECTOR)));
+        drop(part);
+        assert_eq!(Buffer::to_fill(length).as_ptr(), place);
     }
 }

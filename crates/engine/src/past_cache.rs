@@ -1,4 +1,4 @@
-//! Long rows of requests go home past the cache: a run of blocks at a time, from a copy of the request.
+//! Long rows of requests go home past the cache: a run of blocks at a time, from the request's memory or a copy of it.
 //!
 //! What the log would hold does not, nor what the cache must know: blocks that are newer there than at home.
 
@@ -14,6 +14,21 @@ use journal::{BlockKind, Decision, Update};
 use std::ops::Range;
 use std::rc::Rc;
 use units::HomeBlock;
+
+fn copy(bytes: &[u8]) -> Buffer {
+    let mut copy = Buffer::to_fill(bytes.len());
+    copy.copy_from_slice(bytes);
+    copy
+}
+
+impl FileRun<'_> {
+    /// The memory that came with it. What is much longer than the run is not kept: the cache counts the run's blocks.
+    fn kept_memory(&self) -> Option<Rc<Buffer>> {
+        let memory = self.memory?;
+        debug_assert_eq!(memory.len(), self.bytes.len());
+        (memory.held() <= memory.len() + memory.len() / 4).then(|| memory.clone())
+    }
+}
 
 impl Handle {
     /// Sends a run of blocks home past the cache, if it would bypass the log. False, and nothing is done, if the cache is to
@@ -37,9 +52,8 @@ impl Handle {
         // Now: whoever brings these blocks into the cache from here on sends them home later.
         let claim = engine.runner.claims.enqueue(run.home, count as u64);
         let write = engine.long_writes.set_out(run.owner, blocks, before);
-        let parts = run.bytes.chunks_exact(engine.block_size.bytes());
-        let parts = parts.map(|block| Rc::new(Buffer::copy_of(block))).collect();
-        engine.world.clone().spawn(Box::pin(engine.send_past_cache(write, claim, parts)));
+        let memory = run.kept_memory().unwrap_or_else(|| Rc::new(copy(run.bytes)));
+        engine.world.clone().spawn(Box::pin(engine.send_past_cache(write, claim, memory)));
         Ok(true)
     }
 }
@@ -72,13 +86,13 @@ impl Engine {
         })
     }
 
-    async fn send_past_cache(self: Rc<Self>, write: LongWrite, claim: Claim, parts: Vec<Rc<Buffer>>) {
-        let count = parts.len();
+    async fn send_past_cache(self: Rc<Self>, write: LongWrite, claim: Claim, memory: Rc<Buffer>) {
+        let count = memory.len() >> self.block_size.shift();
         claim.turn().await;
-        let sent = self.write_past_cache(&write, parts.clone()).await;
+        let sent = self.write_past_cache(&write, count, memory.clone()).await;
         drop(claim);
         if let Err(error) = sent {
-            self.keep(&write, parts);
+            self.keep(&write, &memory);
             self.abort(&error);
         }
         self.cache.borrow_mut().drop_passed(count);
@@ -87,8 +101,8 @@ impl Engine {
     }
 
     /// What could not be written home stays in memory: readers go on seeing it, and never what the disk held before.
-    fn keep(&self, write: &LongWrite, parts: Vec<Rc<Buffer>>) {
-        for (index, part) in parts.into_iter().enumerate() {
+    fn keep(&self, write: &LongWrite, memory: &Buffer) {
+        for (index, part) in memory.chunks_exact(self.block_size.bytes()).enumerate() {
             let at = write.blocks.start.plus(index as u64);
             if self.long_writes.is_followed(write, at) {
                 continue;
@@ -96,13 +110,18 @@ impl Engine {
             let block = self.cache.borrow_mut().get_or_insert(at, Temperature::Warm);
             self.queue.soil(&block, || self.world.now(), &self.cache);
             // Others may have changed it meanwhile.
-            block.fill(part, self.block_size);
+            block.fill(Rc::new(Buffer::copy_of(part)), self.block_size);
         }
     }
 
-    async fn write_past_cache(&self, write: &LongWrite, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
-        let kinds = vec![BlockKind::HomeData; parts.len()];
-        let writes = self.runner.write_home(write.blocks.start, &kinds, parts).await?;
+    async fn write_past_cache(
+        &self,
+        write: &LongWrite,
+        count: usize,
+        memory: Rc<Buffer>,
+    ) -> Result<(), EngineError> {
+        let kinds = vec![BlockKind::HomeData; count];
+        let writes = self.runner.write_home(write.blocks.start, &kinds, vec![memory]).await?;
         self.counters.borrow_mut().home_writes += 1;
         match write.before {
             Some(_) => self.runner.durability.note_early(writes),

@@ -95,15 +95,17 @@ impl Runner {
         self.end_phase(phase, None).await
     }
 
-    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`] alone.
+    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`] alone. `kinds`: of each block;
+    /// `parts`: their bytes, cut anyhow.
     pub async fn write_home(
         &self,
         at: HomeBlock,
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
     ) -> Result<HomeWrites, EngineError> {
-        self.check_home(at, parts.len() as u64)?;
-        let (bytes, end) = (self.block_size.bytes() as u64, at.plus(parts.len() as u64));
+        let count = kinds.len() as u64;
+        self.check_home(at, count)?;
+        let (bytes, end) = (self.block_size.bytes() as u64, at.plus(count));
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
         self.durability.check()?;
         let written = self.home.write(at, parts, device::Durability::Cached).await;

@@ -1,6 +1,8 @@
 //! What changes of blocks are made of.
 
+use device::Buffer;
 use journal::BlockKind;
+use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner};
 
 /// An upper bound of the metadata blocks that a handle may change: what it reserves in the log.
@@ -75,6 +77,8 @@ pub struct FileRun<'a> {
     pub home: HomeBlock,
     /// Some whole blocks.
     pub bytes: &'a [u8],
+    /// Memory of just these bytes that may be kept until they are on the disk. Without it they are copied.
+    pub memory: Option<&'a Rc<Buffer>>,
     /// As [`FileUpdate::request`].
     pub request: u64,
     /// As [`FileUpdate::in_place`].

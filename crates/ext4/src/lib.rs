@@ -23,7 +23,7 @@ pub use durable_only::DurableOnly;
 pub use error::{Error, errno};
 pub use file::{
     Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat,
-    WriteFlags, WriteOrigin, Written,
+    WriteData, WriteFlags, WriteOrigin, Written,
 };
 pub use format::ext4::inode::flags;
 pub use inode::Inode;

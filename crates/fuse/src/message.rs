@@ -1,80 +1,91 @@
 //! Memory that requests are read into.
 //!
-//! A short request is copied out of it. A long one takes the memory along, and gives it back when it is done. So no
-//! byte of it is copied, and the next one of its kind meets memory that the processor knows. Whoever counts what
-//! requests hold counts such memory as a whole ([`Bytes::held`]).
+//! A short request is copied out of it. A long one takes the memory along. So no byte of it is copied, and the next one of
+//! its kind meets memory that the processor knows. It lies so that a disk can be given the data of a WRITE as they
+//! are. Whoever counts what requests hold counts such memory as a whole ([`Bytes::held`]).
 
-use std::cell::RefCell;
-use std::ops::Deref;
+use crate::abi::{InHeader, WriteIn};
+use device::Buffer;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 /// From here on copying costs more than it saves memory.
 const LONG: usize = 256 << 10;
-/// Kept for long requests to come.
-const SPARES_MAX: usize = 4;
+/// Where the data of a WRITE begin in its message.
+const DATA_AT: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+/// To this the data are aligned.
+const PAGE: usize = 4096;
 
 /// The bytes of a request.
 #[derive(Debug)]
-pub(crate) struct Bytes {
-    memory: Vec<u8>,
-    length: usize,
-    /// Whose memory it is.
-    spares: Option<Rc<Spares>>,
+pub(crate) enum Bytes {
+    Short(Vec<u8>),
+    Long(Buffer, Range<usize>),
 }
 
-/// Memory for the next messages, each as long as the longest may be.
-#[derive(Debug)]
-pub(crate) struct Spares {
+/// Memory for the next message.
+pub(crate) struct Inbox {
+    buffer: Buffer,
+    /// Where a message begins.
+    begin: usize,
+    /// The longest message.
     length: usize,
-    free: RefCell<Vec<Vec<u8>>>,
 }
 
-impl Spares {
-    pub fn new(length: usize) -> Rc<Spares> {
-        Rc::new(Spares { length, free: RefCell::default() })
+impl Inbox {
+    /// `length`: of the longest message, in bytes.
+    pub fn new(length: usize) -> Inbox {
+        let buffer = Buffer::to_fill((length + PAGE).next_multiple_of(PAGE));
+        let begin = buffer.as_ptr().wrapping_add(DATA_AT).align_offset(PAGE);
+        Inbox { buffer, begin, length }
     }
-    pub fn take(&self) -> Vec<u8> {
-        self.free.borrow_mut().pop().unwrap_or_else(|| vec![0; self.length])
+    /// Where the next message is to be put.
+    pub fn space(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.begin..self.begin + self.length]
     }
-    /// The message that stands in the first `length` bytes of `memory`, which is replaced if the message takes it along.
-    pub fn message(self: &Rc<Spares>, memory: &mut Vec<u8>, length: usize) -> Bytes {
+    /// The message of `length` bytes that was put there. Room for the next one is there again.
+    pub fn take(&mut self, length: usize) -> Bytes {
+        let range = self.begin..self.begin + length;
         if length < LONG {
-            return Bytes::from(memory[..length].to_vec());
+            return Bytes::Short(self.buffer[range].to_vec());
         }
-        let memory = std::mem::replace(memory, self.take());
-        Bytes { memory, length, spares: Some(self.clone()) }
+        let next = Inbox::new(self.length);
+        Bytes::Long(std::mem::replace(self, next).buffer, range)
     }
 }
 
 impl Bytes {
     /// Of memory, in bytes.
     pub fn held(&self) -> usize {
-        self.memory.len()
+        match self {
+            Bytes::Short(bytes) => bytes.len(),
+            Bytes::Long(buffer, _) => buffer.len(),
+        }
+    }
+    /// A long WRITE in two: what stands before its data, and the data where they are, if they are whole sectors.
+    pub fn into_data(self) -> Result<(Vec<u8>, Rc<Buffer>), Bytes> {
+        match self {
+            Bytes::Long(buffer, range) if range.len().saturating_sub(DATA_AT).is_multiple_of(512) => {
+                let data = range.start + DATA_AT..range.end;
+                let before = buffer[range.start..data.start].to_vec();
+                Ok((before, Rc::new(buffer.part(data))))
+            }
+            bytes => Err(bytes),
+        }
     }
 }
 
 impl From<Vec<u8>> for Bytes {
-    fn from(memory: Vec<u8>) -> Bytes {
-        Bytes { length: memory.len(), memory, spares: None }
-    }
-}
-impl Clone for Bytes {
-    fn clone(&self) -> Bytes {
-        Bytes::from(self.to_vec())
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes::Short(bytes)
     }
 }
 impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.length]
-    }
-}
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        let Some(spares) = self.spares.take() else { return };
-        let mut free = spares.free.borrow_mut();
-        if free.len() < SPARES_MAX {
-            free.push(std::mem::take(&mut self.memory));
+        match self {
+            Bytes::Short(bytes) => bytes,
+            Bytes::Long(buffer, range) => &buffer[range.clone()],
         }
     }
 }
@@ -84,22 +95,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_messages_are_not_copied_and_their_memory_comes_back_within_bounds() {
-        let spares = Spares::new(1 << 20);
-        let mut memory = spares.take();
-        memory[LONG] = 7;
-        let place = memory.as_ptr();
-        let short = spares.message(&mut memory, LONG - 1);
-        assert!(short.held() == LONG - 1 && memory.as_ptr() == place);
-        let long = spares.message(&mut memory, LONG + 1);
-        assert!(long.as_ptr() == place && long.len() == LONG + 1 && long[LONG] == 7);
-        assert!(long.held() == 1 << 20 && memory.as_ptr() != place && memory.len() == 1 << 20);
-        assert_eq!(long.clone().held(), LONG + 1);
-        drop(long);
-        let again = spares.take();
-        assert_eq!(again.as_ptr(), place);
-        let many: Vec<Bytes> = (0..50).map(|_| spares.message(&mut memory, 1 << 20)).collect();
-        drop(many);
-        assert_eq!(spares.free.borrow().len(), SPARES_MAX);
+    fn long_messages_are_not_copied_and_the_data_of_a_write_are_aligned() {
+        let mut inbox = Inbox::new(1 << 20);
+        inbox.space()[DATA_AT] = 7;
+        let place = inbox.space().as_ptr();
+        let short = inbox.take(LONG - 1);
+        assert!(short.held() == LONG - 1 && inbox.space().as_ptr() == place);
+        let long = inbox.take(LONG + DATA_AT);
+        assert!(long.as_ptr() == place && long.len() == LONG + DATA_AT);
+        assert!(long.held() >= 1 << 20 && inbox.space().as_ptr() != place);
+        let (before, data) = long.into_data().unwrap();
+        assert_eq!((before.len(), data.len(), data[0]), (DATA_AT, LONG, 7));
+        assert_eq!(data.as_ptr(), place.wrapping_add(DATA_AT));
+        assert_eq!(data.as_ptr().align_offset(PAGE), 0);
+        drop(data);
+        inbox.take(LONG);
+        assert_eq!(inbox.space().as_ptr(), place, "memory comes back");
+    }
+
+    #[test]
+    fn data_that_are_no_whole_sectors_stay_in_their_message() {
+        for length in [LONG + DATA_AT + 1, LONG + 511] {
+            assert_eq!(Inbox::new(1 << 20).take(length).into_data().unwrap_err().len(), length);
+        }
+        assert!(Bytes::from(vec![0; DATA_AT + 512]).into_data().is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::message::Bytes;
+use device::Buffer;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
@@ -24,6 +25,8 @@ enum Payload {
     At(usize),
     /// In memory of the transport, its first bytes: nothing was copied.
     Lent(Rc<dyn Lent>, usize),
+    /// In memory of its own: the data of a long WRITE.
+    Own(Rc<Buffer>),
 }
 
 /// Memory of the transport, which keeps it as it is for as long as this lives.
@@ -81,6 +84,8 @@ pub enum Operation<'a> {
     Write {
         arguments: WriteIn,
         data: &'a [u8],
+        /// Of the data alone: whoever needs them longer may keep it.
+        memory: Option<&'a Rc<Buffer>>,
     },
     Statfs,
     Release(ReleaseIn),
@@ -142,7 +147,17 @@ impl Request {
         let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
         let length = body.len().checked_sub(extensions).ok_or(Malformed)?;
         let begin = size_of::<InHeader>();
-        Ok(Request { header, bytes, body: begin..begin + length, payload: None })
+        let whole = begin..begin + length;
+        if header.opcode != opcode::WRITE || extensions > 0 {
+            return Ok(Request { header, bytes, body: whole, payload: None });
+        }
+        Ok(match bytes.into_data() {
+            Ok((bytes, data)) => {
+                let body = begin..bytes.len();
+                Request { header, bytes: bytes.into(), body, payload: Some(Payload::Own(data)) }
+            }
+            Err(bytes) => Request { header, bytes, body: whole, payload: None },
+        })
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
@@ -168,7 +183,15 @@ impl Request {
 
     /// Of memory of its own, in bytes.
     pub(crate) fn held(&self) -> usize {
-        self.bytes.held()
+        let own = self.own_data().map_or(0, |data| data.held());
+        self.bytes.held() + own
+    }
+
+    fn own_data(&self) -> Option<&Rc<Buffer>> {
+        match &self.payload {
+            Some(Payload::Own(data)) => Some(data),
+            _ => None,
+        }
     }
 
     /// Whether the kernel waits for an answer.
@@ -208,7 +231,9 @@ impl Request {
             opcode::READ => Operation::Read(body.fixed()?),
             opcode::WRITE => {
                 let arguments: WriteIn = body.fixed()?;
-                Operation::Write { arguments, data: body.bytes(arguments.size)? }
+                let data = body.bytes(arguments.size)?;
+                let memory = self.own_data().filter(|memory| memory.len() == data.len());
+                Operation::Write { arguments, data, memory }
             }
             opcode::STATFS => Operation::Statfs,
             opcode::RELEASE => Operation::Release(body.fixed()?),
@@ -266,6 +291,7 @@ impl<'a> Body<'a> {
             None => Body { bytes: body, payload: None },
             Some(Payload::At(at)) => Body { bytes: &body[..*at], payload: Some(&body[*at..]) },
             Some(Payload::Lent(payload, length)) => Body { bytes: body, payload: Some(&payload[..*length]) },
+            Some(Payload::Own(data)) => Body { bytes: body, payload: Some(data) },
         }
     }
     /// For operations without a fixed structure.

@@ -71,7 +71,7 @@ impl DiskDoor {
                 Ok(Answer::of(&OpenOut { open_flags, ..Default::default() }))
             }
             Operation::Read(arguments) => self.read(arguments).await,
-            Operation::Write { arguments, data } => self.write(arguments, data).await,
+            Operation::Write { arguments, data, .. } => self.write(arguments, data).await,
             Operation::Fsync(_) => {
                 self.disk.flush().await.map_err(|error| errno(&error))?;
                 Ok(Answer::empty())

@@ -1,7 +1,7 @@
 //! Runs of blocks that go home past the cache, and whoever meets them on their way.
 
 use crate::common::{Layout, Rig, Setup, overwrite};
-use device::Operation;
+use device::{Buffer, Operation};
 use disks::{Fault, Latency};
 use engine::{Base, Credits, Engine, FileRun, FileUpdate};
 use journal::DataMode;
@@ -33,9 +33,12 @@ fn rig(setup: &Setup, seed: u64) -> Rig {
 async fn write_run(engine: &Rc<Engine>, byte: u8, in_place: bool) -> TransactionId {
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let bytes = vec![byte; (BLOCKS as usize) << 12];
-    let run = FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes: &bytes, request: 1 << 16, in_place };
-    assert!(handle.file_run_past_cache(&run).unwrap(), "the cache has to take it");
+    assert!(handle.file_run_past_cache(&run_of(&bytes, None, in_place)).unwrap(), "the cache has to take it");
     handle.stop()
+}
+
+fn run_of<'a>(bytes: &'a [u8], memory: Option<&'a Rc<Buffer>>, in_place: bool) -> FileRun<'a> {
+    FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes, memory, request: 1 << 16, in_place }
 }
 
 async fn read(engine: &Rc<Engine>) -> Vec<u8> {
@@ -163,13 +166,27 @@ fn blocks_that_the_cache_needs_go_through_it() {
         overwrite(&engine, OWNER.0, FIRST + 5, 6).await;
         let mut handle = engine.start(Credits(1)).await.unwrap();
         let bytes = vec![7; (BLOCKS as usize) << 12];
-        let run =
-            FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes: &bytes, request: 1 << 16, in_place: true };
-        assert!(!handle.file_run_past_cache(&run).unwrap());
+        assert!(!handle.file_run_past_cache(&run_of(&bytes, None, true)).unwrap());
         let transaction = handle.stop();
         engine.sync_owner(OWNER, transaction).await.unwrap();
         // Once it is home it is needed no more.
         write_run(&engine, 8, true).await;
         assert!(read(&engine).await.iter().all(|byte| *byte == 8));
+    });
+}
+
+#[test]
+fn memory_much_longer_than_its_run_is_not_kept() {
+    rig(&setup(), 1).play(async |engine| {
+        const LENGTH: usize = (BLOCKS as usize) << 12;
+        for (held, is_kept) in [(LENGTH + (8 << 10), true), (4 * LENGTH, false)] {
+            let memory = Rc::new(Buffer::to_fill(held).part(0..LENGTH));
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            assert!(handle.file_run_past_cache(&run_of(&memory, Some(&memory), true)).unwrap());
+            assert_eq!(Rc::strong_count(&memory) > 1, is_kept, "{held} bytes");
+            let transaction = handle.stop();
+            engine.sync_owner(OWNER, transaction).await.unwrap();
+            assert_eq!(read(&engine).await, memory[..]);
+        }
     });
 }

@@ -16,6 +16,7 @@ mod write;
 
 pub use kernel_pages::KernelPages;
 pub use sync::SyncWhat;
+pub use write::WriteData;
 
 use crate::{Error, Inode, MappingState, Result, Volume, errno};
 use device::Buffer;

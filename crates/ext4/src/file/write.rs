@@ -14,6 +14,7 @@ use super::{
     may_have_capabilities,
 };
 use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
+use device::Buffer;
 use engine::{Base, Credits, FileRun, FileUpdate, Handle};
 use std::ops::Range;
 use std::rc::Rc;
@@ -21,6 +22,13 @@ use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
 /// The part of a row's bytes that a run must have to go past the cache: a short request costs the disk as much.
 const PAST_CACHE_PART: u64 = 16;
+
+/// What is to be written.
+pub struct WriteData<'a> {
+    pub bytes: &'a [u8],
+    /// Of just these bytes, if it may be kept until they are on the disk.
+    pub memory: Option<&'a Rc<Buffer>>,
+}
 
 /// One write(2), as it is passed down.
 struct WriteRequest<'a> {
@@ -31,6 +39,8 @@ struct WriteRequest<'a> {
     clear_set_id: bool,
     clear_capabilities: bool,
     write_back: bool,
+    /// Of all of its bytes, if it may be kept until they are on the disk.
+    memory: Option<&'a Rc<Buffer>>,
 }
 
 /// What one handle did of a write.
@@ -60,14 +70,26 @@ impl Volume {
         bytes: &[u8],
         flags: WriteFlags,
     ) -> Result<Written> {
+        self.write_data(inode, caller, offset, &WriteData { bytes, memory: None }, flags).await
+    }
+
+    /// As [`Volume::write`].
+    pub async fn write_data(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        offset: u64,
+        data: &WriteData<'_>,
+        flags: WriteFlags,
+    ) -> Result<Written> {
         let _guard = inode.lock.write().await;
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
         if flags.origin == WriteOrigin::WriteBack {
-            return Box::pin(self.write_back_locked(inode, caller, offset, bytes, flags)).await;
+            return Box::pin(self.write_back_locked(inode, caller, offset, data.bytes, flags)).await;
         }
         check_changeable(inode, offset >= size)?;
-        let written = self.write_locked(inode, caller, offset, bytes, flags).await?;
+        let written = self.write_locked(inode, caller, offset, data, flags).await?;
         inode.pages.written_back();
         let range = offset..offset + written.count as u64;
         match flags.origin {
@@ -92,7 +114,8 @@ impl Volume {
         let mut written = Written { count: bytes.len(), transaction: inode.last_data_change.get() };
         for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
             let part = &bytes[(piece.start - offset) as usize..(piece.end - offset) as usize];
-            let done = self.write_locked(inode, caller, piece.start, part, flags).await?;
+            let data = WriteData { bytes: part, memory: None };
+            let done = self.write_locked(inode, caller, piece.start, &data, flags).await?;
             if done.count < part.len() {
                 return Err(Error::Refused(errno::ENOSPC));
             }
@@ -107,9 +130,10 @@ impl Volume {
         inode: &Inode,
         caller: &Caller,
         offset: u64,
-        bytes: &[u8],
+        data: &WriteData<'_>,
         flags: WriteFlags,
     ) -> Result<Written> {
+        let bytes = data.bytes;
         let room = self.file_size_max(inode).saturating_sub(offset);
         if room == 0 && !bytes.is_empty() {
             return Err(Error::Refused(errno::EFBIG));
@@ -129,6 +153,7 @@ impl Volume {
             clear_set_id: flags.kill_privileges && has_set_id_bits(inode),
             clear_capabilities: !write_back && may_have_capabilities(inode),
             write_back,
+            memory: data.memory,
         };
         let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
         self.prepare_ends(inode, offset, bytes.len() as u64).await;
@@ -305,7 +330,9 @@ impl Volume {
         let bytes = &bytes[..whole << shift];
         let in_place = base == Base::Home && at + bytes.len() as u64 <= inode.fields.borrow().size;
         let owner = inode.number.into();
-        let run = FileRun { owner, home, bytes, request: request.length, in_place };
+        // A part of the request is copied.
+        let memory = request.memory.filter(|memory| memory.len() == bytes.len());
+        let run = FileRun { owner, home, bytes, memory, request: request.length, in_place };
         if !handle.file_run_past_cache(&run)? {
             return Ok(0);
         }

@@ -135,7 +135,7 @@ impl HostDoor {
                 Ok(Answer::empty())
             }
             Operation::Read(arguments) => self.read(header, arguments).await,
-            Operation::Write { arguments, data } => self.write(header, arguments, data).await,
+            Operation::Write { arguments, data, .. } => self.write(header, arguments, data).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Fsync(_) => {
                 self.host.sync_file(self.file(header.nodeid)?).await?;

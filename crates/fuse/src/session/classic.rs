@@ -4,13 +4,12 @@
 use super::MAX_WRITE;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
-use crate::message::Spares;
+use crate::message::Inbox;
 use crate::{Answer, Malformed, Request};
 use runtime::{File, PollStream, Ring};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
 use zerocopy::IntoBytes;
 
 /// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
@@ -19,7 +18,7 @@ const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
-    /// A request stands in the buffer.
+    /// A request stands in the inbox.
     Message,
     /// None waits now.
     Nothing,
@@ -30,16 +29,14 @@ pub(super) enum Received {
 pub(super) struct Classic {
     ring: Ring,
     fuse: File,
-    buffer: RefCell<Vec<u8>>,
-    spares: Rc<Spares>,
-    /// Length of the request in the buffer.
+    inbox: RefCell<Inbox>,
+    /// Length of the request in it.
     length: Cell<usize>,
 }
 
 impl Classic {
     pub fn new(ring: Ring, fuse: File) -> Classic {
-        let spares = Spares::new(MESSAGE_MAX);
-        Classic { ring, fuse, buffer: RefCell::new(spares.take()), spares, length: Cell::new(0) }
+        Classic { ring, fuse, inbox: RefCell::new(Inbox::new(MESSAGE_MAX)), length: Cell::new(0) }
     }
 
     pub fn file(&self) -> &File {
@@ -50,11 +47,11 @@ impl Classic {
     }
 
     pub fn receive(&self) -> io::Result<Received> {
-        let mut buffer = self.buffer.borrow_mut();
+        let mut inbox = self.inbox.borrow_mut();
+        let space = inbox.space();
         loop {
-            // SAFETY: the buffer is live and as long as said.
-            let count =
-                unsafe { libc::read(self.fuse.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+            // SAFETY: the space is live and as long as said.
+            let count = unsafe { libc::read(self.fuse.as_raw_fd(), space.as_mut_ptr().cast(), space.len()) };
             if count >= 0 {
                 self.length.set(count as usize);
                 return Ok(Received::Message);
@@ -72,7 +69,7 @@ impl Classic {
 
     /// The request that was received.
     pub fn message(&self) -> Result<Request, Malformed> {
-        Request::from_bytes(self.spares.message(&mut self.buffer.borrow_mut(), self.length.get()))
+        Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
     }
 
     /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.

@@ -6,7 +6,8 @@ use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
 use ext4::{
-    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteFlags, WriteOrigin, Written, flags,
+    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,
+    flags,
 };
 use runtime::Slice;
 use std::rc::Rc;
@@ -86,7 +87,7 @@ impl VolumeDoor {
         Ok(answer_content(content))
     }
 
-    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
+    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &WriteData<'_>) -> Result {
         let WriteIn { offset, write_flags, flags, .. } = arguments;
         let how = WriteFlags {
             kill_privileges: write_flags & abi::write::KILL_SUIDGID != 0,
@@ -96,7 +97,7 @@ impl VolumeDoor {
         };
         let inode = self.inode(header.nodeid).await?;
         let before = self.mode(&inode);
-        let result = match self.volume.write(&inode, &caller(header, 0), offset, data, how).await {
+        let result = match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
             Ok(written) => self.settle_write(&inode, written, flags).await,
             Err(error) => Err(error),
         };

@@ -13,7 +13,7 @@ mod whole_volume;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, Malformed, Operation, Request};
-use ext4::{Caller, Error, Inode, Volume};
+use ext4::{Caller, Error, Inode, Volume, WriteData};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
@@ -180,7 +180,9 @@ impl FileSystem for VolumeDoor {
                 Err(Error::Refused(libc::EIO))
             }
             Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
-            Ok(Operation::Write { arguments, data }) => self.write(header, arguments, data).await,
+            Ok(Operation::Write { arguments, data, memory }) => {
+                self.write(header, arguments, &WriteData { bytes: data, memory }).await
+            }
             Ok(Operation::Fsync(arguments) | Operation::Fsyncdir(arguments)) => {
                 self.fsync(header, arguments).await
             }

@@ -1,4 +1,5 @@
 use super::rig::{Rig, STALE, Setup};
+use device::Buffer;
 use engine::{Base, Contents, Credits, Engine, EngineError, FileRun, FileUpdate, Handle};
 use journal::DataMode;
 use runtime::SplitMix;
@@ -192,9 +193,13 @@ impl Writer {
         slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);
         self.history.borrow_mut().written[self.number as usize].push((version, slot.clone()));
         let (owner, home) = (Owner(self.number + 1), self.setup.address(slot.home));
-        let run = FileRun { owner, home, bytes: &bytes, request: length, in_place: false };
-        if length == size as u64 && self.chance(2) && handle.file_run_past_cache(&run)? {
-            return Ok(());
+        if length == size as u64 && self.chance(2) {
+            let memory = self.chance(2).then(|| Rc::new(Buffer::copy_of(&bytes)));
+            let memory = memory.as_ref();
+            let run = FileRun { owner, home, bytes: &bytes, memory, request: length, in_place: false };
+            if handle.file_run_past_cache(&run)? {
+                return Ok(());
+            }
         }
         handle
             .file_data(FileUpdate {

@@ -72,7 +72,7 @@ impl Memory {
                 attr: self.attributes(node),
                 ..Default::default()
             }),
-            Operation::Write { arguments, data } => {
+            Operation::Write { arguments, data, .. } => {
                 let mut files = self.files.borrow_mut();
                 let Some(file) = files.get_mut(&node) else { return Answer::error(libc::ENOENT) };
                 let start = arguments.offset as usize;
