@@ -140,6 +140,11 @@ impl Durability {
         }
         this
     }
+    /// Whether the one home write that a sync waits for is durable by itself: that saves the flush, and there is nothing else
+    /// to be flushed.
+    pub fn is_home_write_durable(&self) -> bool {
+        self.end_phase([1, 0], Some(Barrier::HomeBeforeReply)).durable[Place::Home as usize]
+    }
     /// All that have completed.
     pub fn home_written(&self) -> HomeWrites {
         self.written.get()

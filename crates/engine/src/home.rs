@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::went_home::{WentHome, read_those_that_can};
-use device::Buffer;
+use device::{Buffer, Durability};
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,9 +32,25 @@ impl Engine {
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
     ) -> Result<WentHome, EngineError> {
+        self.write_runs(numbers, neighbours, Durability::Cached).await
+    }
+
+    /// The same, where a sync waits for all of them: if that is one request it is durable by itself, if that saves a flush.
+    pub(crate) async fn sync_home(&self, numbers: Vec<HomeBlock>) -> Result<WentHome, EngineError> {
+        self.write_runs(numbers, Neighbours::Stay, Durability::Durable).await
+    }
+
+    async fn write_runs(
+        &self,
+        numbers: Vec<HomeBlock>,
+        neighbours: Neighbours,
+        durability: Durability,
+    ) -> Result<WentHome, EngineError> {
         let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
+        let durability = if runs.len() == 1 { durability } else { Durability::Cached };
         let clock = self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, runs.len()));
-        let writes = runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run)) });
+        let writes =
+            runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, durability)) });
         let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
         self.cache.borrow_mut().shrink();
         self.pipeline.wake_joiners();
@@ -44,7 +60,7 @@ impl Engine {
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
-    async fn write_run(&self, run: Run) -> Result<WentHome, EngineError> {
+    async fn write_run(&self, run: Run, durability: Durability) -> Result<WentHome, EngineError> {
         let load = async |blocks: &[Rc<CachedBlock>]| {
             self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
@@ -57,11 +73,17 @@ impl Engine {
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
-        for sent in sent.chunk_by(|left, right| left.block.number.plus(1) == right.block.number) {
+        let neighbours = |left: &Sent, right: &Sent| left.block.number.plus(1) == right.block.number;
+        let is_one = sent.chunk_by(neighbours).count() == 1;
+        for sent in sent.chunk_by(neighbours) {
             let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
-            let writes = self.runner.write_home(sent[0].block.number, &kinds, parts).await?;
-            sent.iter().for_each(|sent| self.arrived(sent, writes));
+            let at = sent[0].block.number;
+            let volatile = match durability {
+                Durability::Durable if is_one => self.runner.sync_home(at, &kinds, parts).await?,
+                _ => Some(self.runner.write_home(at, &kinds, parts).await?),
+            };
+            sent.iter().for_each(|sent| self.arrived(sent, volatile));
             let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_));
             self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
@@ -81,8 +103,8 @@ impl Engine {
         is_first
     }
 
-    /// What was sent is home, though perhaps in the disk's cache only: `writes` is the last write of it.
-    fn arrived(&self, sent: &Sent, writes: HomeWrites) {
+    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache only.
+    fn arrived(&self, sent: &Sent, volatile: Option<HomeWrites>) {
         let Sent { block, bytes, as_of } = sent;
         match as_of {
             AsOf::Committed(as_of) => {
@@ -93,7 +115,9 @@ impl Engine {
             }
             AsOf::Running => {
                 if let Some(owner) = block.ordered_arrived(bytes) {
-                    self.runner.durability.note_early(writes);
+                    if let Some(writes) = volatile {
+                        self.runner.durability.note_early(writes);
+                    }
                     let mut transaction = self.pipeline.transaction();
                     transaction.home_data_written(owner, block.number);
                     block.leave_order(transaction.logs(block.number));
@@ -102,7 +126,9 @@ impl Engine {
             // Also of one that was changed meanwhile and is loose still: what went is in a disk's cache.
             AsOf::Loose => {
                 if let Some(owner) = block.loose_owner() {
-                    self.note_loose_at_home(owner, writes);
+                    if let Some(writes) = volatile {
+                        self.note_loose_at_home(owner, writes);
+                    }
                     if block.loose_arrived(bytes) {
                         self.loose.remove(owner, block.number);
                     }

@@ -2,7 +2,6 @@
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::home_runs::Neighbours;
 use journal::plan_home_durable;
 use units::{HomeBlock, Owner};
 
@@ -11,7 +10,7 @@ const LOOKED_THROUGH_MAX: usize = 4096;
 
 impl Engine {
     /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
-    /// and one flush. What must be committed for it to be found is committed already, the caller knows. False if it
+    /// and one flush, or one durable write. What must be committed for it to be found is committed already, the caller knows. False if it
     /// takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.world.now();
@@ -27,8 +26,7 @@ impl Engine {
         }
         let id = self.pipeline.running_id();
         let Some(blocks) = self.data_in_place(owner) else { return Ok(false) };
-        let written =
-            Box::pin(self.write_home(blocks, Neighbours::Stay)).await.and_then(|outcome| outcome.whole());
+        let written = Box::pin(self.sync_home(blocks)).await.and_then(|outcome| outcome.whole());
         written.inspect_err(|error| self.abort(error))?;
         // Some may have been changed again, or a commit may have begun and taken them.
         if self.pipeline.running_id() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {

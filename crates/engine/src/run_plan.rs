@@ -103,14 +103,39 @@ impl Runner {
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
     ) -> Result<HomeWrites, EngineError> {
+        self.send_home(at, kinds, parts, device::Durability::Cached).await?;
+        Ok(self.durability.home_write_completed(at..at.plus(kinds.len() as u64)))
+    }
+
+    /// The same for a write that a sync waits for. `None` if it is durable by itself.
+    pub async fn sync_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+    ) -> Result<Option<HomeWrites>, EngineError> {
+        if !self.durability.is_home_write_durable() {
+            return self.write_home(at, kinds, parts).await.map(Some);
+        }
+        self.counters.borrow_mut().durable_writes += 1;
+        self.send_home(at, kinds, parts, device::Durability::Durable).await?;
+        Ok(None)
+    }
+
+    async fn send_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+        durability: device::Durability,
+    ) -> Result<(), EngineError> {
         let count = kinds.len() as u64;
         self.check_home(at, count)?;
-        let (bytes, end) = (self.block_size.bytes() as u64, at.plus(count));
+        let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
         self.durability.check()?;
-        let written = self.home.write(at, parts, device::Durability::Cached).await;
-        self.durability.note(written.map_err(EngineError::from))?;
-        Ok(self.durability.home_write_completed(at..end))
+        let written = self.home.write(at, parts, durability).await;
+        self.durability.note(written.map_err(EngineError::from))
     }
 
     /// Makes all data of `owner`, or of everybody, durable that write-back sent home and no log holds.

@@ -93,7 +93,8 @@ impl Home for DiskHome {
         blocks: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
-        self.head.set(at.plus(blocks.len() as u64));
+        let bytes: usize = blocks.iter().map(|part| part.len()).sum();
+        self.head.set(at.plus(bytes as u64 >> self.block_size.shift()));
         self.disk.write(at.get() << self.block_size.shift(), blocks, durability)
     }
     fn write_log(

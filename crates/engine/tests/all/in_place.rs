@@ -1,6 +1,6 @@
 //! Data that is overwritten where it lies, and synced without a commit.
 
-use crate::common::{Layout, Rig, Setup, write_byte};
+use crate::common::{Layout, Rig, Setup, overwrite, write_byte};
 use disks::Latency;
 use journal::DataMode;
 use runtime::race;
@@ -43,4 +43,32 @@ fn synced_data_that_the_next_commit_takes_along_is_durable() {
     // Of what was not durable nothing is left.
     rig.crash(0)[0].read(50 << 12, &mut byte);
     assert_eq!(byte, [2]);
+}
+
+/// A durable write says nothing of what write-back left in the disk's cache.
+#[test]
+fn synced_data_of_which_a_part_went_home_before_is_flushed() {
+    for (mode, is_home) in
+        [(DataMode::Ordered, false), (DataMode::Ordered, true), (DataMode::Writeback, true)]
+    {
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        setup.options.writeback = Duration::from_millis(10);
+        setup.options.expire = Duration::from_millis(if is_home { 10 } else { 3_600_000 });
+        let rig = Rig::new(&setup, 1, setup.images());
+        let flushes = rig.play(async move |engine| {
+            let found = overwrite(&engine, 1, 50, 1).await;
+            engine.commit(found).await.unwrap();
+            overwrite(&engine, 1, 50, 2).await;
+            // Less than the second after which nobody need ask for it.
+            engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(300))).await;
+            overwrite(&engine, 1, 51, 3).await;
+            let before = engine.statistics().flushes;
+            assert!(engine.sync_in_place(Owner(1)).await.unwrap());
+            engine.statistics().flushes - before
+        });
+        assert_eq!(flushes, u64::from(is_home), "{mode}");
+        let mut bytes = [0; 4097];
+        rig.crash(0)[0].read(50 << 12, &mut bytes);
+        assert_eq!((bytes[0], bytes[4096]), (2, 3), "{mode}");
+    }
 }
