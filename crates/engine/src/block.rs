@@ -151,6 +151,12 @@ impl CachedBlock {
         self.images.fill(base, size);
     }
 
+    /// In which it may go home.
+    fn set_released(&self, state: BlockState) {
+        self.state.set(state);
+        self.images.note_release();
+    }
+
     /// The running transaction logs it.
     pub fn join(&self, contents: Contents) {
         self.contents.set(contents);
@@ -159,7 +165,7 @@ impl CachedBlock {
     /// The running transaction sends this data home before it commits.
     pub fn order(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(self.state.get().ordered_for(owner));
+        self.set_released(self.state.get().ordered_for(owner));
     }
     /// The running transaction waits for it.
     pub fn is_ordered(&self) -> bool {
@@ -168,11 +174,11 @@ impl CachedBlock {
     /// Data that no commit waits for.
     pub fn loosen(&self, owner: Owner) {
         self.contents.set(Contents::Data);
-        self.state.set(self.state.get().loosened_for(owner));
+        self.set_released(self.state.get().loosened_for(owner));
     }
     /// What was loose is ordered from now on.
     pub fn order_loose(&self, owner: Owner) {
-        self.state.set(self.state.get().not_loose().ordered_for(owner));
+        self.set_released(self.state.get().not_loose().ordered_for(owner));
     }
     /// What was loose is so no longer: the log gets it.
     pub fn leave_loose(&self) {
@@ -206,6 +212,7 @@ impl CachedBlock {
     /// `by` is committed in the log: its image may go home, in place of any older one. `place`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
+        self.images.note_release();
     }
     /// The log has moved `run`, which may hold the image of the latest committed transaction.
     pub fn moved(&self, run: &SwappedRun) {
@@ -218,6 +225,7 @@ impl CachedBlock {
     }
     /// `by` is committed and took its image home. False if the block has a newer one.
     pub fn commit_home(&self, by: TransactionId) -> bool {
+        self.images.note_release();
         self.images.commit_home(by)
     }
     /// The transaction that freed it is committed: nothing of it goes home any more.

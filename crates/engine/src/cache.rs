@@ -79,6 +79,10 @@ impl Cache {
     pub fn limit(&self) -> usize {
         self.limit
     }
+    /// Grows whenever a block may be let home that might not before.
+    pub fn released(&self) -> u64 {
+        self.usage.released.get()
+    }
     /// Images in memory: what [`Cache::limit`] bounds.
     pub fn images(&self) -> usize {
         self.usage.blocks.get() + self.held()

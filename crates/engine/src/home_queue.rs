@@ -4,7 +4,8 @@
 //! 1. A block is dirty from when it becomes newer than home until home has its latest version. Each dirty block has an entry,
 //!    and says in [`CachedBlock::dirty_since`] which one: others of it are stale, and skipped when met.
 //! 2. Stale entries are never the most by far, so the queue is bounded by the dirty blocks.
-//! 3. Whoever writes home outside of a commit, and whoever moves the log's tail, holds the turn.
+//! 3. None of the entries that [`Stuck`] counts is of a block that may go home, until one is released.
+//! 4. Whoever writes home outside of a commit, and whoever moves the log's tail, holds the turn.
 
 use crate::block::CachedBlock;
 use crate::cache::Cache;
@@ -20,10 +21,22 @@ const STALE_MAX: usize = 4096;
 #[derive(Default)]
 pub(crate) struct HomeQueue {
     entries: RefCell<VecDeque<(Instant, HomeBlock)>>,
+    stuck: Cell<Option<Stuck>>,
     dirty: Cell<usize>,
     kicks: Cell<u64>,
     pub work: Event,
     turn: Rc<RwLock>,
+}
+
+/// The first entries, none of which could go home when they were last met. Thousands may wait for a commit, and whoever waits
+/// with them asks again and again.
+#[derive(Clone, Copy)]
+struct Stuck {
+    entries: usize,
+    /// They count as dirty since then, whatever they say.
+    since: Instant,
+    /// [`Cache::released`] at that time.
+    released: u64,
 }
 
 impl HomeQueue {
@@ -55,6 +68,7 @@ impl HomeQueue {
         // Most are of blocks that have been home since: some block is changed and goes home again and again.
         if entries.len() > 2 * self.dirty.get() + STALE_MAX {
             let cache = cache.borrow();
+            self.write_down(&mut entries, &cache);
             entries.retain(|entry| find(&cache, *entry).is_some());
         }
         entries.push_back((now, block.number));
@@ -99,10 +113,17 @@ impl HomeQueue {
         is_due: impl Fn(Instant) -> bool,
     ) -> Vec<HomeBlock> {
         let mut entries = self.entries.borrow_mut();
-        let mut found = Vec::new();
-        for _ in 0..entries.len() {
+        let released = cache.released();
+        if self.is_stuck(&entries, cache, &is_due) {
+            self.stuck.set(Some(Stuck { entries: entries.len(), since: now, released }));
+            return Vec::new();
+        }
+        self.write_down(&mut entries, cache);
+        let (mut found, all, mut met) = (Vec::new(), entries.len(), 0);
+        while met < all {
             let Some(entry) = entries.front().copied().filter(|(since, _)| is_due(*since)) else { break };
             entries.pop_front();
+            met += 1;
             let Some(block) = find(cache, entry) else { continue };
             block.dirty_since.set(Some(now));
             entries.push_back((now, block.number));
@@ -113,9 +134,43 @@ impl HomeQueue {
                 }
             }
         }
+        if found.is_empty() && met == all {
+            self.stuck.set(Some(Stuck { entries: entries.len(), since: now, released }));
+        }
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Whether all entries are due and none may go home, without a look at those that are known.
+    fn is_stuck(
+        &self,
+        entries: &VecDeque<(Instant, HomeBlock)>,
+        cache: &Cache,
+        is_due: impl Fn(Instant) -> bool,
+    ) -> bool {
+        let Some(stuck) = self.stuck.get().filter(|stuck| stuck.released == cache.released()) else {
+            return false;
+        };
+        let may_go_home =
+            |entry: &(Instant, HomeBlock)| find(cache, *entry).is_some_and(|block| block.may_go_home());
+        debug_assert!(
+            !entries.range(..stuck.entries).any(may_go_home),
+            "one was released, and nobody noted it"
+        );
+        let newest = entries.back().map_or(stuck.since, |(since, _)| stuck.since.max(*since));
+        is_due(newest) && !entries.range(stuck.entries..).any(may_go_home)
+    }
+
+    /// Since when those that were stuck are dirty.
+    fn write_down(&self, entries: &mut VecDeque<(Instant, HomeBlock)>, cache: &Cache) {
+        let Some(Stuck { entries: count, since, .. }) = self.stuck.take() else { return };
+        for entry in entries.range_mut(..count) {
+            if let Some(block) = find(cache, *entry) {
+                block.dirty_since.set(Some(since));
+                entry.0 = since;
+            }
+        }
     }
 
     /// The dirty blocks within `runs` (first block and count, in order and apart), sorted.
@@ -209,6 +264,29 @@ mod tests {
         block.freeze(units::TransactionId(1));
         assert!(rig.due(5, 1, 10).is_empty());
         assert_eq!((rig.queue.dirty(), block.dirty_since.get()), (1, Some(Instant(5))));
+    }
+
+    #[test]
+    fn what_is_released_behind_thousands_that_are_stuck_goes_home_at_once() {
+        let rig = Rig::new();
+        let stuck = |at, now| {
+            let block = rig.soil(at, now);
+            block.order_loose(Owner(1));
+            block.freeze(units::TransactionId(1));
+            block
+        };
+        let blocks: Vec<_> = (0..10).map(|at| stuck(at, at)).collect();
+        assert!(rig.due(20, 1, 10).is_empty());
+        stuck(10, 20);
+        assert!(rig.due(22, 1, 10).is_empty());
+        // They count as dirty since the latest look at them.
+        assert!(rig.due(31, 10, 10).is_empty());
+        blocks[4].commit(units::TransactionId(1), None);
+        assert!(rig.due(31, 10, 10).is_empty());
+        assert_eq!(rig.due(32, 10, 10), [4]);
+        assert_eq!(blocks[3].dirty_since.get(), Some(Instant(32)));
+        rig.soil(11, 33);
+        assert_eq!(rig.due(50, 1, 10), [4, 11]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Usage {
     pub blocks: Cell<usize>,
     /// Images of blocks besides the current one.
     pub frozen: Cell<usize>,
+    /// Counts whatever may let a block go home that might not before.
+    pub released: Cell<u64>,
 }
 
 pub(crate) struct Images {
@@ -46,7 +48,7 @@ struct Committed {
 
 impl Drop for Images {
     fn drop(&mut self) {
-        let Usage { blocks, frozen } = &*self.usage;
+        let Usage { blocks, frozen, .. } = &*self.usage;
         blocks.set(blocks.get() - 1);
         frozen.set(frozen.get() - self.counted.get());
     }
@@ -121,6 +123,12 @@ impl Images {
                 }
             }
         })
+    }
+
+    /// The block may go home now, if nothing else is in its way.
+    pub fn note_release(&self) {
+        let Usage { released, .. } = &*self.usage;
+        released.set(released.get() + 1);
     }
 
     /// The running transaction, `by`, is locked: its image is the current one.

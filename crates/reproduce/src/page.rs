@@ -3,7 +3,7 @@
 use crate::chart::{Form, escaped, svg};
 use crate::finished::Finished;
 use crate::number::short;
-use crate::statement::WORDS;
+use crate::statement::{WEAK_BASELINE, WORDS};
 use crate::{Claim, Origin, Tally, Verdict};
 
 pub(crate) fn html(figures: &[Finished]) -> String {
@@ -69,7 +69,7 @@ pub fn markdown(figures: &[Finished]) -> String {
                 judged = format!("**{judged}**");
             }
             let [says, paper, ours, chosen] =
-                [&claim.says, &claim.paper, &claim.ours, &claim.chosen].map(|part| cell(part));
+                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen].map(|part| cell(part));
             text += &format!("| {} | {says} | {paper} | {ours} | {judged} | {chosen} |\n", figure.figure);
         }
     }
@@ -78,6 +78,9 @@ pub fn markdown(figures: &[Finished]) -> String {
         for note in &figure.results.notes {
             notes += &format!("- {}: {}\n", figure.figure, note.replace('\n', " "));
         }
+    }
+    if figures.iter().flat_map(|figure| &figure.results.claims).any(Claim::has_our_ordered) {
+        text += &format!("\n{WEAK_BASELINE}\n");
     }
     if notes.is_empty() { text } else { format!("{text}\n{notes}") }
 }
@@ -132,7 +135,7 @@ fn claims(claims: &[Claim]) -> String {
             _ => "part",
         };
         let [says, paper, ours, chosen] =
-            [&claim.says, &claim.paper, &claim.ours, &claim.chosen].map(|text| escaped(text));
+            [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen].map(|text| escaped(text));
         let judged = escaped(&claim.judged());
         format!(
             "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td>\
@@ -140,9 +143,13 @@ fn claims(claims: &[Claim]) -> String {
         )
     };
     let rows: String = claims.iter().map(row).collect();
+    let weak = match claims.iter().any(Claim::has_our_ordered) {
+        true => format!("<p class=\"source\">{}</p>\n", escaped(WEAK_BASELINE)),
+        false => String::new(),
+    };
     format!(
         "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th>\
-         <th>chosen after a failure</th></tr>\n{rows}</table>\n"
+         <th>chosen after a failure</th></tr>\n{rows}</table>\n{weak}"
     )
 }
 
@@ -216,8 +223,8 @@ mod tests {
                         | figure | statement | paper | ours | judged | chosen after a failure |\n\
                         |---|---|---|---|---|---|\n\
                         | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |\n\
-                        | made-up | ordered is slower | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |\n\n\
-                        - made-up: Nothing here was measured.\n";
-        assert_eq!(markdown(&figures()), expected);
+                        | made-up | ordered is slower ° | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |\n\n\
+                        WEAK\n\n- made-up: Nothing here was measured.\n";
+        assert_eq!(markdown(&figures()), expected.replace("WEAK", WEAK_BASELINE));
     }
 }

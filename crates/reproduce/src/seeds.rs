@@ -31,7 +31,7 @@ pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     }
     first.notes.push(format!(
         "Means of {} seeds; a bar at a point is where its mean lies with 90 %. A statement has the verdict of the middle seed, and its \
-         numbers are those of all.",
+         numbers are those of all, or the least and the largest.",
         others.len() + 1
     ));
     first
@@ -72,8 +72,17 @@ fn judge(claim: &mut Claim, others: &[&Claim]) {
     if others.iter().any(|other| other.ours != claim.ours) {
         let found: Vec<&str> =
             std::iter::once(&*claim.ours).chain(others.iter().map(|other| &*other.ours)).collect();
-        claim.ours = found.join("; ");
+        claim.ours = range(&found).unwrap_or_else(|| found.join("; "));
     }
+}
+
+/// The least and the largest, if all are numbers.
+fn range(found: &[&str]) -> Option<String> {
+    let number =
+        |text: &&str| text.replace(',', "").parse::<f64>().ok().map(|number| (number, text.to_string()));
+    let mut all = found.iter().map(number).collect::<Option<Vec<_>>>()?;
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    Some(format!("{} to {}", all.first()?.1, all.last()?.1))
 }
 
 #[cfg(test)]
@@ -105,5 +114,7 @@ mod tests {
         let claim = &results.claims[0];
         assert_eq!((claim.verdict, &*claim.ours), (Verdict::DirectionOnly, "4.4x; 3x; 9x"));
         assert_eq!(results.claims[1].ours, "0.9x");
+        let numbers = ["9.5", "1,001", "12"].map(|ours| with(1.0, ours, Verdict::Agrees));
+        assert_eq!(combined(numbers.into()).claims[0].ours, "9.5 to 1,001");
     }
 }

@@ -8,6 +8,7 @@ mod file_replay;
 mod log_structured;
 mod mounted;
 mod options;
+mod read_ahead;
 mod shared_files;
 mod stage;
 mod ticks;

@@ -90,6 +90,8 @@ pub struct StageOptions {
     /// in ext3, whoever wrote to a block under commit. (All of the commit is waited for, and not one block
     /// alone.)
     pub writers_wait: bool,
+    /// Bytes of the window that is read ahead of who reads a file in order, as a kernel does. Zero: each read by itself.
+    pub read_ahead: u64,
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
     /// be in the volume.
     pub eviction: Option<EvictionWorkload>,
@@ -157,6 +159,7 @@ impl StageOptions {
             tick: TICK,
             separate_barriers: false,
             writers_wait: false,
+            read_ahead: 0,
             eviction: None,
             logs: None,
             durable_only: None,

@@ -137,7 +137,7 @@ impl Stage {
     }
     pub fn files(&self) -> VirtualFiles {
         let (world, volume) = (self.world.clone(), self.volume().clone());
-        VirtualFiles::new(world, volume, self.directory, self.options.writers_wait)
+        VirtualFiles::new(world, volume, self.directory).as_in(&self.options)
     }
 
     /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:

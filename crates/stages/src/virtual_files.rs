@@ -1,11 +1,14 @@
 //! A volume's files in virtual time.
 
+use crate::StageOptions;
 use crate::beside::StartLine;
+use crate::read_ahead::ReadAhead;
 use device::World;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant, TransactionId};
@@ -19,8 +22,10 @@ pub struct VirtualFiles {
     world: VirtualWorld,
     volume: Rc<Volume>,
     directory: InodeNumber,
-    /// See [`crate::StageOptions::writers_wait`].
+    /// See [`StageOptions::writers_wait`].
     writers_wait: bool,
+    /// See [`StageOptions::read_ahead`].
+    read_ahead: u64,
     /// Where actors wait before they begin.
     start: Option<Rc<StartLine>>,
 }
@@ -31,6 +36,7 @@ pub struct VirtualFile {
     sync: SyncKind,
     /// The last transaction that has a write of this file.
     written: Cell<Option<TransactionId>>,
+    ahead: ReadAhead,
 }
 
 /// How often actors are watched.
@@ -40,14 +46,13 @@ const FILE_MODE: u16 = 0o100_644;
 const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
-    /// Paths begin at `directory`.
-    pub(crate) fn new(
-        world: VirtualWorld,
-        volume: Rc<Volume>,
-        directory: InodeNumber,
-        writers_wait: bool,
-    ) -> VirtualFiles {
-        VirtualFiles { world, volume, directory, writers_wait, start: None }
+    /// Paths begin at `directory`. Nobody waits for a block under commit, and nothing is read ahead.
+    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>, directory: InodeNumber) -> VirtualFiles {
+        VirtualFiles { world, volume, directory, writers_wait: false, read_ahead: 0, start: None }
+    }
+    pub(crate) fn as_in(self, options: &StageOptions) -> VirtualFiles {
+        let StageOptions { writers_wait, read_ahead, .. } = *options;
+        VirtualFiles { writers_wait, read_ahead, ..self }
     }
     /// Its actors, when they are prepared, wait there.
     pub(crate) fn starting_at(self, line: &Rc<StartLine>) -> VirtualFiles {
@@ -105,7 +110,19 @@ impl VirtualFiles {
 
     fn opened(&self, inode: Rc<Inode>, sync: SyncKind) -> VirtualFile {
         self.volume.opened(&inode);
-        VirtualFile { inode, sync, written: Cell::default() }
+        VirtualFile { inode, sync, written: Cell::default(), ahead: ReadAhead::default() }
+    }
+
+    /// What fails here, its reader meets.
+    fn read_ahead(&self, file: &VirtualFile, wanted: Range<u64>) {
+        let ahead = file.ahead.beside(&wanted, self.read_ahead);
+        if ahead.start < self.volume.getattr(&file.inode).size && !ahead.is_empty() {
+            let (volume, inode) = (self.volume.clone(), file.inode.clone());
+            let read = async move {
+                let _ = volume.read(&inode, ahead.start, (ahead.end - ahead.start) as usize).await;
+            };
+            self.world.spawn(Box::pin(read));
+        }
     }
 
     async fn write(&self, file: &VirtualFile, offset: Option<u64>, bytes: &[u8]) -> io::Result<()> {
@@ -168,6 +185,7 @@ impl Files for VirtualFiles {
         self.write(file, Some(offset), bytes).await
     }
     async fn read_at(&self, file: &VirtualFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.read_ahead(file, offset..offset + bytes.len() as u64);
         let content = self.volume.read(&file.inode, offset, bytes.len()).await.map_err(system)?;
         let mut rest = &mut bytes[..];
         for piece in &content.pieces {

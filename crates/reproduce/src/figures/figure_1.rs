@@ -27,8 +27,11 @@ const SHOWN: [DataMode; 5] =
     [DataMode::Journal, DataMode::Ordered, DataMode::Writeback, DataMode::Wasteless, DataMode::Selective];
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let sizes: &[usize] = if context.quick { &[128, 4096] } else { &[128, 256, 512, 1024, 2048, 4096] };
-    let seconds = if context.quick { 4 } else { 300 };
+    let (sizes, seconds): (&[usize], u64) = match (context.quick, context.varied) {
+        (true, _) => (&[128, 4096], 4),
+        (false, Some(_)) => (&[128, 4096], 60),
+        (false, None) => (&[128, 256, 512, 1024, 2048, 4096], 300),
+    };
     let streams = if context.quick { 20 } else { 100 };
     let of = |data, layout| {
         sizes.iter().map(move |&size| Cell { layout, ..Cell::new(data, streams, size, seconds) })

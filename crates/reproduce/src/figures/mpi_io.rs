@@ -152,7 +152,7 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
             [data, selective].iter().all(|it| *it >= ordered * 0.99 && *it <= wasteless * 1.01),
         ),
         ratio(
-            "47,001 bytes, most processes: the fastest mode over the slowest",
+            "47,001 bytes, most processes: the fastest mode over the slowest, ordered among them",
             "about the same",
             Expected::Words(&SAME),
             (spread, 1.0),

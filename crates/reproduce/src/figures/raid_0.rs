@@ -24,10 +24,12 @@ pub fn figure() -> Figure {
 const SHOWN: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let quick = context.quick;
-    let slow: &[u32] = if quick { &[20, 60] } else { &[100, 500, 1000, 2000, 4000] };
-    let fast: &[u32] = if quick { &[1, 4] } else { &[1, 5, 10, 25, 50] };
-    let seconds = |long| if quick { 3 } else { long };
+    let ((slow, slow_seconds), (fast, fast_seconds)): ((&[u32], u64), (&[u32], u64)) =
+        match (context.quick, context.varied) {
+            (true, _) => ((&[20, 60], 3), (&[1, 4], 3)),
+            (false, Some(_)) => ((&[100, 2000], 60), (&[1, 50], 30)),
+            (false, None) => ((&[100, 500, 1000, 2000, 4000], 300), (&[1, 5, 10, 25, 50], 60)),
+        };
     let cells = |counts: &'static [u32], size, seconds| {
         let one = move |rig, data| {
             counts.iter().map(move |&count| Cell { rig, ..Cell::new(data, count, size, seconds) })
@@ -35,7 +37,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let rigs = [Rig::Raid0, Rig::TwoDrives].into_iter();
         rigs.flat_map(move |rig| SHOWN.into_iter().flat_map(move |data| one(rig, data)))
     };
-    let all = cells(slow, SLOW, seconds(300)).chain(cells(fast, FAST, seconds(60)));
+    let all = cells(slow, SLOW, slow_seconds).chain(cells(fast, FAST, fast_seconds));
     let runs = play(context, all.collect())?;
 
     let slow_gains = gains(&runs, SLOW);

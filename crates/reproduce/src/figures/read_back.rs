@@ -88,7 +88,11 @@ async fn write<F: Files>(files: &F, options: &StreamOptions) -> Result<(), Figur
 }
 
 fn figure_8c(context: &Context) -> Result<Results, FigureError> {
-    let counts: &[u32] = if context.quick { &[10] } else { &[10, 20, 50, 100] };
+    let counts: &[u32] = match (context.quick, context.varied) {
+        (true, _) => &[10],
+        (false, Some(_)) => &[100],
+        (false, None) => &[10, 20, 50, 100],
+    };
     let modes: Vec<Option<DataMode>> = MODES.into_iter().map(Some).chain([None]).collect();
     let cells: Vec<Cell> = modes
         .iter()

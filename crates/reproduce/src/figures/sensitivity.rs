@@ -21,7 +21,11 @@ pub fn figure() -> Figure {
 
 /// As `crates/emulated/models/cheetah-15k5-300.toml` has it: those that are chosen and are numbers other than 0.
 const CHOSEN: [&str; 5] = ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
-const FIGURES: [&str; 12] = ["7a", "7b", "7c", "8a", "8b", "9", "10a", "10b", "11", "12", "13", "14"];
+/// All of Okeanos that have statements.
+const FIGURES: [&str; 17] = [
+    "1", "7a", "7b", "7c", "8a", "8b", "8c", "9", "10a", "table-1", "10b", "10c", "11", "12", "13", "14",
+    "raid-0",
+];
 
 struct Choice {
     name: String,

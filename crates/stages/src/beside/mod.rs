@@ -120,7 +120,7 @@ async fn line_up(
     let mut workloads = Vec::new();
     for number in 0..instances {
         let directory = tenant(volume, number).await?.number;
-        let files = VirtualFiles::new(world.clone(), volume.clone(), directory, false).starting_at(&line);
+        let files = VirtualFiles::new(world.clone(), volume.clone(), directory).starting_at(&line);
         workloads.push(workload(files, seed + u64::from(number) * 1000));
     }
     Ok(Started::new(world, line, workloads).await)
