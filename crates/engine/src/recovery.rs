@@ -34,7 +34,7 @@ const IMAGES_MAX: usize = 8192;
 /// left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
     match Recovery::begin(parts, dry_run).await? {
-        Begun::Clean(report) => Ok(report),
+        Begun::Clean(report) => Ok(*report),
         Begun::Live(mut recovery) => {
             let read = recovery.read_log().await?;
             recovery.bring_home(&read).await?;
@@ -45,7 +45,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
 
 pub(crate) enum Begun<'a> {
     /// There is nothing to do.
-    Clean(RecoveryReport),
+    Clean(Box<RecoveryReport>),
     Live(Box<Recovery<'a>>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Recovery<'a> {
         let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
         let Some(area) = &parts.log else {
             report.clean = true;
-            return Ok(Begun::Clean(report));
+            return Ok(Begun::Clean(report.into()));
         };
         area.check_apart()?;
         let mut superblock = read_superblock(parts, area).await?;
@@ -85,7 +85,7 @@ impl<'a> Recovery<'a> {
             superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
         } else if superblock.is_clean() {
             report.clean = true;
-            return Ok(Begun::Clean(report));
+            return Ok(Begun::Clean(report.into()));
         } else if let Some(copy) = superblock.disputed() {
             if !parts.options.find_log {
                 return Err(EngineError::LogDisputed { said: superblock.sequence, copy: copy.sequence });

@@ -28,7 +28,7 @@ pub async fn restart(
         return Ok((recover(parts, false).await?, None));
     }
     let mut recovery = match Recovery::begin(parts, false).await? {
-        Begun::Clean(report) => return Ok((report, None)),
+        Begun::Clean(report) => return Ok((*report, None)),
         Begun::Live(recovery) => recovery,
     };
     let read = recovery.read_log().await?;
