@@ -1,4 +1,4 @@
-//! What a restart leaves in the log, and what the engine then knows of it: the state of a log whose every block memory has let go of.
+//! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had let go of every block that the log holds.
 //!
 //! Invariants
 //! 1. Of each block that any record is replayed of, either a copy names its newest record, and that is whole; or it is home.

@@ -60,7 +60,7 @@ pub(crate) struct Recovery<'a> {
 }
 
 /// What the first two passes found.
-pub(crate) struct LogRead {
+pub(crate) struct ReadLog {
     pub scanned: Scanned,
     revokes: RevokeTable,
     /// Of scattered logs.
@@ -104,7 +104,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// The first two passes.
-    pub async fn read_log(&mut self) -> Result<LogRead, EngineError> {
+    pub async fn read_log(&mut self) -> Result<ReadLog, EngineError> {
         let (found, scan) = match &self.superblock.scattered {
             Some(_) => {
                 let found = self.find_runs().await?;
@@ -121,11 +121,11 @@ impl<'a> Recovery<'a> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
-        Ok(LogRead { scanned, revokes: revoke.finish(), found })
+        Ok(ReadLog { scanned, revokes: revoke.finish(), found })
     }
 
     /// Writes home what the log holds, and says in the superblock that nothing is left to do.
-    pub async fn bring_home(&mut self, read: &LogRead) -> Result<(), EngineError> {
+    pub async fn bring_home(&mut self, read: &ReadLog) -> Result<(), EngineError> {
         self.report.replay = self.replay(read, |record| Some(record.action)).await?;
         self.report.transactions = self.report.replay.transactions;
         match self.report.dry_run {
@@ -137,7 +137,7 @@ impl<'a> Recovery<'a> {
     /// The third pass. Writes home what `take` leaves of the records.
     pub async fn replay(
         &mut self,
-        read: &LogRead,
+        read: &ReadLog,
         mut take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
     ) -> Result<PassReport, EngineError> {
         let mut replay = ReplayPass::new(&read.scanned, read.revokes.clone(), self.bounds());

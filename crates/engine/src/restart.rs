@@ -12,7 +12,7 @@ use crate::log::is_written_so;
 use crate::mapped::table_max;
 use crate::mapping::COPY_BYTES;
 use crate::options::EngineParts;
-use crate::recovery::{Begun, LogRead, Recovery, recover};
+use crate::recovery::{Begun, ReadLog, Recovery, recover};
 use crate::recovery_report::RecoveryReport;
 use device::Buffer;
 use journal::{LogKind, plan_kept_log, records};
@@ -47,7 +47,7 @@ fn may_keep(parts: &EngineParts) -> bool {
 impl Recovery<'_> {
     async fn keep(
         &mut self,
-        read: &LogRead,
+        read: &ReadLog,
         read_early: &[HomeBlock],
     ) -> Result<Option<KeptLog>, EngineError> {
         let (first, end) = (read.scanned.first, read.scanned.end);

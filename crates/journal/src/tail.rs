@@ -5,8 +5,8 @@
 //!    overwritten only when the superblock that says so is durable.
 //! 3. Before the first block of a scattered log is written, the superblock says that it is to be looked at.
 //! 4. A log is called empty only when everything is durable at home.
-//! 5. A log that a restart keeps goes on with the first id that no committed transaction has. Headers of that id, and of later ones, are overwritten
-//!    before, durably: they are torn runs', and must not be found in place of what comes.
+//! 5. A log that a restart keeps goes on with the first id that no committed transaction has. Headers of that id, and of later ones, are torn
+//!    runs'. They are overwritten before, durably, and so are not found in place of what comes.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 use device::Buffer;

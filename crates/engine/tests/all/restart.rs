@@ -177,7 +177,7 @@ fn parts_of_blocks_go_home_at_a_restart() {
 
 /// A run whose header is durable and whose body is not has the number of the next one, which goes to another log.
 #[test]
-fn a_torn_run_of_an_earlier_life_is_not_found_in_place_of_a_later_one() {
+fn a_torn_run_is_not_found_in_place_of_a_later_one() {
     for setup in all() {
         let name = format!("{} {:?}", setup.mode, setup.options.records);
         let before = live(&setup, setup.images(), async |_, engine| put(&engine, 1, 1).await);

@@ -68,7 +68,7 @@ impl ScatteredLog {
     }
 
     /// Logs that hold the `runs` of `first` and the transactions behind it, as recovery found them. Each log goes on behind
-    /// the last of its own; none of them counts as fresh, since a swap needs a later durable floor than their headers have.
+    /// the last of its own. None of them counts as fresh: a swap needs a later durable floor than their headers have.
     #[must_use]
     pub fn holding(mut self, first: TransactionId, runs: &[LogRun]) -> ScatteredLog {
         let mut transaction = first;
