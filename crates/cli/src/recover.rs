@@ -160,6 +160,18 @@ fn tell(recovered: &Recovered) -> String {
     format!("{table}\n{transactions}{did}\n{orphans}{gave_up}")
 }
 
+/// What a mount did of it; `None` if there was nothing to do.
+pub fn at_mount(report: &RecoveryReport) -> Option<String> {
+    let time = format_duration(Duration::from_nanos(report.nanoseconds));
+    let (transactions, home) = (report.transactions, report.home_blocks_written);
+    let logs = match report.logs_read {
+        0 => String::new(),
+        logs => format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept),
+    };
+    let text = || format!("recovered in {time}: {transactions} transactions,{logs} {home} blocks went home");
+    (!report.clean).then(text)
+}
+
 fn cells(name: &str, pass: &PassReport) -> [String; 12] {
     let counts = [
         pass.log_blocks_read,
@@ -194,6 +206,22 @@ fn cells(name: &str, pass: &PassReport) -> [String; 12] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_tells_how_many_logs_it_read_and_how_long_it_took() {
+        assert_eq!(at_mount(&RecoveryReport { clean: true, ..RecoveryReport::default() }), None);
+        let nanoseconds = 3_100_000_000;
+        let plain = RecoveryReport {
+            transactions: 9,
+            home_blocks_written: 4,
+            nanoseconds,
+            ..RecoveryReport::default()
+        };
+        let scattered = RecoveryReport { logs_read: 32, blocks_kept: 1800, ..plain.clone() };
+        assert_eq!(at_mount(&plain).unwrap(), "recovered in 3.10 s: 9 transactions, 4 blocks went home");
+        let told = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
+        assert_eq!(at_mount(&scattered).unwrap(), told);
+    }
 
     #[test]
     fn the_table_has_a_row_a_pass_and_a_sentence() {

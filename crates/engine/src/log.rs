@@ -10,6 +10,7 @@
 //! 3. The space of a transaction is taken back only when the tail on disk has passed it.
 
 use crate::error::EngineError;
+use crate::kept::KeptLog;
 use crate::mapping::Mapping;
 use crate::options::{EngineParts, LogArea};
 use crate::tail::Tail;
@@ -55,26 +56,12 @@ impl LogState {
         parts: &EngineParts,
         area: &LogArea,
     ) -> Result<LogState, EngineError> {
-        let options = &parts.options;
-        let is_scattered = options.log == LogKind::Scattered;
-        let packed = (options.record_format() == RecordFormat::Packed).then(|| PackedLog {
-            unit: options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home)),
-            nonce: parts.world.random(),
-        });
-        let wanted = RecordsWanted {
-            // Others refuse a log that may hold parts of blocks, whether it does or not.
-            bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
-            // Nobody else reads scattered logs anyway.
-            transaction_checksum: options.transaction_checksum || is_scattered,
-            checksums: options.journal_checksum || is_scattered,
-            wide: parts.home.end() > u64::from(u32::MAX),
-            packed,
-        };
-        let records = records::begin(&mut superblock, wanted);
+        let is_scattered = parts.options.log == LogKind::Scattered;
+        let records = records::begin(&mut superblock, wanted(parts, area, || parts.world.random()));
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
-        let space: Box<dyn LogSpace> = match options.log {
+        let space: Box<dyn LogSpace> = match parts.options.log {
             LogKind::Circular => Box::new(CircularLog::of(&superblock)),
             LogKind::Scattered => {
                 superblock.set_scattered(parts.world.random());
@@ -94,6 +81,35 @@ impl LogState {
             redirects: is_scattered,
             mapping: Mapping::default(),
         })
+    }
+
+    /// A log that goes on where a restart found it.
+    pub fn keeping(kept: KeptLog, parts: &EngineParts, area: &LogArea) -> Result<LogState, EngineError> {
+        let (first, last) = (kept.superblock.sequence, kept.next().previous());
+        let each = kept.superblock.log_blocks_per_block();
+        let KeptLog { superblock, runs, transactions, copies, at_home } = kept;
+        let mut log = LogState {
+            superblock_at: LogBlock(area.superblock.get() * each),
+            checkpoint: Checkpoint::new(first),
+            records: records::of(&superblock),
+            space: Box::new(ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs)),
+            superblock,
+            tail: Tail::new(first),
+            superblock_arrived: Rc::default(),
+            started: true,
+            live: LiveRecords::default(),
+            redirects: true,
+            mapping: Mapping::default(),
+        };
+        for transaction in &transactions {
+            let blocks = transaction.records.iter().map(|(block, _)| *block).collect();
+            log.live.add(transaction.id, blocks);
+            log.committed(transaction);
+        }
+        at_home.into_iter().for_each(|block| log.home_written(block, last));
+        let now = parts.world.now();
+        copies.into_iter().for_each(|(block, copy)| log.mapping.insert(block, copy, now));
+        Ok(log)
     }
 
     pub fn image_of(&self, superblock: &JournalSuperblock) -> SuperblockImage {
@@ -171,6 +187,34 @@ impl LogState {
     pub fn largest(&self) -> u32 {
         self.transaction_limit() + self.revoke_reserve()
     }
+}
+
+/// The records that a mount writes. `nonce`: of packed ones.
+fn wanted(parts: &EngineParts, area: &LogArea, nonce: impl FnOnce() -> u64) -> RecordsWanted {
+    let options = &parts.options;
+    let is_scattered = options.log == LogKind::Scattered;
+    let unit = || options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home));
+    let is_packed = options.record_format() == RecordFormat::Packed;
+    RecordsWanted {
+        // Others refuse a log that may hold parts of blocks, whether it does or not.
+        bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
+        // Nobody else reads scattered logs anyway.
+        transaction_checksum: options.transaction_checksum || is_scattered,
+        checksums: options.journal_checksum || is_scattered,
+        wide: parts.home.end() > u64::from(u32::MAX),
+        packed: is_packed.then(|| PackedLog { unit: unit(), nonce: nonce() }),
+    }
+}
+
+/// Whether a mount would write scattered logs in the format of those that `superblock` tells of.
+pub(crate) fn is_written_so(superblock: &JournalSuperblock, parts: &EngineParts, area: &LogArea) -> bool {
+    let mut new = superblock.clone();
+    new.set_clean(superblock.sequence);
+    let nonce = || superblock.packed.map_or(0, |packed| packed.nonce);
+    records::begin(&mut new, wanted(parts, area, nonce));
+    new.set_scattered(0);
+    let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
+    superblock.scattered.is_some() && format(&new) == format(superblock)
 }
 
 /// The block that holds `superblock`.

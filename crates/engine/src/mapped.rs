@@ -5,14 +5,14 @@
 //! content comes from, while it is not known, differs: not from home, but from the log.
 
 use crate::block::CachedBlock;
+use crate::cache::Cache;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_runs::RUN_BLOCKS_MAX;
 use crate::limits::{HOME_BATCH_MAX, HOME_REQUESTS_MAX};
-use crate::mapping::LogCopy;
+use crate::mapping::{LogCopy, sum};
 use crate::went_home::{WentHome, read_those_that_can};
 use device::Buffer;
-use format::jbd2::Seed;
 use runtime::join_window;
 use std::ops::Range;
 use std::pin::Pin;
@@ -40,8 +40,9 @@ struct LogRead {
     copies: Vec<usize>,
 }
 
-fn sum(bytes: &[u8]) -> u32 {
-    Seed(!0).with(bytes).0
+/// Most bytes of the mapping table.
+pub(crate) fn table_max(cache: &Cache) -> usize {
+    (cache.bytes_of(cache.limit()) / TABLE_PART) as usize
 }
 
 impl Engine {
@@ -66,7 +67,7 @@ impl Engine {
     pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) -> bool {
         let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return false };
         let cache = self.cache.borrow();
-        let table_max = (cache.bytes_of(cache.limit()) / TABLE_PART) as usize;
+        let table_max = table_max(&cache);
         let table = log.borrow().mapping.memory();
         let (mut count, now) = (0, self.world.now());
         self.queue.while_dirty(&cache, |block| {

@@ -8,12 +8,21 @@
 //! 3. Whoever counts memory sees what the table takes, after every change of it.
 
 use crate::update::Contents;
+use format::jbd2::Seed;
 use journal::{SwappedRun, WholePlace};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{CompactMap, HomeBlock, Instant, LogBlock, TransactionId, is_within};
+
+/// Most bytes of memory for a block.
+pub(crate) const COPY_BYTES: usize = 32;
+
+/// By which what is read is known again.
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
+    Seed(!0).with(bytes).0
+}
 
 /// Where the log holds a block whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

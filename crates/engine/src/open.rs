@@ -5,6 +5,7 @@ use crate::checkpoints::Checkpoints;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::home_queue::HomeQueue;
+use crate::kept::KeptLog;
 use crate::log::{LogState, read_superblock};
 use crate::long_writes::LongWrites;
 use crate::loose::Loose;
@@ -33,9 +34,21 @@ impl Engine {
     /// Opens a volume whose journal is clean ([`crate::recover`] it first). The log is empty, and is written in
     /// the format that the options ask for from the first commit on.
     pub async fn open(parts: EngineParts) -> Result<Rc<Engine>, EngineError> {
+        Engine::open_with(parts, None).await
+    }
+
+    /// The same, or with the log that [`crate::restart`] has `kept`.
+    pub async fn open_with(parts: EngineParts, kept: Option<KeptLog>) -> Result<Rc<Engine>, EngineError> {
         let Some(area) = parts.log.clone() else {
             return Ok(Engine::assemble(parts, None, TransactionId(1)));
         };
+        if let Some(kept) = kept {
+            area.check(&kept.superblock, &*parts.home)?;
+            parts.check_log_unit(&area)?;
+            let next = kept.next();
+            let log = LogState::keeping(kept, &parts, &area)?;
+            return Ok(Engine::assemble(parts, Some(log), next));
+        }
         let superblock = read_superblock(&parts, &area).await?;
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
@@ -79,7 +92,7 @@ impl Engine {
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
         let engine = Rc::new(Engine {
-            policy: options.policy(),
+            policy: options.policy(log.as_ref().is_some_and(|log| log.started)),
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(cache),
             queue: HomeQueue::default(),

@@ -257,11 +257,12 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    pub(crate) fn policy(&self) -> Box<dyn Policy> {
+    /// `holds_records`: the log is not empty. What an earlier mount logged in its mode must not be bypassed in this one.
+    pub(crate) fn policy(&self, holds_records: bool) -> Box<dyn Policy> {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
         let variations = Variations {
-            durable_only: self.durable_only,
+            durable_only: self.durable_only || holds_records,
             ordered_overwrites: self.order_overwrites,
             threshold_per_block: self.threshold_per_block,
         };
@@ -317,7 +318,7 @@ impl EngineParts {
                 .to_owned()
         }));
         let Some(area) = &self.log else {
-            let logs_data = options.policy().logs_data() && !options.read_only;
+            let logs_data = options.policy(false).logs_data() && !options.read_only;
             warnings.extend(logs_data.then(|| {
                 format!(
                     "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \

@@ -6,21 +6,22 @@ use crate::error::EngineError;
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::log::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
+use crate::recovery_report::{PassReport, RecoveryReport};
 use crate::run_plan::Runner;
 use crate::whose::Home;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, HomeBounds, LogRing, LogWalk, Pass, PassCounts, ReplayImage, ReplayImages,
-    ReplayPass, RevokePass, ScanPass, SuperblockImage, plan_empty_log,
+    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Pass, ReplayAction, ReplayImage,
+    ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass, Scanned, SuperblockImage,
+    plan_empty_log,
 };
 use runtime::join_window;
-use serde::Serialize;
 use std::iter::Peekable;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{HomeBlock, LogBlock, TransactionId};
+use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
 /// The log and home are read and written in pieces of up to this many bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -29,126 +30,90 @@ const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
 const IMAGES_MAX: usize = 8192;
 
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct PassReport {
-    pub nanoseconds: u64,
-    pub log_blocks_read: u64,
-    pub transactions: u64,
-    pub descriptors: u64,
-    pub multiwrite_blocks: u64,
-    pub regular_blocks: u64,
-    pub revoke_blocks: u64,
-    pub commit_blocks: u64,
-    pub revokes: u64,
-    pub whole_records: u64,
-    pub fragment_records: u64,
-}
-
-impl PassReport {
-    fn new(counts: PassCounts, nanoseconds: u64) -> PassReport {
-        PassReport {
-            nanoseconds,
-            log_blocks_read: counts.log_blocks_read,
-            transactions: counts.transactions,
-            descriptors: counts.descriptors,
-            multiwrite_blocks: counts.multiwrite_blocks,
-            regular_blocks: counts.regular_blocks,
-            revoke_blocks: counts.revoke_blocks,
-            commit_blocks: counts.commit_blocks,
-            revokes: counts.revokes,
-            whole_records: counts.whole_records,
-            fragment_records: counts.fragment_records,
-        }
-    }
-}
-
-/// What recovery found and did.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecoveryReport {
-    /// The log was empty: nothing was read but its superblock.
-    pub clean: bool,
-    /// A negative errno if the journal was aborted when it was last used: run e2fsck.
-    pub recorded_error: i32,
-    /// Nothing was written.
-    pub dry_run: bool,
-    pub transactions: u64,
-    pub first_transaction: u32,
-    /// Scattered logs that were looked at, the blocks of them that were, and how long that took, before the scan.
-    pub logs_read: u32,
-    pub run_headers_read: u64,
-    pub find_nanoseconds: u64,
-    pub scan: PassReport,
-    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
-    pub look_ahead_nanoseconds: u64,
-    pub revoke: PassReport,
-    pub replay: PassReport,
-    /// Blocks written home, and those of them that first had to be read.
-    pub home_blocks_written: u64,
-    pub home_blocks_read: u64,
-    pub nanoseconds: u64,
-    /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
-    pub gave_up: bool,
-}
-
 /// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A clean log is
 /// left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
-    let begun = parts.world.now();
-    let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
-    let Some(area) = &parts.log else {
-        report.clean = true;
-        return Ok(report);
-    };
-    area.check_apart()?;
-    let mut superblock = read_superblock(parts, area).await?;
-    report.recorded_error = superblock.errno;
-    if superblock.is_forgotten() {
-        if !parts.options.find_log {
-            return Err(EngineError::LogForgotten);
+    match Recovery::begin(parts, dry_run).await? {
+        Begun::Clean(report) => Ok(*report),
+        Begun::Live(mut recovery) => {
+            let read = recovery.read_log().await?;
+            recovery.bring_home(&read).await?;
+            Ok(recovery.end())
         }
-        superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
-    } else if superblock.is_clean() {
-        report.clean = true;
-        return Ok(report);
-    } else if let Some(copy) = superblock.disputed() {
-        if !parts.options.find_log {
-            return Err(EngineError::LogDisputed { said: superblock.sequence, copy: copy.sequence });
-        }
-        superblock = copy;
     }
-    let reader = LogReader::new(parts, area, &superblock);
-    // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
-    let runner = Runner::after_unknown_writes(parts);
-    let mut recovery = Recovery { parts, area, report, reader, runner };
-    let next = recovery.replay_log(&superblock, dry_run).await?;
-    if !dry_run {
-        recovery.empty_log(&mut superblock, next).await?;
-    }
-    let mut report = recovery.report;
-    report.nanoseconds = parts.world.now().since(begun).as_nanos() as u64;
-    Ok(report)
 }
 
-struct Recovery<'a> {
-    parts: &'a EngineParts,
-    area: &'a LogArea,
-    report: RecoveryReport,
+pub(crate) enum Begun<'a> {
+    /// There is nothing to do.
+    Clean(Box<RecoveryReport>),
+    Live(Box<Recovery<'a>>),
+}
+
+pub(crate) struct Recovery<'a> {
+    pub parts: &'a EngineParts,
+    pub area: &'a LogArea,
+    pub superblock: JournalSuperblock,
+    pub report: RecoveryReport,
     reader: LogReader<'a>,
-    runner: Runner,
+    pub runner: Runner,
+    begun: Instant,
 }
 
-impl Recovery<'_> {
-    /// The three passes; returns the id of the next new transaction.
-    async fn replay_log(
-        &mut self,
-        superblock: &JournalSuperblock,
-        dry_run: bool,
-    ) -> Result<TransactionId, EngineError> {
-        let mut scan = match &superblock.scattered {
-            Some(_) => self.find_runs(superblock).await?,
-            None => ScanPass::new(superblock)?,
+/// What the first two passes found.
+pub(crate) struct ReadLog {
+    pub scanned: Scanned,
+    revokes: RevokeTable,
+    /// Of scattered logs.
+    pub found: Option<FoundRuns>,
+}
+
+impl<'a> Recovery<'a> {
+    pub async fn begin(parts: &'a EngineParts, dry_run: bool) -> Result<Begun<'a>, EngineError> {
+        let begun = parts.world.now();
+        let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
+        let Some(area) = &parts.log else {
+            report.clean = true;
+            return Ok(Begun::Clean(report.into()));
+        };
+        area.check_apart()?;
+        let mut superblock = read_superblock(parts, area).await?;
+        report.recorded_error = superblock.errno;
+        if superblock.is_forgotten() {
+            if !parts.options.find_log {
+                return Err(EngineError::LogForgotten);
+            }
+            superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
+        } else if superblock.is_clean() {
+            report.clean = true;
+            return Ok(Begun::Clean(report.into()));
+        } else if let Some(copy) = superblock.disputed() {
+            if !parts.options.find_log {
+                return Err(EngineError::LogDisputed { said: superblock.sequence, copy: copy.sequence });
+            }
+            superblock = copy;
         }
-        .until_damage(self.parts.options.until_damage);
+        let reader = LogReader::new(parts, area, &superblock);
+        // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
+        let runner = Runner::after_unknown_writes(parts);
+        Ok(Begun::Live(Box::new(Recovery { parts, area, superblock, report, reader, runner, begun })))
+    }
+
+    pub fn end(self) -> RecoveryReport {
+        let nanoseconds = self.parts.world.now().since(self.begun).as_nanos() as u64;
+        RecoveryReport { nanoseconds, ..self.report }
+    }
+
+    /// The first two passes.
+    pub async fn read_log(&mut self) -> Result<ReadLog, EngineError> {
+        let (found, scan) = match &self.superblock.scattered {
+            Some(_) => {
+                let found = self.find_runs().await?;
+                let scan = ScanPass::over_runs(records::of(&self.superblock), &found);
+                (Some(found), scan)
+            }
+            None => (None, ScanPass::new(&self.superblock)?),
+        };
+        let mut scan = scan.until_damage(self.parts.options.until_damage);
         self.report.scan = self.scan(&mut scan).await?;
         let scanned = scan.finish();
         self.report.first_transaction = scanned.first.0;
@@ -156,30 +121,46 @@ impl Recovery<'_> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
+        Ok(ReadLog { scanned, revokes: revoke.finish(), found })
+    }
 
-        let mut replay = ReplayPass::new(&scanned, revoke.finish(), self.bounds());
+    /// Writes home what the log holds, and says in the superblock that nothing is left to do.
+    pub async fn bring_home(&mut self, read: &ReadLog) -> Result<(), EngineError> {
+        self.report.replay = self.replay(read, |record| Some(record.action)).await?;
+        self.report.transactions = self.report.replay.transactions;
+        match self.report.dry_run {
+            true => Ok(()),
+            false => self.empty_log(read.scanned.next).await,
+        }
+    }
+
+    /// The third pass. Writes home what `take` leaves of the records.
+    pub async fn replay(
+        &mut self,
+        read: &ReadLog,
+        mut take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
+    ) -> Result<PassReport, EngineError> {
+        let mut replay = ReplayPass::new(&read.scanned, read.revokes.clone(), self.bounds());
         let begun = self.parts.world.now();
         let mut images = ReplayImages::new(self.parts.block_size);
         while let Some(at) = replay.wants() {
             replay.give(self.reader.read(at).await?)?;
-            replay.take_actions().into_iter().for_each(|action| images.apply(action));
+            replay.take_records().into_iter().filter_map(&mut take).for_each(|action| images.apply(action));
             if images.len() >= IMAGES_MAX {
-                self.write_images(images.take(), dry_run).await?;
+                self.write_images(images.take()).await?;
             }
         }
-        self.write_images(images.take(), dry_run).await?;
+        self.write_images(images.take()).await?;
         let time = self.parts.world.now().since(begun).as_nanos() as u64;
-        self.report.replay = PassReport::new(replay.counts(), time);
-        self.report.transactions = self.report.replay.transactions;
-        Ok(scanned.next)
+        Ok(PassReport::new(replay.counts(), time))
     }
 
     /// Finds the transactions of scattered logs; the scan then reads them in their order.
-    async fn find_runs(&mut self, superblock: &JournalSuperblock) -> Result<ScanPass, EngineError> {
+    async fn find_runs(&mut self) -> Result<FoundRuns, EngineError> {
         let begun = self.parts.world.now();
-        let logs = Rc::new(self.area.logs(superblock.log_blocks_per_block())?);
+        let logs = Rc::new(self.area.logs(self.superblock.log_blocks_per_block())?);
         self.reader.follow(logs.clone(), FIND_BYTES);
-        let mut find = FindRuns::new(superblock, logs);
+        let mut find = FindRuns::new(&self.superblock, logs);
         while let Some(at) = find.wants() {
             find.give(self.reader.read(at).await?);
         }
@@ -188,7 +169,7 @@ impl Recovery<'_> {
         self.report.run_headers_read = found.blocks_read;
         self.report.find_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
         self.reader.follow(found.walk(), READ_BYTES);
-        Ok(ScanPass::over_runs(records::of(superblock), &found))
+        Ok(found)
     }
 
     async fn scan(&mut self, scan: &mut ScanPass) -> Result<PassReport, EngineError> {
@@ -224,12 +205,12 @@ impl Recovery<'_> {
 
     /// Writes images (sorted by address) home, neighbours together, several runs at once, after reading what no record gave. No
     /// two hold one block, so their order does not matter; when this returns all are written.
-    async fn write_images(&mut self, images: Vec<ReplayImage>, dry_run: bool) -> Result<(), EngineError> {
+    async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
         let most = READ_BYTES >> self.parts.block_size.shift();
         let this = &*self;
         let runs = RunsOfNeighbours { images: images.into_iter().peekable(), most };
         let writes = runs.map(|run| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            Box::pin(async move { this.write_run(run, dry_run).await })
+            Box::pin(async move { this.write_run(run).await })
         });
         let written = join_window(writes, HOME_REQUESTS_MAX).await?;
         self.report.home_blocks_written += written.iter().map(|(written, _)| written).sum::<u64>();
@@ -238,7 +219,7 @@ impl Recovery<'_> {
     }
 
     /// How many blocks it wrote, and how many of them it had to read first.
-    async fn write_run(&self, mut run: Vec<ReplayImage>, dry_run: bool) -> Result<(u64, u64), EngineError> {
+    async fn write_run(&self, mut run: Vec<ReplayImage>) -> Result<(u64, u64), EngineError> {
         let size = self.parts.block_size.bytes();
         let begun = run[0].home;
         let count = run.len() as u64;
@@ -250,7 +231,7 @@ impl Recovery<'_> {
                 image.fill_from(base);
             }
         }
-        if !dry_run {
+        if !self.report.dry_run {
             let kinds = vec![BlockKind::HomeData; run.len()];
             let contents = run.into_iter().map(|image| Rc::new(image.content)).collect();
             self.runner.write_home(begun, &kinds, contents).await?;
@@ -258,15 +239,12 @@ impl Recovery<'_> {
         Ok((count, read))
     }
 
-    /// Everything is home: says in the superblock that nothing is left to do.
-    async fn empty_log(
-        &self,
-        superblock: &mut JournalSuperblock,
-        next: TransactionId,
-    ) -> Result<(), EngineError> {
+    /// Everything is home.
+    async fn empty_log(&self, next: TransactionId) -> Result<(), EngineError> {
+        let mut superblock = self.superblock.clone();
         superblock.set_clean(next.previous());
-        records::clear(superblock, self.parts.options.journal_checksum);
-        let image = SuperblockImage { at: self.area.superblock, image: image_of(superblock) };
+        records::clear(&mut superblock, self.parts.options.journal_checksum);
+        let image = SuperblockImage { at: self.area.superblock, image: image_of(&superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
     }
 }

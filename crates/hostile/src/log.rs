@@ -98,7 +98,7 @@ impl Log {
         let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds.clone());
         let mut images = ReplayImages::new(size);
         self.feed(unit, &mut replay, |replay| {
-            replay.take_actions().into_iter().for_each(|action| images.apply(action));
+            replay.take_actions().for_each(|action| images.apply(action));
         });
         for image in images.take() {
             assert!(image.home.get() < bounds.blocks && !bounds.forbidden[0].contains(&image.home.get()));

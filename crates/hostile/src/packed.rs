@@ -59,7 +59,7 @@ fn recover(
     let mut images = ReplayImages::new(superblock.block_size);
     while let Some(at) = replay.wants() {
         replay.give(&log[at.get() as usize * unit..][..unit])?;
-        replay.take_actions().into_iter().for_each(|action| images.apply(action));
+        replay.take_actions().for_each(|action| images.apply(action));
     }
     for image in images.take() {
         let home = image.home.get();

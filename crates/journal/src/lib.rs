@@ -30,13 +30,14 @@ pub use ranges::RangeSet;
 pub use records::{CommitMoment, Holdings, Records, WholePlace};
 pub use recover::{
     Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, RevokePass, ScanPass, Scanned, look_ahead,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned,
+    look_ahead,
 };
 pub use revoke::RevokeTable;
 pub use swap::{plan_copies, plan_run_headers};
 pub use tail::{
-    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_tail_update,
-    take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_kept_log,
+    plan_tail_update, take_tail_along,
 };
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,

@@ -5,6 +5,8 @@
 //!    overwritten only when the superblock that says so is durable.
 //! 3. Before the first block of a scattered log is written, the superblock says that it is to be looked at.
 //! 4. A log is called empty only when everything is durable at home.
+//! 5. A log that a restart keeps goes on with the first id that no committed transaction has. Headers of that id, and of later ones, are torn
+//!    runs'. They are overwritten before, durably, and so are not found in place of what comes.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 use device::Buffer;
@@ -58,6 +60,17 @@ pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
 pub fn plan_home_durable() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::HomeBeforeReply);
+    plan
+}
+
+/// The log stays as recovery found it, and what it does not hold whole is home. `headers`: what stands in the place of those that
+/// must not be found again.
+pub fn plan_kept_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
+    let mut plan = Plan::default();
+    for (at, header) in headers {
+        plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
+    }
+    plan.barrier(Barrier::HomeBeforeLogTail);
     plan
 }
 

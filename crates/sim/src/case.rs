@@ -175,6 +175,12 @@ impl Case {
         has_one.then(|| "file-1".parse().expect("a name"))
     }
 
+    /// Scattered logs: in every other case they hold what an earlier life has left, which a power cut ended.
+    pub(crate) fn had_earlier_life(&self) -> bool {
+        let is_plain = self.liar.is_none() && self.fault.is_none() && !self.hostile;
+        self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
+    }
+
     /// Seeds take all worlds in turn; on each kind of volume another one first.
     fn turn(&self) -> u64 {
         let name = self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
@@ -253,6 +259,8 @@ pub struct CaseReport {
     pub redirected: u64,
     /// Logs whose runs moved to another one.
     pub swaps: u64,
+    /// Mounts that went on with what the logs held.
+    pub kept: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
@@ -273,6 +281,7 @@ impl CaseReport {
         self.split += other.split;
         self.redirected += other.redirected;
         self.swaps += other.swaps;
+        self.kept += other.kept;
         self.lost += other.lost;
     }
 }

@@ -2,6 +2,7 @@
 //! every subset of few volatile writes, some of many by the dice, and always a few torn at single sectors.
 
 use crate::case::{Case, Failure};
+use crate::earlier;
 use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
@@ -40,8 +41,16 @@ pub struct Recording {
 }
 
 pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
+    let unexpected = |error: Error, cut: u64| {
+        let (case, why) = (case.clone(), format!("without any crash: {error}"));
+        Box::new(Failure { case, cut, left: "everything".into(), why })
+    };
+    let lived = match case.had_earlier_life() {
+        true => Some(earlier::live(case, fresh).map_err(|error| unexpected(error, 0))?),
+        false => None,
+    };
     let world = VirtualWorld::new(case.seed);
-    let disks = MemoryDisks::of(&world, &with_zones(case, fresh), case);
+    let disks = MemoryDisks::of(&world, &with_zones(case, lived.as_ref().unwrap_or(fresh)), case);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
     let cuts = Rc::new(Cell::new(0));
     let outcome = world.run({
@@ -66,12 +75,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         Ok((outcomes, redirected, swaps)) => {
             Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes, redirected, swaps })
         }
-        Err(error) => Err(Box::new(Failure {
-            case: case.clone(),
-            cut: cuts.get(),
-            left: "everything".into(),
-            why: format!("without any crash: {error}"),
-        })),
+        Err(error) => Err(unexpected(error, cuts.get())),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::case::{Case, CaseReport};
 use crate::crash::Snapshot;
+use crate::earlier;
 use crate::liar::Liar;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, FoundEntry, History, Promise};
@@ -60,11 +61,15 @@ fn judge_once(
 ) -> Result<(), Wrong> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
-    let found = world.run({
+    let (found, kept) = world.run({
         let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
         let case = case.clone();
         async move {
             let volume = memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
+            let kept = volume.open_report().recovery.blocks_kept > 0;
+            if case.had_earlier_life() {
+                earlier::check(&volume).await?;
+            }
             let found = read_back(&volume, writers).await.map_err(|error| match error.errno() {
                 ext4::errno::ENOENT => {
                     "lost: a writer's directory, synced before its script began".to_owned()
@@ -72,9 +77,10 @@ fn judge_once(
                 _ => format!("what was recovered cannot be read: {error}"),
             })?;
             volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
-            Ok::<_, String>(found)
+            Ok::<_, String>((found, kept))
         }
     })?;
+    report.kept += u64::from(kept);
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];

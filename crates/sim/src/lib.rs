@@ -4,6 +4,7 @@
 
 mod case;
 mod crash;
+mod earlier;
 pub mod enumerate;
 mod explorer;
 pub mod faults;

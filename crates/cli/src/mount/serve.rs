@@ -17,6 +17,7 @@ use crate::mount::MountPlan;
 use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice};
 use crate::mount::options::Barrier;
+use crate::recover::at_mount;
 use device::Disk;
 use disks::{Access, FileDisk};
 use eviction::CoercedDisk;
@@ -141,7 +142,11 @@ impl Mounted {
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
         }
-        for warning in volume.open_report().warnings {
+        let opened = volume.open_report();
+        if let Some(recovered) = at_mount(&opened.recovery) {
+            reporter.tell_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
+        }
+        for warning in opened.warnings {
             reporter.tell_at(Level::Warning, &format!("{}: {warning}", plan.source.display()));
         }
         let told = reporter.clone();

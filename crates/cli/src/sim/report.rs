@@ -70,7 +70,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 15] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 16] {
     // All of them: a new one is not to be forgotten here.
     let CaseReport {
         scripts,
@@ -87,6 +87,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 15] {
         split,
         redirected,
         swaps,
+        kept,
         lost,
     } = *report;
     [
@@ -104,6 +105,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 15] {
         ("split", split),
         ("read from the log", redirected),
         ("logs swapped", swaps),
+        ("went on with logs", kept),
         ("cuts that lost", lost),
     ]
 }

@@ -15,6 +15,7 @@ mod memory;
 mod overlap;
 mod owners;
 mod past_cache;
+mod restart;
 mod space;
 mod swap;
 mod time;

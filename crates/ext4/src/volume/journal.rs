@@ -6,8 +6,8 @@ use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use device::Disk;
 use engine::{
-    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogKind, LogPlace,
-    NoPace, RecoveryReport,
+    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, KeptLog, LogArea, LogExtent, LogKind,
+    LogPlace, NoPace, RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{Superblock, feature};
@@ -26,8 +26,8 @@ pub(super) struct FoundJournal {
 }
 
 impl FoundJournal {
-    pub async fn open(self) -> Result<Rc<Engine>> {
-        Engine::open(self.parts).await.map_err(|error| match error {
+    pub async fn open(self, kept: Option<KeptLog>) -> Result<Rc<Engine>> {
+        Engine::open_with(self.parts, kept).await.map_err(|error| match error {
             EngineError::NeedsRecovery => Error::Journal(
                 "the journal holds transactions, but the superblock says that it is empty; run e2fsck".into(),
             ),
@@ -53,7 +53,10 @@ pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport>
 
 async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool) -> Result<RecoveryReport> {
     let found = find(parts, first).await?;
-    let report = replay(parts, first, &found, dry_run).await?;
+    if !has_records(parts, first) {
+        return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
+    }
+    let report = engine::recover(&found.parts, dry_run).await.map_err(|error| refused(parts, error))?;
     let mut fresh = superblock::read(&*parts.home).await?;
     if !dry_run && report.gave_up {
         // Home may be newer than what was replayed over it.
@@ -67,23 +70,31 @@ async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool)
     Ok(report)
 }
 
-/// Replays the log if the superblock asks for it. Without that flag what the log holds is stale.
-pub(super) async fn replay(
+/// Without the superblock's flag what the log holds is stale.
+fn has_records(parts: &OpenParts, superblock: &Superblock) -> bool {
+    superblock.features.has(feature::RECOVER) || parts.options.engine.find_log
+}
+
+/// Replays the log if the superblock asks for it; or it goes on with what it holds.
+pub(super) async fn restart(
     parts: &OpenParts,
-    superblock: &Superblock,
+    first: &Superblock,
     found: &FoundJournal,
-    dry_run: bool,
-) -> Result<RecoveryReport> {
-    if !superblock.features.has(feature::RECOVER) && !parts.options.engine.find_log {
-        return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
+) -> Result<(RecoveryReport, Option<KeptLog>)> {
+    if !has_records(parts, first) {
+        return Ok((RecoveryReport { clean: true, ..RecoveryReport::default() }, None));
     }
-    let replayed = engine::recover(&found.parts, dry_run).await;
-    replayed.map_err(|error| match (parts.options.access, error) {
+    let read_early = [superblock::place(first.block_size).0];
+    engine::restart(&found.parts, &read_early).await.map_err(|error| refused(parts, error))
+}
+
+fn refused(parts: &OpenParts, error: EngineError) -> Error {
+    match (parts.options.access, error) {
         (Access::ReadOnly, EngineError::Device(error)) => Error::Journal(format!(
             "the journal must be replayed first, which writes even if the mount is read-only: {error}"
         )),
         (_, error) => error.into(),
-    })
+    }
 }
 
 /// The blocks of the volume.

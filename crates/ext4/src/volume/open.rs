@@ -97,7 +97,7 @@ impl Volume {
     ) -> Result<Rc<Volume>> {
         let mut found = journal::find(parts, &first).await?;
         found.parts.pace = pace;
-        let recovery = journal::replay(parts, &first, &found, false).await?;
+        let (recovery, kept) = journal::restart(parts, &first, &found).await?;
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
         check_features(&fresh, parts.options.access)?;
@@ -108,7 +108,7 @@ impl Volume {
         warn_of_state(&fresh, &mut report);
         report.warnings.extend(found.parts.warnings());
         let runs = found.runs.clone();
-        let engine = found.open().await?;
+        let engine = found.open(kept).await?;
         let guarded = protection.map_or(Ok(()), |protection| protection.guard(&engine));
         let started = match guarded {
             Ok(()) => Volume::start(parts, &engine, fresh, &runs, &mut report).await,

@@ -78,6 +78,14 @@ impl PackedHeader {
         let (first, further) = ((unit - Self::SIZE) as u64, unit as u64 - 1);
         u32::try_from(1 + length.saturating_sub(first).div_ceil(further)).unwrap_or(u32::MAX)
     }
+    /// In which unit the byte `at` of the records lies, and at which byte of that.
+    pub fn place_of(at: u64, unit: usize) -> (u32, usize) {
+        let (first, further) = ((unit - Self::SIZE) as u64, unit as u64 - 1);
+        match at.checked_sub(first) {
+            None => (0, Self::SIZE + at as usize),
+            Some(behind) => (1 + (behind / further) as u32, 1 + (behind % further) as usize),
+        }
+    }
     /// The bytes of a unit that belong to records.
     pub fn records_in(is_first: bool, unit: &[u8]) -> &[u8] {
         &unit[if is_first { Self::SIZE } else { 1 }..]

@@ -6,9 +6,11 @@ use units::{BlockRange, BlockSize, HomeBlock};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
     Revoke(HomeBlock),
+    /// `at`: of the bytes of all records, with which the image begins ([`super::PackedHeader::place_of`]).
     Whole {
         home: HomeBlock,
         bytes: &'a [u8],
+        at: u64,
     },
     /// `base_zero`: all other bytes of the block are zeros. The range is empty where none is anything else.
     Part {
@@ -30,6 +32,8 @@ pub struct RecordReader {
     block_size: BlockSize,
     /// Bytes of records that have not been given.
     left: u64,
+    /// Understood.
+    done: u64,
     /// Given, and not yet understood.
     pending: Vec<u8>,
     previous: u64,
@@ -48,7 +52,14 @@ struct Open {
 impl RecordReader {
     /// `length`: bytes of all records. `block_size`: of home blocks.
     pub fn new(block_size: BlockSize, length: u32) -> RecordReader {
-        RecordReader { block_size, left: length.into(), pending: Vec::new(), previous: 0, open: None }
+        RecordReader {
+            block_size,
+            left: length.into(),
+            done: 0,
+            pending: Vec::new(),
+            previous: 0,
+            open: None,
+        }
     }
 
     /// The next bytes of the run; what lies behind the last record is passed over.
@@ -64,6 +75,7 @@ impl RecordReader {
         let mut at = 0;
         while let Some(length) = self.item(&pending[at..], sink)? {
             at += length;
+            self.done += length as u64;
         }
         self.pending = pending;
         self.pending.drain(..at);
@@ -105,8 +117,8 @@ impl RecordReader {
             Kind::Revoke => sink(Item::Revoke(home))?,
             Kind::Whole => {
                 let Some(image) = bytes.get(at..at + block) else { return Ok(None) };
+                sink(Item::Whole { home, bytes: image, at: self.done + at as u64 })?;
                 at += block;
-                sink(Item::Whole { home, bytes: image })?;
             }
             Kind::Parts if count == 0 => return Err(Malformed("a record of no part").into()),
             Kind::BaseZero if count == 0 => {

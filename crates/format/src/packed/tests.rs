@@ -24,7 +24,7 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
             reader.give(piece, &mut |item| {
                 found.push(match item {
                     Item::Revoke(home) => Owned::Revoke(home),
-                    Item::Whole { home, bytes } => Owned::Whole(home, bytes.to_vec()),
+                    Item::Whole { home, bytes, .. } => Owned::Whole(home, bytes.to_vec()),
                     Item::Part { home, range, bytes, base_zero } => {
                         Owned::Part(home, range, bytes.to_vec(), base_zero)
                     }

@@ -53,6 +53,11 @@ impl Logs {
     pub fn end(&self, log: u32) -> LogBlock {
         self.start(log).plus(self.blocks)
     }
+    /// Which log `at` lies in, and which of its blocks it is.
+    pub(super) fn log_of(&self, at: LogBlock) -> (u32, u32) {
+        let offset = at.get() - self.first.get();
+        (offset / self.blocks, offset % self.blocks)
+    }
     /// Where the block `index` of a log lies on the home disk.
     pub fn home(&self, log: u32, index: u32) -> HomeBlock {
         self.homes[log as usize].plus(u64::from(index / self.each))

@@ -10,7 +10,7 @@
 
 use super::held::HeldInOrder;
 use super::places::Logs;
-use super::rooms::Rooms;
+use super::rooms::{Rooms, Used};
 use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
@@ -65,6 +65,25 @@ impl ScatteredLog {
             swapping: None,
             logs,
         }
+    }
+
+    /// Logs that hold the `runs` of `first` and the transactions behind it, as recovery found them. Each log goes on behind
+    /// the last of its own. None of them counts as fresh: a swap needs a later durable floor than their headers have.
+    #[must_use]
+    pub fn holding(mut self, first: TransactionId, runs: &[LogRun]) -> ScatteredLog {
+        let mut transaction = first;
+        for run in runs {
+            let blocks = run.count + HEADER;
+            let (log, behind_header) = self.logs.log_of(run.start);
+            let at = behind_header - HEADER;
+            self.held.push(transaction, Held { blocks, bound: Some((log, at)) });
+            let used = self.rooms.used(log);
+            let end = used.blocks.max(at + blocks);
+            self.rooms.set(log, Used { blocks: end, live: used.live + 1, fresh: 0 });
+            (self.last, self.longest) = (log, self.longest.max(blocks));
+            transaction = transaction.next();
+        }
+        self
     }
 
     /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths are ever said. It

@@ -210,9 +210,11 @@ pub trait Scanner {
 /// What a span of the log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
+    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be told.
     Whole {
         home: HomeBlock,
         bytes: &'a [u8],
+        place: Option<WholePlace>,
     },
     /// `base_zero`: all other bytes of the block are zeros, whatever home and older records hold.
     Part {

@@ -41,6 +41,8 @@ pub struct FindRuns {
     look_ahead: u32,
     /// By distance from the tail.
     found: BTreeMap<u32, FoundRun>,
+    /// All of them, those of which another copy counts, too.
+    headers: Vec<(LogBlock, TransactionId)>,
     logs_read: u32,
     blocks_read: u64,
 }
@@ -61,6 +63,7 @@ pub struct FoundRuns {
     /// Up to which one all were durable once.
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
+    headers: Vec<(LogBlock, TransactionId)>,
     pub logs_read: u32,
     pub blocks_read: u64,
 }
@@ -69,6 +72,15 @@ impl FoundRuns {
     /// Of the oldest.
     pub fn start(&self) -> Option<LogBlock> {
         self.walk.start()
+    }
+    /// Where the first so many lie, without their headers.
+    pub fn first_runs(&self, count: usize) -> &[LogRun] {
+        &self.walk.runs[..count]
+    }
+    /// Headers of transactions from `end` on: where the log goes on with that one, they are nothing but in the way.
+    pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
+        let is_later = move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
+        self.headers.iter().filter(is_later).map(|(at, _)| *at)
     }
     /// The runs, in order.
     pub fn walk(&self) -> Rc<dyn LogWalk> {
@@ -90,6 +102,7 @@ impl FindRuns {
             left: look_ahead,
             look_ahead,
             found: BTreeMap::new(),
+            headers: Vec::new(),
             logs_read: 0,
             blocks_read: 0,
             logs,
@@ -142,6 +155,7 @@ impl FindRuns {
         // A transaction takes two blocks and more, so no more than these can be live.
         let distance = header.transaction.0.wrapping_sub(self.tail.0);
         if distance < self.logs.blocks() {
+            self.headers.push((header.at, header.transaction));
             let run = LogRun { start: header.at.plus(1), count: header.blocks };
             let new = FoundRun { run, durable: header.durable };
             let found = self.found.entry(distance).or_insert(new);
@@ -172,8 +186,8 @@ impl FindRuns {
         let proven = floors.reduce(|most, floor| if floor.is_after(most) { floor } else { most });
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
-        let FindRuns { tail, logs_read, blocks_read, .. } = self;
-        Ok(FoundRuns { walk, tail, latest, proven, gave_up, logs_read, blocks_read })
+        let FindRuns { tail, headers, logs_read, blocks_read, .. } = self;
+        Ok(FoundRuns { walk, tail, latest, proven, gave_up, headers, logs_read, blocks_read })
     }
 }
 

@@ -23,7 +23,7 @@ mod scan;
 pub(crate) use decide::{Facts, ScanDecision, decide};
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
-pub use replay::{ReplayAction, ReplayPass};
+pub use replay::{ReplayAction, ReplayPass, ReplayedRecord};
 pub use revoke_pass::RevokePass;
 pub use scan::{IN_FLIGHT_MAX, LogStart, ScanPass, Scanned};
 

@@ -1,6 +1,6 @@
 use super::again::SecondReading;
 use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
-use crate::records::Decoded;
+use crate::records::{Decoded, WholePlace};
 use crate::revoke::RevokeTable;
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
@@ -9,6 +9,15 @@ use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 pub enum ReplayAction {
     WriteWhole { home: HomeBlock, bytes: Vec<u8> },
     Merge { home: HomeBlock, range: BlockRange, bytes: Vec<u8>, base_zero: bool },
+}
+
+/// The same, and where it comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplayedRecord {
+    pub by: TransactionId,
+    /// Where a log in one piece holds the block whole, if that can be told.
+    pub place: Option<WholePlace>,
+    pub action: ReplayAction,
 }
 
 /// Third pass: the records of all committed transactions in order, without those that a revoke hides.
@@ -22,7 +31,7 @@ pub struct ReplayPass {
 struct ReplayOutcome {
     revokes: RevokeTable,
     bounds: Box<dyn Bounds>,
-    actions: Vec<ReplayAction>,
+    records: Vec<ReplayedRecord>,
     counts: PassCounts,
 }
 
@@ -35,7 +44,7 @@ impl ReplayPass {
             outcome: ReplayOutcome {
                 revokes,
                 bounds: Box::new(bounds),
-                actions: Vec::new(),
+                records: Vec::new(),
                 counts: PassCounts::default(),
             },
             transactions: scanned.transactions.len() as u64,
@@ -43,8 +52,12 @@ impl ReplayPass {
     }
 
     /// The records read since the last call, in log order. Take them after each `give`.
-    pub fn take_actions(&mut self) -> Vec<ReplayAction> {
-        std::mem::take(&mut self.outcome.actions)
+    pub fn take_records(&mut self) -> Vec<ReplayedRecord> {
+        std::mem::take(&mut self.outcome.records)
+    }
+    /// The same, for whoever need not know where they come from.
+    pub fn take_actions(&mut self) -> impl Iterator<Item = ReplayAction> {
+        self.take_records().into_iter().map(|record| record.action)
     }
 }
 
@@ -68,17 +81,18 @@ impl ReplayOutcome {
             self.counts.revokes += 1;
             return Ok(());
         }
-        self.actions.push(match decoded {
+        let (place, action) = match decoded {
             Decoded::Part { range, bytes, base_zero, .. } => {
                 self.counts.fragment_records += 1;
-                ReplayAction::Merge { home, range, bytes: bytes.to_vec(), base_zero }
+                (None, ReplayAction::Merge { home, range, bytes: bytes.to_vec(), base_zero })
             }
-            Decoded::Whole { bytes, .. } => {
+            Decoded::Whole { bytes, place, .. } => {
                 self.counts.whole_records += 1;
-                ReplayAction::WriteWhole { home, bytes: bytes.to_vec() }
+                (place, ReplayAction::WriteWhole { home, bytes: bytes.to_vec() })
             }
             Decoded::Revoke(_) => return Ok(()),
-        });
+        };
+        self.records.push(ReplayedRecord { by: transaction, place, action });
         Ok(())
     }
 }

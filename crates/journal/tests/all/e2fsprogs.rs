@@ -292,7 +292,7 @@ fn recover(image: &Image) -> Result<Scanned, RecoverError> {
     let mut images = ReplayImages::new(image.block_size);
     while let Some(at) = replay.wants() {
         replay.give(&read(at))?;
-        replay.take_actions().into_iter().for_each(|action| images.apply(action));
+        replay.take_actions().for_each(|action| images.apply(action));
     }
     for mut block in images.take() {
         block.fill_from(&image.read(Address::Home(block.home)));

@@ -98,7 +98,7 @@ fn recover_with(
     let mut images = ReplayImages::new(size());
     while let Some(at) = replay.wants() {
         replay.give(block(at))?;
-        replay.take_actions().into_iter().for_each(|action| images.apply(action));
+        replay.take_actions().for_each(|action| images.apply(action));
     }
     for mut image in images.take() {
         image.fill_from(&home[&image.home.get()]);

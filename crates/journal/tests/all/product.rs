@@ -334,7 +334,7 @@ impl Volume {
         let mut images = ReplayImages::new(block_size());
         while let Some(at) = replay.wants() {
             replay.give(&disk.log[at.get() as usize])?;
-            replay.take_actions().into_iter().for_each(|action| images.apply(action));
+            replay.take_actions().for_each(|action| images.apply(action));
         }
         for mut image in images.take().into_iter().take(writes_max) {
             let home = &mut disk.home[(disk.index_of)(image.home)];

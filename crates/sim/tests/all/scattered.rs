@@ -25,6 +25,11 @@ fn explore(mode: DataMode) {
     println!("{}: {total:?}", mode.name());
     assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
     assert!(total.swaps >= 3, "{}: hardly a log was swapped: {total:?}", mode.name());
+    assert!(
+        total.kept * 2 > total.images,
+        "{}: hardly a mount went on with the logs: {total:?}",
+        mode.name()
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use crate::records::{Decoded, Decoder, LogPiece, Sink};
+use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
 use crate::recover::{PassCounts, RecoverError};
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes, unescape,
@@ -63,6 +63,7 @@ impl BlockDecoder {
             Some(_) => self.counts.multiwrite_blocks += 1,
             None => self.counts.regular_blocks += 1,
         }
+        let raw = (!first.escaped).then_some(WholePlace { at: piece.at, offset: 0 });
         let block = self.tags.front().map(|(_, place)| place.block);
         while let Some((tag, place)) =
             self.tags.front().copied().filter(|(_, place)| Some(place.block) == block)
@@ -70,7 +71,7 @@ impl BlockDecoder {
             self.tags.pop_front();
             let (home, bytes) = (tag.home, &content[place.offset..][..place.length]);
             sink(match tag.fragment {
-                None => Decoded::Whole { home, bytes },
+                None => Decoded::Whole { home, bytes, place: raw },
                 Some(fragment) => {
                     Decoded::Part { home, range: fragment.range, bytes, base_zero: fragment.base_zero }
                 }

@@ -1,5 +1,5 @@
 use super::PackedRecords;
-use crate::records::{Decoded, Decoder, LogPiece, Sink};
+use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
 use crate::recover::{PassCounts, RecoverError};
 use format::jbd2::Seed;
 use format::packed::{Item, Malformed, PackedHeader, RecordReader};
@@ -66,11 +66,16 @@ impl Decoder for PackedDecoder {
                 }
             }
         };
+        let begin = run.at;
         run.sum = run.sum.with(if is_first { &piece.bytes[PackedHeader::SIZE..] } else { piece.bytes });
         let given = run.reader.give(PackedHeader::records_in(is_first, piece.bytes), &mut |item| {
             let decoded = match item {
                 Item::Revoke(home) => Decoded::Revoke(home),
-                Item::Whole { home, bytes } => Decoded::Whole { home, bytes },
+                Item::Whole { home, bytes, at } => {
+                    let (index, offset) = PackedHeader::place_of(at, unit);
+                    let place = WholePlace { at: begin.plus(index), offset: offset as u16 };
+                    Decoded::Whole { home, bytes, place: Some(place) }
+                }
                 Item::Part { home, range, bytes, base_zero } => {
                     Decoded::Part { home, range, bytes, base_zero }
                 }

@@ -1,0 +1,67 @@
+//! What recovery tells of itself.
+
+use journal::PassCounts;
+use serde::Serialize;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PassReport {
+    pub nanoseconds: u64,
+    pub log_blocks_read: u64,
+    pub transactions: u64,
+    pub descriptors: u64,
+    pub multiwrite_blocks: u64,
+    pub regular_blocks: u64,
+    pub revoke_blocks: u64,
+    pub commit_blocks: u64,
+    pub revokes: u64,
+    pub whole_records: u64,
+    pub fragment_records: u64,
+}
+
+impl PassReport {
+    pub(crate) fn new(counts: PassCounts, nanoseconds: u64) -> PassReport {
+        PassReport {
+            nanoseconds,
+            log_blocks_read: counts.log_blocks_read,
+            transactions: counts.transactions,
+            descriptors: counts.descriptors,
+            multiwrite_blocks: counts.multiwrite_blocks,
+            regular_blocks: counts.regular_blocks,
+            revoke_blocks: counts.revoke_blocks,
+            commit_blocks: counts.commit_blocks,
+            revokes: counts.revokes,
+            whole_records: counts.whole_records,
+            fragment_records: counts.fragment_records,
+        }
+    }
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecoveryReport {
+    /// The log was empty: nothing was read but its superblock.
+    pub clean: bool,
+    /// A negative errno if the journal was aborted when it was last used: run e2fsck.
+    pub recorded_error: i32,
+    /// Nothing was written.
+    pub dry_run: bool,
+    pub transactions: u64,
+    pub first_transaction: u32,
+    /// Scattered logs that were looked at, the blocks of them that were, and how long that took, before the scan.
+    pub logs_read: u32,
+    pub run_headers_read: u64,
+    pub find_nanoseconds: u64,
+    pub scan: PassReport,
+    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
+    pub look_ahead_nanoseconds: u64,
+    pub revoke: PassReport,
+    pub replay: PassReport,
+    /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to go home.
+    pub blocks_kept: u64,
+    /// Blocks written home, and those of them that first had to be read.
+    pub home_blocks_written: u64,
+    pub home_blocks_read: u64,
+    pub nanoseconds: u64,
+    /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
+    pub gave_up: bool,
+}

@@ -1,0 +1,247 @@
+//! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it.
+
+use crate::common::{Layout, Rig, Setup};
+use disks::{CrashPolicy, Image};
+use engine::{
+    Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, KeptLog, LogExtent, LogKind, LogPlaces,
+    RecoveryReport,
+};
+use journal::DataMode;
+use journal::records::RecordFormat;
+use std::rc::Rc;
+use units::{BlockRange, HomeBlock, LogBlock, Owner};
+
+const LOG_BLOCKS: u32 = 700;
+/// Between two logs.
+const BETWEEN: u64 = 1500;
+const LOGS: u64 = 3;
+/// Blocks that are written, all of them before the first log.
+const BLOCKS: u64 = 120;
+const BYTES: u64 = 4096;
+
+fn log_home(log: u64) -> HomeBlock {
+    HomeBlock(500 + log * BETWEEN)
+}
+
+fn setup(mode: DataMode, records: RecordFormat) -> Setup {
+    let mut setup = Setup::new(mode, Layout::Internal, BYTES as u32);
+    setup.home_blocks = LOGS * BETWEEN;
+    let options = &mut setup.options;
+    (options.log, options.records) = (LogKind::Scattered, Some(records));
+    options.checkpoint = CheckpointTimes::Manual;
+    setup
+}
+
+fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
+    let mut rig = Rig::new(setup, 1, images);
+    let area = rig.parts.log.as_mut().unwrap();
+    let (first, homes) = (LogBlock(setup.log_blocks), (0..LOGS).map(log_home).collect::<Vec<_>>());
+    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
+        first: first.plus(log * LOG_BLOCKS),
+        count: LOG_BLOCKS,
+        disk_block: home.get(),
+    }));
+    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    rig
+}
+
+/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+fn content(block: u64, version: u8) -> Vec<u8> {
+    (0..BYTES).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+}
+
+async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
+    let mut handle = engine.start(Credits(1)).await.unwrap();
+    let made = handle.create(HomeBlock(block));
+    let whole = BlockRange::new(0, BYTES as u32);
+    handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, version)));
+    drop(made);
+    engine.commit(handle.stop()).await.unwrap();
+}
+
+/// One request that fills a block of a file.
+async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
+    let update = FileUpdate {
+        owner: Owner(1),
+        home: HomeBlock(block),
+        range,
+        bytes,
+        base: Base::Home,
+        request,
+        sequential: request > BYTES,
+        in_place: true,
+        durable_only: false,
+    };
+    let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
+    handle.file_data(update).await.unwrap();
+    engine.commit(handle.stop()).await.unwrap();
+}
+
+async fn read(engine: &Engine, block: u64) -> Vec<u8> {
+    engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
+}
+
+async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
+    let (report, kept): (_, Option<KeptLog>) = engine::restart(&parts, &[]).await.unwrap();
+    (report, Engine::open_with(parts, kept).await.unwrap())
+}
+
+/// Plays one life, which the loss of power ends. What is left of the disk.
+fn live<F: Future<Output = ()> + 'static>(
+    setup: &Setup,
+    images: Vec<Image>,
+    life: impl FnOnce(RecoveryReport, Rc<Engine>) -> F + 'static,
+) -> Vec<Image> {
+    let rig = rig(setup, images);
+    let parts = rig.parts.clone();
+    rig.run(async move {
+        let (report, engine) = restart(parts).await;
+        life(report, engine).await;
+    })
+    .unwrap();
+    rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect()
+}
+
+fn all() -> impl Iterator<Item = Setup> {
+    let each = |mode| [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(mode, records));
+    DataMode::ALL.into_iter().flat_map(each)
+}
+
+#[test]
+fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
+    for setup in all() {
+        let name = format!("{} {:?}", setup.mode, setup.options.records);
+        let mut images = live(&setup, setup.images(), async |_, engine| {
+            for block in 0..BLOCKS {
+                put(&engine, block, 1).await;
+            }
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.forget(HomeBlock(7), 1, Contents::Metadata);
+            engine.commit(handle.stop()).await.unwrap();
+        });
+        for version in 2..=4 {
+            let failed = name.clone();
+            images = live(&setup, images, async move |report, engine| {
+                assert!(
+                    report.home_blocks_written == 0 && report.blocks_kept > BLOCKS / 3,
+                    "{failed}: {report:?}"
+                );
+                assert!(report.logs_read > 0 && report.find_nanoseconds > 0, "{failed}");
+                for block in (0..BLOCKS).filter(|block| *block != 7) {
+                    let last = if block % 3 == 0 { version - 1 } else { 1 };
+                    assert_eq!(read(&engine, block).await, content(block, last), "{failed}: {block}");
+                }
+                for block in (0..BLOCKS).step_by(3) {
+                    put(&engine, block, version).await;
+                }
+            });
+        }
+        let rig = rig(&setup, images);
+        let parts = rig.parts.clone();
+        rig.run(async move { restart(parts).await.1.shutdown().await.unwrap() }).unwrap();
+        for block in (0..BLOCKS).filter(|block| *block != 7) {
+            let last = if block % 3 == 0 { 4 } else { 1 };
+            assert_eq!(rig.home_block(block)[..], content(block, last), "{name}: {block} at home");
+        }
+    }
+}
+
+/// Of a block that the log holds in part, home needs the whole before anybody reads it.
+#[test]
+fn parts_of_blocks_go_home_at_a_restart() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let setup = setup(DataMode::Wasteless, records);
+        let images = live(&setup, setup.images(), async |_, engine| {
+            for block in 0..4 {
+                put(&engine, block, 1).await;
+            }
+            engine.checkpoint().await.unwrap();
+            overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
+            put(&engine, 1, 2).await;
+            overwrite(&engine, 1, BlockRange::new(100, 104), b"part", 4).await;
+            overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
+            put(&engine, 2, 2).await;
+        });
+        live(&setup, images, async move |report, engine| {
+            assert!(report.blocks_kept >= 1 && report.home_blocks_written == 2, "{records:?}: {report:?}");
+            for (block, version, is_part) in [(0, 1, true), (1, 2, true), (2, 2, false), (3, 1, false)] {
+                let mut expected = content(block, version);
+                if is_part {
+                    expected[100..104].copy_from_slice(b"part");
+                }
+                assert_eq!(read(&engine, block).await, expected, "{records:?}: {block}");
+            }
+        });
+    }
+}
+
+/// A run whose header is durable and whose body is not has the number of the next one, which goes to another log.
+#[test]
+fn a_torn_run_is_not_found_in_place_of_a_later_one() {
+    for setup in all() {
+        let name = format!("{} {:?}", setup.mode, setup.options.records);
+        let before = live(&setup, setup.images(), async |_, engine| put(&engine, 1, 1).await);
+        let mut torn = live(&setup, before.clone(), async |_, engine| {
+            read(&engine, 400).await;
+            put(&engine, 1, 2).await;
+        });
+        // Of the new run in the first log the last block that changed: its body, or its end.
+        let block_of = |image: &Image, at: u64| {
+            let mut bytes = vec![0; BYTES as usize];
+            image.read(at * BYTES, &mut bytes);
+            bytes
+        };
+        let log = log_home(0).get()..log_home(0).get() + u64::from(LOG_BLOCKS);
+        let last = log.rev().find(|at| block_of(&torn[0], *at) != block_of(&before[0], *at)).unwrap();
+        let mut bytes = block_of(&torn[0], last);
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xff);
+        torn[0].write(last * BYTES, &bytes);
+        let failed = name.clone();
+        let images = live(&setup, torn, async move |_, engine| {
+            assert_eq!(read(&engine, 1).await, content(1, 1), "{failed}: the torn run");
+            read(&engine, log_home(2).get() - 1).await;
+            put(&engine, 1, 3).await;
+        });
+        live(&setup, images, async move |_, engine| {
+            assert_eq!(read(&engine, 1).await, content(1, 3), "{name}: what came after it");
+        });
+    }
+}
+
+/// What one mode has logged, another must not write home past the log: the next replay would undo it.
+#[test]
+fn no_mode_bypasses_what_the_log_of_an_earlier_life_holds() {
+    for mode in DataMode::ALL {
+        let [logs, next] = [DataMode::Journal, mode].map(|mode| setup(mode, RecordFormat::Blocks));
+        let images = live(&logs, logs.images(), async |_, engine| {
+            for block in 0..4 {
+                overwrite(&engine, block, BlockRange::new(0, BYTES as u32), &content(block, 1), BYTES).await;
+            }
+        });
+        let images = live(&next, images, async |report, engine| {
+            assert_eq!(report.blocks_kept, 4);
+            for block in 0..4 {
+                let (range, bytes) = (BlockRange::new(0, BYTES as u32), content(block, 2));
+                overwrite(&engine, block, range, &bytes, 1 << 20).await;
+            }
+            engine.sync().await.unwrap();
+        });
+        live(&next, images, async move |_, engine| {
+            for block in 0..4 {
+                assert_eq!(read(&engine, block).await, content(block, 2), "{mode}: {block}");
+            }
+        });
+    }
+}
+
+/// A log that the mount would write otherwise is brought home, as ever.
+#[test]
+fn a_log_of_another_format_is_brought_home() {
+    let [blocks, packed] =
+        [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(DataMode::Journal, records));
+    let images = live(&blocks, blocks.images(), async |_, engine| put(&engine, 1, 1).await);
+    live(&packed, images, async |report, engine| {
+        assert_eq!((report.home_blocks_written, report.blocks_kept), (1, 0));
+        assert_eq!(read(&engine, 1).await, content(1, 1));
+    });
+}

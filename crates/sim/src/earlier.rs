@@ -1,0 +1,82 @@
+//! An earlier life of a volume with scattered logs, which a power cut has ended. The next mount goes on with what its logs
+//! hold, and everything after that happens beside files that lie in them.
+
+use crate::case::Case;
+use crate::memory_disks::MemoryDisks;
+use crate::setup::Disks;
+use disks::CrashPolicy;
+use ext4::{Caller, Error, Volume, WriteFlags, errno};
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use units::InodeNumber;
+
+const FILES: u8 = 6;
+/// Some whole blocks, and a part of one.
+const LENGTH: usize = 3 * 4096 + 100;
+const CHANGED: std::ops::Range<usize> = 5000..5070;
+/// This one is removed.
+const REMOVED: u8 = 2;
+
+fn name(number: u8) -> Vec<u8> {
+    format!("earlier-{number}").into_bytes()
+}
+/// No zeros, so that each block may be logged whole.
+fn content(number: u8) -> Vec<u8> {
+    (0..LENGTH).map(|at| 1 | (at / 7) as u8 ^ number.wrapping_mul(36)).collect()
+}
+/// What part of each file is overwritten with.
+fn changed(number: u8) -> Vec<u8> {
+    vec![b'a' + number; CHANGED.len()]
+}
+
+/// What such a life leaves of `fresh` disks.
+pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
+    let world = VirtualWorld::new(case.seed);
+    let disks = MemoryDisks::of(&world, fresh, case);
+    let lived = world.run({
+        let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
+        async move {
+            let volume = disks.open(&world, &case).await?;
+            let root = volume.inode(InodeNumber(2)).await?;
+            let mut files = Vec::new();
+            for number in 0..FILES {
+                let made = volume.mknod(&root, &name(number), &Caller::ROOT, 0o100_644, 0).await?.value;
+                let flags = WriteFlags::default();
+                volume.write(&made, &Caller::ROOT, 0, &content(number), flags).await?;
+                volume.sync().await?;
+                files.push(made);
+            }
+            for (number, file) in (0..).zip(&files) {
+                let (at, flags) = (CHANGED.start as u64, WriteFlags::default());
+                volume.write(file, &Caller::ROOT, at, &changed(number), flags).await?;
+            }
+            volume.unlink(&root, &name(REMOVED)).await?;
+            volume.sync().await
+        }
+    });
+    world.end();
+    lived.map(|()| disks.crash(CrashPolicy::LoseAll))
+}
+
+/// Whether its files are what they were.
+pub async fn check(volume: &Rc<Volume>) -> Result<(), String> {
+    let root = volume.inode(InodeNumber(2)).await.map_err(|error| error.to_string())?;
+    for number in 0..FILES {
+        let found = volume.lookup(&root, &name(number)).await;
+        if number == REMOVED {
+            match found {
+                Err(Error::Refused(errno::ENOENT)) => continue,
+                _ => return Err("a file that an earlier life removed is there".to_owned()),
+            }
+        }
+        let found = found.map_err(|error| format!("of an earlier life: {error}"))?;
+        let read = volume.read(&found, 0, LENGTH).await.map_err(|error| error.to_string())?.to_vec();
+        let mut expected = content(number);
+        expected[CHANGED].copy_from_slice(&changed(number));
+        if read != expected {
+            let at = read.iter().zip(&expected).position(|(is, was)| is != was);
+            return Err(format!("file {number} of an earlier life is not what it was, from byte {at:?} on"));
+        }
+    }
+    Ok(())
+}
