@@ -137,7 +137,7 @@ impl Stage {
     }
     pub fn files(&self) -> VirtualFiles {
         let (world, volume) = (self.world.clone(), self.volume().clone());
-        VirtualFiles::new(world, volume, self.directory).as_in(&self.options)
+        VirtualFiles::new(world, volume, self.directory).played_with(&self.options)
     }
 
     /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:

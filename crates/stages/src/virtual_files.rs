@@ -50,7 +50,7 @@ impl VirtualFiles {
     pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>, directory: InodeNumber) -> VirtualFiles {
         VirtualFiles { world, volume, directory, writers_wait: false, read_ahead: 0, start: None }
     }
-    pub(crate) fn as_in(self, options: &StageOptions) -> VirtualFiles {
+    pub(crate) fn played_with(self, options: &StageOptions) -> VirtualFiles {
         let StageOptions { writers_wait, read_ahead, .. } = *options;
         VirtualFiles { writers_wait, read_ahead, ..self }
     }
