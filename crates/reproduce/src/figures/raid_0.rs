@@ -23,13 +23,15 @@ pub fn figure() -> Figure {
 
 const SHOWN: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
 
+/// Numbers of streams, and for how many seconds each plays.
+type Plays = (&'static [u32], u64);
+
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let ((slow, slow_seconds), (fast, fast_seconds)): ((&[u32], u64), (&[u32], u64)) =
-        match (context.quick, context.varied) {
-            (true, _) => ((&[20, 60], 3), (&[1, 4], 3)),
-            (false, Some(_)) => ((&[100, 2000], 60), (&[1, 50], 30)),
-            (false, None) => ((&[100, 500, 1000, 2000, 4000], 300), (&[1, 5, 10, 25, 50], 60)),
-        };
+    let ((slow, slow_seconds), (fast, fast_seconds)): (Plays, Plays) = match (context.quick, context.varied) {
+        (true, _) => ((&[20, 60], 3), (&[1, 4], 3)),
+        (false, Some(_)) => ((&[100, 2000], 60), (&[1, 50], 30)),
+        (false, None) => ((&[100, 500, 1000, 2000, 4000], 300), (&[1, 5, 10, 25, 50], 60)),
+    };
     let cells = |counts: &'static [u32], size, seconds| {
         let one = move |rig, data| {
             counts.iter().map(move |&count| Cell { rig, ..Cell::new(data, count, size, seconds) })
