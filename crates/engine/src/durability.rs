@@ -140,8 +140,7 @@ impl Durability {
         }
         this
     }
-    /// Whether the one home write that a sync waits for is durable by itself: that saves the flush, and there is nothing else
-    /// to be flushed.
+    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush, if nothing else needs one.
     pub fn is_home_write_durable(&self) -> bool {
         self.end_phase([1, 0], Some(Barrier::HomeBeforeReply)).durable[Place::Home as usize]
     }

@@ -9,13 +9,21 @@ use crate::error::EngineError;
 use crate::home_runs::{Neighbours, Run, runs_of};
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::went_home::{WentHome, read_those_that_can};
-use device::{Buffer, Durability};
+use device::Buffer;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, Owner};
 
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WentHome, EngineError>> + 'a>>;
+
+/// Who has blocks written home.
+#[derive(Clone, Copy)]
+enum Asked {
+    ByWriteBack,
+    /// It waits until they are durable.
+    BySync,
+}
 
 /// What was written of a block.
 struct Sent {
@@ -32,25 +40,24 @@ impl Engine {
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
     ) -> Result<WentHome, EngineError> {
-        self.write_runs(numbers, neighbours, Durability::Cached).await
+        self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
     }
 
     /// The same, where a sync waits for all of them: if that is one request it is durable by itself, if that saves a flush.
     pub(crate) async fn sync_home(&self, numbers: Vec<HomeBlock>) -> Result<WentHome, EngineError> {
-        self.write_runs(numbers, Neighbours::Stay, Durability::Durable).await
+        self.write_runs(numbers, Neighbours::Stay, Asked::BySync).await
     }
 
     async fn write_runs(
         &self,
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
-        durability: Durability,
+        asked: Asked,
     ) -> Result<WentHome, EngineError> {
         let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
-        let durability = if runs.len() == 1 { durability } else { Durability::Cached };
+        let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
         let clock = self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, runs.len()));
-        let writes =
-            runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, durability)) });
+        let writes = runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked)) });
         let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
         self.cache.borrow_mut().shrink();
         self.pipeline.wake_joiners();
@@ -60,7 +67,7 @@ impl Engine {
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
-    async fn write_run(&self, run: Run, durability: Durability) -> Result<WentHome, EngineError> {
+    async fn write_run(&self, run: Run, asked: Asked) -> Result<WentHome, EngineError> {
         let load = async |blocks: &[Rc<CachedBlock>]| {
             self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
@@ -79,8 +86,8 @@ impl Engine {
             let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let at = sent[0].block.number;
-            let volatile = match durability {
-                Durability::Durable if is_one => self.runner.sync_home(at, &kinds, parts).await?,
+            let volatile = match asked {
+                Asked::BySync if is_one => self.runner.sync_home(at, &kinds, parts).await?,
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
