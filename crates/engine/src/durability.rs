@@ -44,6 +44,8 @@ pub(crate) struct Disks {
 pub(crate) struct Flush {
     place: Place,
     covers: HomeWrites,
+    /// [`Durability::begun`] when it began.
+    begun: u64,
 }
 
 /// How the writes between two barriers become durable.
@@ -61,6 +63,8 @@ pub(crate) struct Durability {
     ordered: Cell<bool>,
     /// Each disk was written while they were not.
     unflushed: [Cell<bool>; 2],
+    /// How often barriers have begun to be kept.
+    begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
     /// Where those lie that no flush has covered, oldest first; where the first `unknown` lie nobody knows.
@@ -81,6 +85,7 @@ impl Durability {
         Durability {
             ordered: Cell::new(ordered),
             unflushed: Default::default(),
+            begun: Cell::default(),
             disks,
             written: Cell::default(),
             durable: Cell::default(),
@@ -109,6 +114,7 @@ impl Durability {
         self.ordered.set(ordered);
         if begins {
             self.unflushed.iter().for_each(|disk| disk.set(true));
+            self.begun.set(self.begun.get() + 1);
         }
         begins
     }
@@ -179,7 +185,7 @@ impl Durability {
     }
 
     pub fn flush_begins(&self, place: Place) -> Flush {
-        Flush { place, covers: self.written.get() }
+        Flush { place, covers: self.written.get(), begun: self.begun.get() }
     }
     /// What a flush of home that begins now must cover, besides `blocks`, which a plan wrote.
     pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
@@ -192,7 +198,9 @@ impl Durability {
         Completed::Of(blocks)
     }
     pub fn flush_completed(&self, flush: Flush) {
-        self.unflushed[self.disk_of(flush.place)].set(false);
+        if flush.begun == self.begun.get() {
+            self.unflushed[self.disk_of(flush.place)].set(false);
+        }
         if flush.place == Place::Home {
             self.durable.set(self.durable.get().max(flush.covers));
             self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
@@ -368,6 +376,18 @@ mod tests {
                 durability.flush_completed(durability.flush_begins(place));
             }
             assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
+        }
+    }
+
+    #[test]
+    fn a_flush_from_before_covers_nothing_that_was_written_without_barriers() {
+        for disks in [ONE, TWO] {
+            let durability = Durability::new(disks, true);
+            let flush = durability.flush_begins(Place::Home);
+            durability.keep_barriers(false);
+            durability.keep_barriers(true);
+            durability.flush_completed(flush);
+            assert!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)).flush[0]);
         }
     }
 
