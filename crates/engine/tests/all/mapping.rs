@@ -3,9 +3,7 @@
 
 use crate::common::{Layout, Rig, STALE, Setup};
 use device::{Buffer, Disk, Durability};
-use engine::{
-    Base, CheckpointTimes, Contents, Credits, Engine, EngineError, FileUpdate, LogExtent, LogKind, LogPlaces,
-};
+use engine::{Base, CheckpointTimes, Contents, Credits, Engine, EngineError, FileUpdate, LogKind};
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
@@ -41,15 +39,8 @@ fn all() -> impl Iterator<Item = Setup> {
 
 fn rig(setup: &Setup) -> Rig {
     let mut rig = Rig::new(setup, 1, setup.images());
-    let area = rig.parts.log.as_mut().unwrap();
-    let first = LogBlock(setup.log_blocks);
-    let homes: Vec<_> = (0..LOGS).map(|log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS))).collect();
-    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
-        first: first.plus(log * LOG_BLOCKS),
-        count: LOG_BLOCKS,
-        disk_block: home.get(),
-    }));
-    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    let home = |log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS));
+    rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(home).collect());
     rig
 }
 

@@ -3,8 +3,7 @@
 use crate::common::{Layout, Rig, Setup};
 use disks::{CrashPolicy, Image};
 use engine::{
-    Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, KeptLog, LogExtent, LogKind, LogPlaces,
-    RecoveryReport,
+    Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, KeptLog, LogKind, RecoveryReport,
 };
 use journal::DataMode;
 use journal::records::RecordFormat;
@@ -34,14 +33,7 @@ fn setup(mode: DataMode, records: RecordFormat) -> Setup {
 
 fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
-    let area = rig.parts.log.as_mut().unwrap();
-    let (first, homes) = (LogBlock(setup.log_blocks), (0..LOGS).map(log_home).collect::<Vec<_>>());
-    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
-        first: first.plus(log * LOG_BLOCKS),
-        count: LOG_BLOCKS,
-        disk_block: home.get(),
-    }));
-    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(log_home).collect());
     rig
 }
 

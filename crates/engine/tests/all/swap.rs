@@ -3,7 +3,7 @@
 use crate::common::{Layout, Rig, Setup};
 use device::Operation;
 use disks::Fault;
-use engine::{CheckpointTimes, Credits, Engine, LogExtent, LogKind, LogPlaces};
+use engine::{CheckpointTimes, Credits, Engine, LogKind};
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::cell::RefCell;
@@ -41,15 +41,8 @@ fn all() -> [Setup; 4] {
 
 fn rig(setup: &Setup, images: Vec<disks::Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
-    let area = rig.parts.log.as_mut().unwrap();
-    let first = LogBlock(setup.log_blocks);
-    let homes: Vec<_> = (0..LOGS).map(|log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS))).collect();
-    area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
-        first: first.plus(log * LOG_BLOCKS),
-        count: LOG_BLOCKS,
-        disk_block: home.get(),
-    }));
-    area.logs = Some(LogPlaces { first, blocks: LOG_BLOCKS, homes });
+    let home = |log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS));
+    rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(home).collect());
     rig
 }
 

@@ -1,7 +1,9 @@
 use super::files::{FILE_BLOCKS, Files};
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
-use engine::{BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace};
+use engine::{
+    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, LogPlaces,
+};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{DataMode, WriteThreshold};
@@ -137,6 +139,17 @@ pub struct Rig {
 }
 
 impl Rig {
+    /// Adds scattered logs of so many `blocks` at `homes`, which the log counts from `first` on.
+    pub fn scatter(&mut self, first: LogBlock, blocks: u32, homes: Vec<HomeBlock>) {
+        let area = self.parts.log.as_mut().unwrap();
+        area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {
+            first: first.plus(log * blocks),
+            count: blocks,
+            disk_block: home.get(),
+        }));
+        area.logs = Some(LogPlaces { first, blocks, homes });
+    }
+
     pub fn new(setup: &Setup, seed: u64, images: Vec<Image>) -> Rig {
         let world = VirtualWorld::new(seed);
         let shared: Rc<dyn World> = Rc::new(world.clone());
