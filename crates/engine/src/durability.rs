@@ -10,7 +10,7 @@
 
 use crate::error::EngineError;
 use crate::whose::Completed;
-use journal::Barrier;
+use journal::{Barrier, plan_home_durable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -146,9 +146,10 @@ impl Durability {
         }
         this
     }
-    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush, if nothing else needs one.
+    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush that the plan would make
+    /// behind it, if nothing else needs one.
     pub fn is_home_write_durable(&self) -> bool {
-        self.end_phase([1, 0], Some(Barrier::HomeBeforeReply)).durable[Place::Home as usize]
+        self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[Place::Home as usize]
     }
     /// All that have completed.
     pub fn home_written(&self) -> HomeWrites {

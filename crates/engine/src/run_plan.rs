@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, Owner};
+use units::{BlockSize, HomeBlock, LogBlock};
 
 /// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
@@ -136,14 +136,6 @@ impl Runner {
         self.durability.check()?;
         let written = self.home.write(at, parts, durability).await;
         self.durability.note(written.map_err(EngineError::from))
-    }
-
-    /// Makes all data of `owner`, or of everybody, durable that write-back sent home and no log holds.
-    pub async fn flush_loose(&self, owner: Option<Owner>) -> Result<(), EngineError> {
-        if self.durability.wants_flush_of_loose(owner) {
-            self.flush(Place::Home, vec![]).await?;
-        }
-        Ok(())
     }
 
     /// `blocks`: of home, which a plan wrote.

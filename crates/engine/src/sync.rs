@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::long_writes::LongWrite;
+use journal::plan_home_durable;
 use units::{HomeBlock, Owner, TransactionId};
 
 impl Engine {
@@ -57,10 +58,18 @@ impl Engine {
             false => self.order_loose(loose).await?,
         };
         // Write-back may have sent some home already; that is durable only after a flush.
-        if let Err(error) = self.runner.flush_loose(owner).await {
+        if let Err(error) = self.make_loose_durable(owner).await {
             self.abort(&error);
         }
         self.commit(transaction).await
+    }
+
+    /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is durable when this returns.
+    pub(crate) async fn make_loose_durable(&self, owner: Option<Owner>) -> Result<(), EngineError> {
+        match self.runner.durability.wants_flush_of_loose(owner) {
+            true => self.runner.run(plan_home_durable()).await,
+            false => Ok(()),
+        }
     }
 
     /// Has data go home with the running transaction, to share its barrier. It joins as a handle does: the commit takes log

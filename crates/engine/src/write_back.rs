@@ -65,7 +65,7 @@ impl Engine {
             return Ok(());
         }
         if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
-            self.runner.flush_loose(None).await?;
+            self.make_loose_durable(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
