@@ -16,8 +16,7 @@ use crate::options::{EngineParts, LogArea};
 use crate::tail::Tail;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use format::packed::PackedLog;
-use journal::records::{self, RecordFormat, Records, RecordsWanted};
+use journal::records::{self, Records, RecordsWanted};
 use journal::{
     Checkpoint, CircularLog, CommittedTransaction, Coverage, Holdings, LogKind, LogSpace, ScatteredLog,
     SuperblockImage,
@@ -57,7 +56,7 @@ impl LogState {
         area: &LogArea,
     ) -> Result<LogState, EngineError> {
         let is_scattered = parts.options.log == LogKind::Scattered;
-        let records = records::begin(&mut superblock, wanted(parts, area, || parts.world.random()));
+        let records = records::begin(&mut superblock, wanted(parts, area), || parts.world.random());
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
@@ -189,32 +188,25 @@ impl LogState {
     }
 }
 
-/// The records that a mount writes. `nonce`: of packed ones.
-fn wanted(parts: &EngineParts, area: &LogArea, nonce: impl FnOnce() -> u64) -> RecordsWanted {
+/// The records that a mount writes.
+fn wanted(parts: &EngineParts, area: &LogArea) -> RecordsWanted {
     let options = &parts.options;
     let is_scattered = options.log == LogKind::Scattered;
-    let unit = || options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home));
-    let is_packed = options.record_format() == RecordFormat::Packed;
     RecordsWanted {
+        format: options.record_format(),
+        unit: options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home)),
         // Others refuse a log that may hold parts of blocks, whether it does or not.
         bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
         // Nobody else reads scattered logs anyway.
         transaction_checksum: options.transaction_checksum || is_scattered,
         checksums: options.journal_checksum || is_scattered,
         wide: parts.home.end() > u64::from(u32::MAX),
-        packed: is_packed.then(|| PackedLog { unit: unit(), nonce: nonce() }),
     }
 }
 
 /// Whether a mount would write scattered logs in the format of those that `superblock` tells of.
 pub(crate) fn is_written_so(superblock: &JournalSuperblock, parts: &EngineParts, area: &LogArea) -> bool {
-    let mut new = superblock.clone();
-    new.set_clean(superblock.sequence);
-    let nonce = || superblock.packed.map_or(0, |packed| packed.nonce);
-    records::begin(&mut new, wanted(parts, area, nonce));
-    new.set_scattered(0);
-    let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
-    superblock.scattered.is_some() && format(&new) == format(superblock)
+    superblock.scattered.is_some() && records::is_written_so(superblock, wanted(parts, area))
 }
 
 /// The block that holds `superblock`.

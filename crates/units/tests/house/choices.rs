@@ -106,6 +106,27 @@ fn only_the_packed_format_knows_how_packed_transactions_look() {
     assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/packed"]), [""; 0]);
 }
 
+/// Whether a line names a variant of `RecordFormat`, or what only one format has.
+fn names_a_format(line: &str) -> bool {
+    let is_variant = |rest: &str| rest.chars().nth(1).is_some_and(char::is_lowercase);
+    let variants = line.split("RecordFormat::").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    variants.into_iter().any(is_variant) || line.contains("PackedLog") || line.contains(".packed")
+}
+
+/// What depends on the format is asked of [`journal::records::RecordFormat`], or of the records themselves.
+#[test]
+fn only_records_know_what_a_format_means() {
+    assert!(names_a_format("    records: RecordFormat::Packed,") && names_a_format("superblock.packed.is_some()"));
+    assert!(!names_a_format("RecordFormat::ALL") && !names_a_format("RecordFormat::by_default(true)"));
+    assert_eq!(lines_with(names_a_format, &["format", "journal/src/records"]), [""; 0]);
+    // The program parses a name, and tells of a log what lies in it.
+    let sources = sources(root().join("crates/cli/src"));
+    let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
+    let found = sources.iter().filter(|(_, text)| names_one(text));
+    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    assert_eq!(found, [PathBuf::from("crates/cli/src/inspect/journal.rs")]);
+}
+
 #[test]
 fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
     let compares = any_of(&["addr_eq", "ptr_eq", "ptr::eq"]);
