@@ -63,7 +63,7 @@ impl Engine {
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
             if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {
-                self.pipeline.request(self.pipeline.running_id());
+                self.pipeline.request(self.running());
             }
             return false;
         }
@@ -73,7 +73,7 @@ impl Engine {
         }
         // The oldest transactions must go home; if there are none, this one has to become one.
         if log.checkpoint.is_empty() && used {
-            self.pipeline.request(self.pipeline.running_id());
+            self.pipeline.request(self.running());
         }
         log.tail.is_waited_for();
         self.queue.kick();

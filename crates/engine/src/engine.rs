@@ -65,6 +65,10 @@ impl Engine {
     pub fn committed(&self) -> TransactionId {
         self.pipeline.committed()
     }
+    /// The transaction that changes join now. Those between the last durable one and this one are on their way to the disk.
+    pub fn running(&self) -> TransactionId {
+        self.pipeline.running_id()
+    }
     /// Whether the running transaction is being locked: whoever begins a change now waits, and is in the next one.
     pub fn is_locking(&self) -> bool {
         self.pipeline.is_locking()

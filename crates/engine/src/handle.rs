@@ -52,7 +52,7 @@ impl Engine {
         self.pipeline.pass(admit).await.map_err(|error| self.pipeline.refusal_of_changes(error))?;
         Ok(Handle {
             engine: self.clone(),
-            transaction: self.pipeline.running_id(),
+            transaction: self.running(),
             credits: credits.0,
             data_credits,
             home_credits,

@@ -67,7 +67,7 @@ impl Engine {
     /// off ([`EngineOptions::keep_others_out`]). The volume must say before that its journal is to be replayed.
     pub async fn keep_others_out(&self) -> Result<(), EngineError> {
         let Some(log) = self.log.as_ref().filter(|_| self.options.keep_others_out) else { return Ok(()) };
-        let next = self.pipeline.running_id();
+        let next = self.running();
         let mut plan = Plan::default();
         {
             let mut log = log.borrow_mut();

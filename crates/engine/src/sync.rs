@@ -20,14 +20,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until `transaction` is durable if it is on its way to the disk; asks for nothing. For experiments.
-    pub async fn wait_if_committing(&self, transaction: TransactionId) -> Result<(), EngineError> {
-        if self.pipeline.running_id().is_after(transaction)
-            && let Some(completion) = self.pipeline.completion_of(transaction)
-        {
-            completion.wait().await?;
+    /// Waits until all that is on its way to the disk now is durable; asks for nothing.
+    pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
+        match self.pipeline.last_in_flight() {
+            Some(last) => last.wait().await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. What is logged, or goes home
@@ -41,7 +39,7 @@ impl Engine {
     /// Makes all that was done before the call durable: `sync`, `syncfs`.
     pub async fn sync(&self) -> Result<(), EngineError> {
         let loose = self.loose.all();
-        self.sync_loose(None, loose, self.pipeline.running_id()).await
+        self.sync_loose(None, loose, self.running()).await
     }
 
     /// Commits `transaction`, and data of `owner`, or of everybody, that no commit waited for.

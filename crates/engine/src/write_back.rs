@@ -129,7 +129,7 @@ impl Engine {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
-                self.pipeline.request(self.pipeline.running_id());
+                self.pipeline.request(self.running());
                 break;
             }
             self.relieve_log().await?;
