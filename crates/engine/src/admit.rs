@@ -68,14 +68,14 @@ impl Engine {
             return false;
         }
         // Credits, descriptors and commit block (`bound`) + revokes of whatever the log has records of.
-        if bound + log.revoke_reserve() <= log.space.room() {
+        if log.has_free(bound) {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.
-        if log.checkpoint.is_empty() && used {
+        if log.is_all_home() && used {
             self.pipeline.request(self.running());
         }
-        log.tail.is_waited_for();
+        log.is_waited_for();
         self.queue.kick();
         false
     }

@@ -60,19 +60,18 @@ pub(crate) enum AsOf {
 }
 
 pub(crate) struct CachedBlock {
-    pub number: HomeBlock,
+    number: HomeBlock,
     images: Images,
     state: Cell<BlockState>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
     /// Durability is enough for it: it goes home only if there is no other way.
     stays: Cell<bool>,
-    /// For the cache alone.
-    pub clock: Cell<ClockState>,
-    /// When it became newer than home: its entry in the queue of dirty blocks, whose business this is.
-    pub dirty_since: Cell<Option<Instant>>,
+    clock: Cell<ClockState>,
+    /// When it became newer than home: its entry in the queue of dirty blocks.
+    dirty_since: Cell<Option<Instant>>,
     /// A read of the base is under way; whoever needs it waits here.
-    pub reading: RefCell<Option<Rc<Event>>>,
+    reading: RefCell<Option<Rc<Event>>>,
 }
 
 impl CachedBlock {
@@ -91,6 +90,9 @@ impl CachedBlock {
         }
     }
 
+    pub fn number(&self) -> HomeBlock {
+        self.number
+    }
     /// What readers see.
     pub fn bytes(&self) -> Rc<Buffer> {
         self.images.current()
@@ -101,8 +103,37 @@ impl CachedBlock {
     pub fn is_cached(&self) -> bool {
         self.clock.get() != ClockState::Out
     }
+    /// For the cache, whose clock this is.
+    pub fn clock(&self) -> ClockState {
+        self.clock.get()
+    }
+    pub fn set_clock(&self, state: ClockState) {
+        self.clock.set(state);
+    }
     pub fn is_dirty(&self) -> bool {
-        self.dirty_since.get().is_some()
+        self.dirty_since().is_some()
+    }
+    /// For the queue of dirty blocks: when it became newer than home.
+    pub fn dirty_since(&self) -> Option<Instant> {
+        self.dirty_since.get()
+    }
+    pub fn soil(&self, since: Instant) {
+        self.dirty_since.set(Some(since));
+    }
+    /// Home has it as it is. Whether it was dirty.
+    pub fn wash(&self) -> bool {
+        self.dirty_since.take().is_some()
+    }
+    /// A read of its base begins; `over` rings when that is over.
+    pub fn begin_reading(&self, over: &Rc<Event>) {
+        *self.reading.borrow_mut() = Some(over.clone());
+    }
+    pub fn end_reading(&self) {
+        *self.reading.borrow_mut() = None;
+    }
+    /// The read of its base that is under way.
+    pub fn reading(&self) -> Option<Rc<Event>> {
+        self.reading.borrow().clone()
     }
     pub fn is_whole(&self) -> bool {
         self.images.is_whole()

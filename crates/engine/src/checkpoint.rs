@@ -16,7 +16,7 @@ impl Engine {
         self.write_committed_home().await?;
         let _turn = self.queue.turn().await;
         if let Some(log) = &self.log {
-            log.borrow_mut().tail.is_waited_for();
+            log.borrow_mut().is_waited_for();
         }
         self.advance_tail(Occasion::Space).await?;
         Ok(self.checkpoints.last())

@@ -16,11 +16,23 @@ use units::{BlockRange, BlockSize, TransactionId};
 /// What is in memory, blocks that have left the cache and are still held by someone included.
 #[derive(Default)]
 pub(crate) struct Usage {
-    pub blocks: Cell<usize>,
+    blocks: Cell<usize>,
     /// Images of blocks besides the current one.
-    pub frozen: Cell<usize>,
+    frozen: Cell<usize>,
     /// Counts whatever may let a block go home that might not before.
-    pub released: Cell<u64>,
+    released: Cell<u64>,
+}
+
+impl Usage {
+    pub fn blocks(&self) -> usize {
+        self.blocks.get()
+    }
+    pub fn frozen(&self) -> usize {
+        self.frozen.get()
+    }
+    pub fn released(&self) -> u64 {
+        self.released.get()
+    }
 }
 
 pub(crate) struct Images {

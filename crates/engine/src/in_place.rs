@@ -30,7 +30,7 @@ impl Engine {
         if self.running() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {
             return Ok(false);
         }
-        let durability = &self.runner.durability;
+        let durability = &self.durability;
         if !durability.is_durable(durability.home_written()) {
             self.runner.run(plan_home_durable()).await.inspect_err(|error| self.abort(error))?;
         }

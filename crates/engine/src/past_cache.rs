@@ -50,7 +50,7 @@ impl Handle {
         }
         engine.cache.borrow_mut().pass(&blocks);
         // Now: whoever brings these blocks into the cache from here on sends them home later.
-        let claim = engine.runner.claims.enqueue(run.home, count as u64);
+        let claim = engine.claims.enqueue(run.home, count as u64);
         let write = engine.long_writes.set_out(run.owner, blocks, before);
         let memory = run.kept_memory().unwrap_or_else(|| Rc::new(copy(run.bytes)));
         engine.world.clone().spawn(Box::pin(engine.send_past_cache(write, claim, memory)));
@@ -122,9 +122,9 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let kinds = vec![BlockKind::HomeData; count];
         let writes = self.runner.write_home(write.blocks.start, &kinds, vec![memory]).await?;
-        self.counters.borrow_mut().home_writes += 1;
+        self.counters.borrow_mut().requested_home_write();
         match write.before {
-            Some(_) => self.runner.durability.note_early(writes),
+            Some(_) => self.durability.note_early(writes),
             // Whoever flushes it a second later may be asleep.
             None if self.note_loose_at_home(write.owner, writes) => self.queue.kick(),
             None => {}

@@ -39,10 +39,10 @@ impl Engine {
         while self.pipeline.in_flight() > 0 {
             self.wait_for_commits_in_flight().await?;
         }
-        if self.runner.durability.keep_barriers(barrier == BarrierKind::Flush)
+        if self.durability.keep_barriers(barrier == BarrierKind::Flush)
             && let Some(log) = &self.log
         {
-            log.borrow_mut().tail.forget_notes();
+            log.borrow_mut().forget_notes();
         }
         Ok(())
     }

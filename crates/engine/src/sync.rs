@@ -64,7 +64,7 @@ impl Engine {
 
     /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is durable when this returns.
     pub(crate) async fn make_loose_durable(&self, owner: Option<Owner>) -> Result<(), EngineError> {
-        match self.runner.durability.wants_flush_of_loose(owner) {
+        match self.durability.wants_flush_of_loose(owner) {
             true => self.runner.run(plan_home_durable()).await,
             false => Ok(()),
         }
