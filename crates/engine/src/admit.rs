@@ -56,7 +56,7 @@ impl Engine {
         Ok(Some(()))
     }
 
-    /// `bound`: of the running transaction with the handle that is to join.
+    /// `bound`: most log blocks of the running transaction, with the handle that is to join.
     fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
         let mut log = log.borrow_mut();
         let used = !self.pipeline.is_unused();
@@ -109,7 +109,7 @@ impl Engine {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);
         let fits = |pinned: usize| pinned + coming <= limit / 4 * 3;
-        // The bound is that of later, so this is no less than what is pinned now.
+        // `made_at_most` includes what is still to come, so this is no less than what is pinned now.
         let at_most = self.images_until_home() + made_at_most;
         if at_most <= limit / 2 && fits(at_most) {
             return true;

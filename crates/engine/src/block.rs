@@ -138,14 +138,14 @@ impl CachedBlock {
     pub fn is_whole(&self) -> bool {
         self.images.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
     pub fn is_whole_in_all_images(&self) -> bool {
         self.images.are_whole()
     }
     pub fn is_running(&self) -> bool {
         self.state.get().is_running()
     }
-    /// Home holds, or is about to be told, nothing older than the current image.
+    /// Home has the current image: nothing of the block waits to go there.
     pub fn is_home(&self) -> bool {
         self.state.get() == BlockState::Settled && !self.images.has_older()
     }
@@ -182,7 +182,7 @@ impl CachedBlock {
         self.images.fill(base, size);
     }
 
-    /// In which it may go home.
+    /// Enters a state in which it may go home.
     fn set_released(&self, state: BlockState) {
         self.state.set(state);
         self.images.note_release();
@@ -298,12 +298,12 @@ impl CachedBlock {
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         self.images.committed_arrived(sent);
     }
-    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. Then
-    /// it goes home once more.
+    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. In
+    /// that case it goes home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
-    /// The running transaction needs no more of it at home. `logs`: but in the log.
+    /// The running transaction no longer waits for it to go home. `logs`: it logs the block all the same.
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }

@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// Others may write to these blocks from now on, and a replay would put older bytes over theirs. So what the log
-    /// holds of them is revoked. The transaction with which that is so, if there was anything.
+    /// holds of them is revoked. Returns the transaction that revokes it, if there was anything.
     async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
         let recorded = |engine: &Engine| match &engine.log {
             Some(log) => log.borrow().live().within(runs),

@@ -106,18 +106,18 @@ impl Engine {
         self.carry_out(commit).await
     }
 
-    /// While others may set out.
+    /// Carries a commit out while others may set out.
     async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
         if let Err(error) = self.write_log(commit).await {
             self.abort(&error);
         }
         if self.pipeline.in_flight() == 0 {
-            // Whichever of them it was that few waited for.
+            // It does not matter for which of them few waited.
             self.expect_soon(true, false);
         }
     }
 
-    /// Of a plan that writes the log alone.
+    /// Carries out a plan that writes the log alone.
     async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
         self.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);

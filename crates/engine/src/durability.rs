@@ -82,14 +82,14 @@ pub(crate) struct Durability {
     begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
-    /// Where those lie that no flush has covered, oldest first; where the first `unknown` lie nobody knows.
+    /// Where those lie that no flush has covered, oldest first. Where the first `unknown` ones lie is not kept.
     volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
     unknown: Cell<HomeWrites>,
-    /// Up to which one some held data that is in no transaction: of each owner, of all who are not kept apart, of all.
+    /// The last that held data of no transaction: for each owner, for all who are not kept apart, for all.
     loose: RefCell<BTreeMap<Owner, HomeWrites>>,
     loose_of_others: Cell<HomeWrites>,
     loose_of_anybody: Cell<HomeWrites>,
-    /// Up to which one some held data that must be durable before a commit.
+    /// The last that held data that must be durable before a commit.
     early: Cell<HomeWrites>,
     failure: RefCell<Option<String>>,
 }
@@ -130,8 +130,8 @@ impl Durability {
         self
     }
 
-    /// Whether barriers are kept from now on. What was written while they were not is flushed by the first of each disk. True
-    /// if they were not.
+    /// Sets whether barriers are kept from now on. The first of each disk flushes what was written while they were not. True
+    /// if they begin to be kept.
     pub fn keep_barriers(&self, ordered: bool) -> bool {
         let begins = ordered && !self.ordered.get();
         self.ordered.set(ordered);

@@ -130,7 +130,7 @@ impl Engine {
                     block.leave_order(transaction.logs(block.number()));
                 }
             }
-            // Also of one that was changed meanwhile and is loose still: what went is in a disk's cache.
+            // Also for one that was changed meanwhile and is still loose: what was sent is in a disk's cache.
             AsOf::Loose => {
                 if let Some(owner) = block.loose_owner() {
                     if let Some(writes) = volatile {

@@ -85,7 +85,7 @@ impl Images {
     pub fn is_whole(&self) -> bool {
         self.kept.borrow().current.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
     pub fn are_whole(&self) -> bool {
         let kept = self.kept.borrow();
         kept.current.is_whole() && kept.older().all(Image::is_whole)

@@ -10,8 +10,8 @@ const LOOKED_THROUGH_MAX: usize = 4096;
 
 impl Engine {
     /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
-    /// and one flush, or one durable write. What must be committed for it to be found is committed already, the caller knows. False if it
-    /// takes a commit all the same.
+    /// and one flush, or one durable write. The caller knows that
+    /// whatever leads to it is committed already. False if it takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.world.now();
         self.pipeline.check()?;

@@ -1,8 +1,8 @@
 //! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them are redirected to the
 //! log, and they go home from there.
 //!
-//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only where its
-//! content comes from, while it is not known, differs: not from home, but from the log.
+//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only
+//! the place differs from which unknown content is read: the log, and not home.
 
 use crate::block::CachedBlock;
 use crate::cache::Cache;
@@ -117,7 +117,7 @@ impl Engine {
     async fn fetch(&self, copies: &[Copy]) -> Result<Vec<Option<Rc<Buffer>>>, EngineError> {
         let reads = self.log_reads(copies);
         let reads = reads.into_iter().map(|read| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            // What was read is dropped before others are: the log's bytes and their copies are not held both.
+            // What was read is dropped before others are: the bytes of the log and their copies are not held at the same time.
             Box::pin(async move { self.take_copies(read, copies).await })
         });
         let mut found = vec![None; copies.len()];

@@ -187,8 +187,8 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// After so many bytes of requests that continue each other the next ones go home past the cache. Those of less than a
-    /// sixteenth of it do not. `None`: none does.
+    /// After so many bytes of requests that continue each other, the next ones go home past the cache. Requests shorter than
+    /// a sixteenth of it do not. `None`: none goes past it.
     pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -198,7 +198,7 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds goes home, if not by that age.
     pub checkpoint: CheckpointTimes,
-    /// Scattered logs: of how many percent of a log on it is swapped in idle time; `None`: never.
+    /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
     pub swap_above: Option<u32>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
@@ -217,7 +217,7 @@ pub struct EngineOptions {
     pub log_unit: Option<u32>,
     pub read_only: bool,
     /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
-    /// journal. For disks of which no claim keeps them off.
+    /// journal. For disks that no exclusive claim protects from them.
     pub keep_others_out: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,

@@ -1,6 +1,6 @@
 //! Long rows of requests go home past the cache: a run of blocks at a time, from the request's memory or a copy of it.
 //!
-//! What the log would hold does not, nor what the cache must know: blocks that are newer there than at home.
+//! What would be logged does not. Nor do blocks of which the cache holds something newer than home.
 
 use crate::cache::Temperature;
 use crate::engine::Engine;
@@ -70,7 +70,7 @@ impl Engine {
         (!first.is_logged() && decisions.all(|decision| decision == first)).then_some(first)
     }
 
-    /// Of a block that the cache does not have.
+    /// What the policy says of a block that the cache does not have.
     fn decide_of(&self, at: HomeBlock, run: &FileRun<'_>) -> Decision {
         if self.log.is_none() {
             return Decision::HomeBeforeCommit;

@@ -4,7 +4,7 @@
 //! 1. Ids have no gaps: last committed, those in flight in order, running.
 //! 2. While the running transaction is being locked nobody joins; it is locked when its open handles have stopped.
 //! 3. Transactions become committed in order. Whoever waits for one waits for all before it.
-//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does every later wish.
+//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does whatever is wished later.
 //! 5. Those who wait to join do so first come, first served.
 //!
 //! Nothing here writes: the engine's commit task does, and tells.
@@ -105,7 +105,7 @@ impl Pipeline {
     pub fn is_over(&self) -> bool {
         self.ending.is_over()
     }
-    /// Nobody joins until it does no longer.
+    /// While it rests nobody joins.
     pub fn is_resting(&self) -> bool {
         self.resting.get()
     }

@@ -75,7 +75,7 @@ impl AutoThreshold {
         self.present.get()
     }
 
-    /// Whether a request is small to which nobody is bound yet. `sequential`: it continues a long row of one transaction, so
+    /// Whether a request counts as small, if no earlier one has decided that for its blocks. `sequential`: it continues a long row of one transaction, so
     /// at home it costs its bytes and nothing beside.
     pub fn is_small(&self, request: u64, sequential: bool) -> bool {
         if !(SMALL..LARGE).contains(&request) || sequential {
@@ -132,7 +132,7 @@ impl AutoThreshold {
         }
     }
 
-    /// What the present threshold does to no request, of that which any request could have; the longest untried first.
+    /// What the present threshold gives to none of the requests of late. Of two, the one that was not tried for longer.
     fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
         let split = self.split();
         let asked = |classes: &[Class]| classes.iter().any(|class| class.requests >= 1.0);
@@ -169,7 +169,7 @@ impl AutoThreshold {
     }
 }
 
-/// `None`: whether such requests are small is no question.
+/// `None`: such requests are small, or large, whatever the threshold.
 fn class_of(request: u64) -> Option<usize> {
     (SMALL..LARGE).contains(&request).then(|| (request / SMALL).ilog2() as usize)
 }

@@ -98,7 +98,7 @@ pub fn begin(
     of(superblock)
 }
 
-/// Whether who wants this would write the log of `superblock` on in the very format that it has.
+/// Whether a mount that wants this would go on with the log of `superblock` in the very format that it has.
 pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> bool {
     let mut new = superblock.clone();
     new.set_clean(superblock.sequence);

@@ -19,7 +19,7 @@ struct OpenRun {
     units_left: u32,
     sum: Seed,
     reader: RecordReader,
-    /// Counts only if the checksum is right: then nobody's disk made it so.
+    /// Counts only if the checksum is right: then it is no damage.
     malformed: Option<Malformed>,
     counts: PassCounts,
     has_revokes: bool,
