@@ -22,9 +22,9 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, Images, Records};
 use journal::{
-    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings, LockedTransaction,
-    LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun, WholePlace, begin_log,
-    plan_commit,
+    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
+    LockedTransaction, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun,
+    WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
 use std::rc::Rc;
@@ -428,10 +428,13 @@ mod tests {
     use crate::whose::DiskHome;
     use device::World;
     use disks::MemoryDisk;
+    use journal::RunningTransaction;
     use runtime::VirtualWorld;
     use units::{BlockRange, BlockSize, Timestamp};
 
     const BLOCKS: u32 = 64;
+    /// Of a new journal.
+    const FIRST: TransactionId = TransactionId(2);
     const CHANGED: HomeBlock = HomeBlock(100);
 
     fn size() -> BlockSize {
@@ -453,16 +456,13 @@ mod tests {
         LogState::new(JournalSuperblock::new(size(), BLOCKS, [7; 16]), &parts, &area).unwrap()
     }
     /// Commits transaction `id`, which changes one block.
-    fn commit(log: &mut LogState, id: u32) {
-        let mut running = RunningTransaction::new(TransactionId(id), Instant(0), size());
+    fn commit(log: &mut LogState, id: TransactionId) {
+        let mut running = RunningTransaction::new(id, Instant(0), size());
         running.open_handle(1);
         running.add_metadata(CHANGED, BlockRange::new(0, 4));
         running.close_handle(1);
         let mut locked = running.lock();
-        let moment = CommitMoment {
-            time: Timestamp { seconds: 0, nanoseconds: 0 },
-            durable: TransactionId(id - 1),
-        };
+        let moment = CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
         let image = Rc::new(Buffer::zeroed(1024));
         let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment).unwrap();
         log.issue(&mut planned, 1024);
@@ -470,21 +470,21 @@ mod tests {
     }
 
     #[test]
-    fn the_space_of_a_transaction_comes_back_when_the_tail_on_disk_has_passed_it() {
+    fn space_comes_back_when_the_tail_on_disk_has_passed_its_transaction() {
         let mut log = log();
         let free = log.usage().free_blocks;
-        commit(&mut log, 1);
+        commit(&mut log, FIRST);
         assert!(log.is_started() && log.live().contains(CHANGED) && !log.is_all_home());
         let used = log.usage().free_blocks;
         assert!(used < free && log.ask_tail(Occasion::Space, false).is_none());
-        log.home_written(CHANGED, TransactionId(1));
+        log.home_written(CHANGED, FIRST);
         assert!(log.is_all_home());
         let moved = log.ask_tail(Occasion::Space, false).expect("the tail may move");
         assert!(log.is_moving() && log.ask_tail(Occasion::Space, false).is_none());
-        assert_eq!((log.usage().free_blocks, log.tail_on_disk()), (used, TransactionId(1)));
-        assert_eq!(log.tail_moved(moved), TransactionId(2));
+        assert_eq!((log.usage().free_blocks, log.tail_on_disk()), (used, FIRST));
+        assert_eq!(log.tail_moved(moved), FIRST.next());
         assert_eq!((log.usage().free_blocks, log.live().len()), (free, 0));
-        assert_eq!((log.tail_on_disk(), log.is_moving()), (TransactionId(2), false));
+        assert_eq!((log.tail_on_disk(), log.is_moving()), (FIRST.next(), false));
     }
 
     #[test]
@@ -492,10 +492,13 @@ mod tests {
         let mut log = log();
         let largest = log.largest_now();
         assert!(log.has_room(largest) && !log.has_room(largest + 1));
-        let taken = (1..).find(|id| {
-            commit(&mut log, *id);
-            !log.has_free(BLOCKS / 2)
-        });
-        assert!(taken.is_some() && log.has_free(1), "the reserve is left");
+        let mut next = FIRST;
+        while log.has_free(BLOCKS / 2) {
+            commit(&mut log, next);
+            next = next.next();
+        }
+        assert!(log.has_free(1), "nothing is left behind the reserve");
+        let live = log.live().len() as u64;
+        assert_eq!(log.revoke_reserve(), log.records().revoke_blocks_bound(live) + 1);
     }
 }

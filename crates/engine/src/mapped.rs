@@ -92,7 +92,8 @@ impl Engine {
 
     /// Reads blocks from the log, all of which were there when this was called.
     pub(crate) async fn read_copies(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let copy = |block: &Rc<CachedBlock>| (block.number(), self.copy_of(block.number()).expect("as promised"));
+        let copy =
+            |block: &Rc<CachedBlock>| (block.number(), self.copy_of(block.number()).expect("as promised"));
         let copies: Vec<Copy> = blocks.iter().map(copy).collect();
         self.counters.borrow_mut().redirected_reads(copies.len() as u64);
         let found = self.fetch(&copies).await?;

@@ -148,7 +148,8 @@ impl Engine {
         self.pipeline.check()?;
         self.write_everything_home().await?;
         let checksums = self.options.journal_checksum;
-        let clean = self.log.as_ref().and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
+        let clean =
+            self.log.as_ref().and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
         self.runner.run(plan_empty_log(clean)).await?;
         self.pipeline.check()?;
         if let Some(log) = &self.log {

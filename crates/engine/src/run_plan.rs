@@ -314,4 +314,3 @@ impl Runner {
         })
     }
 }
-

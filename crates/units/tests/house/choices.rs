@@ -86,7 +86,7 @@ fn only_the_block_format_knows_how_blocks_of_the_log_look() {
 /// Its superblock belongs to every format; its blocks do not.
 #[test]
 fn planner_and_recovery_know_of_jbd2_its_superblock_alone() {
-    let known = ["JournalSuperblock", "FormatError", "Seed"];
+    let known = ["JournalSuperblock", "JournalFormatError", "Seed"];
     let is_more = |line: &str| {
         let names = line.split_once("format::jbd2::").map(|(_, names)| names);
         names.is_some_and(|names| {
@@ -116,15 +116,17 @@ fn names_a_format(line: &str) -> bool {
 /// What depends on the format is asked of [`journal::records::RecordFormat`], or of the records themselves.
 #[test]
 fn only_records_know_what_a_format_means() {
-    assert!(names_a_format("    records: RecordFormat::Packed,") && names_a_format("superblock.packed.is_some()"));
+    assert!(
+        names_a_format("    records: RecordFormat::Packed,") && names_a_format("superblock.packed.is_some()")
+    );
     assert!(!names_a_format("RecordFormat::ALL") && !names_a_format("RecordFormat::by_default(true)"));
     assert_eq!(lines_with(names_a_format, &["format", "journal/src/records"]), [""; 0]);
     // The program parses a name, and tells of a log what lies in it.
     let sources = sources(root().join("crates/cli/src"));
     let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
     let found = sources.iter().filter(|(_, text)| names_one(text));
-    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
-    assert_eq!(found, [PathBuf::from("crates/cli/src/inspect/journal.rs")]);
+    let of_program: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    assert!(!of_program.is_empty() && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect")));
 }
 
 #[test]
