@@ -85,11 +85,7 @@ pub fn begin(
 ) -> Rc<dyn Records> {
     let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
     let has_nonce = wanted.format.has_nonce();
-    superblock.set_log_format(
-        wanted.checksums || has_nonce,
-        wanted.wide || superblock.is_wide(),
-        multiwrite,
-    );
+    superblock.set_log_format(wanted.checksums || has_nonce, wanted.wide || superblock.is_wide(), multiwrite);
     if has_nonce {
         let most = superblock.block_size.bytes() as u32;
         let unit = wanted.unit.max(superblock.shortest_unit()).min(most);
