@@ -44,7 +44,7 @@ pub enum SessionError {
     Channel(#[from] io::Error),
     #[error(transparent)]
     Init(#[from] InitError),
-    #[error("FUSE over io_uring is not to be had: {0}")]
+    #[error("FUSE over io_uring is not available: {0}")]
     NoRing(&'static str),
 }
 
