@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 
 /// From here on the kernel would have to find, and zero, page after page for new memory.
 const LONG: usize = 64 << 10;
-/// So much memory of long buffers each thread keeps for those to come. In bytes.
+/// Each thread keeps so much memory of long buffers for those to come. In bytes.
 const SPARES_MAX: usize = 4 << 20;
 
 thread_local! {
@@ -33,7 +33,7 @@ impl Spares {
     fn keep(&mut self, memory: Vec<u8>) {
         self.bytes += memory.len();
         self.kept.push(memory);
-        // Of lengths that nobody asks for any more the oldest leave.
+        // The oldest leave first: perhaps nobody asks for their length any more.
         while self.bytes > SPARES_MAX {
             self.bytes -= self.kept.remove(0).len();
         }
@@ -86,7 +86,7 @@ impl Buffer {
         memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
-    /// As long, for whoever overwrites all of it: its bytes are any. The memory may be that of a long buffer that is gone.
+    /// The same for whoever overwrites all of it: its bytes may be anything. The memory may be that of a long buffer that is gone.
     pub fn to_fill(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
         let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
@@ -113,7 +113,7 @@ impl Buffer {
     }
 }
 impl Buffer {
-    /// Of memory, in bytes: of a part what the whole had.
+    /// Bytes of memory that it holds. A part holds as many as the whole.
     pub fn held(&self) -> usize {
         self.memory.len()
     }

@@ -3,7 +3,7 @@
 //! `cargo run --release -p emulated --example evictions MODEL random|sequential TRIALS WRITES,.. MB,..`
 
 use device::{Buffer, Disk, Durability, World};
-use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR, shipped};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model, SECTOR, shipped};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
@@ -56,7 +56,8 @@ fn main() {
 /// slow. How many of the trials evicted, and the mean time of the workload in ms.
 pub fn try_out(text: &str, workload: Workload, trials: u64) -> (u64, f64) {
     let world = VirtualWorld::new(1);
-    let options = Options { lies: Lies { ignores_flush: true, ..Lies::default() }, ..Options::default() };
+    let options =
+        DriveOptions { lies: Lies { ignores_flush: true, ..Lies::default() }, ..DriveOptions::default() };
     let model = Model::parse(text).expect("a valid model");
     let disk = EmulatedDisk::new(Rc::new(world.clone()), model, options);
     let inner = world.clone();

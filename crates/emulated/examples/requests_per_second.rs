@@ -3,7 +3,7 @@
 //! `cargo run --release -p emulated --example requests_per_second [MODEL]`
 
 use device::{Buffer, Disk, Durability, World};
-use emulated::{EmulatedDisk, Model, Options, SECTOR, shipped};
+use emulated::{DriveOptions, EmulatedDisk, Model, SECTOR, shipped};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 
@@ -57,7 +57,7 @@ fn main() {
     for work in WORKS {
         let world = VirtualWorld::new(1);
         let model = Model::parse(text).expect("a valid model");
-        let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options::default());
+        let disk = EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions::default());
         let start = processor_seconds();
         let inner = world.clone();
         world.run(async move {

@@ -12,7 +12,7 @@ mod model;
 pub mod replay;
 mod shingled;
 
-pub use drive::{CacheMode, CrashImage, EmulatedDisk, Lies, Options, Statistics};
+pub use drive::{CacheMode, CrashImage, DriveOptions, DriveStatistics, EmulatedDisk, Lies};
 pub use mechanics::{PhysicalSector, SeekCurve, TrackLayout};
 pub use model::{
     CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, Replacement, Schedule, Zone,

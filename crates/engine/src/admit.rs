@@ -56,26 +56,26 @@ impl Engine {
         Ok(Some(()))
     }
 
-    /// `bound`: of the running transaction with the handle that is to join.
+    /// `bound`: most log blocks of the running transaction, with the handle that is to join.
     fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
         let mut log = log.borrow_mut();
         let used = !self.pipeline.is_unused();
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
             if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {
-                self.pipeline.request(self.pipeline.running_id());
+                self.pipeline.request(self.running());
             }
             return false;
         }
         // Credits, descriptors and commit block (`bound`) + revokes of whatever the log has records of.
-        if bound + log.revoke_reserve() <= log.space.room() {
+        if log.has_free(bound) {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.
-        if log.checkpoint.is_empty() && used {
-            self.pipeline.request(self.pipeline.running_id());
+        if log.is_all_home() && used {
+            self.pipeline.request(self.running());
         }
-        log.tail.is_waited_for();
+        log.is_waited_for();
         self.queue.kick();
         false
     }
@@ -109,7 +109,7 @@ impl Engine {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);
         let fits = |pinned: usize| pinned + coming <= limit / 4 * 3;
-        // The bound is that of later, so this is no less than what is pinned now.
+        // `made_at_most` includes what is still to come, so this is no less than what is pinned now.
         let at_most = self.images_until_home() + made_at_most;
         if at_most <= limit / 2 && fits(at_most) {
             return true;

@@ -60,19 +60,18 @@ pub(crate) enum AsOf {
 }
 
 pub(crate) struct CachedBlock {
-    pub number: HomeBlock,
+    number: HomeBlock,
     images: Images,
     state: Cell<BlockState>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
     /// Durability is enough for it: it goes home only if there is no other way.
     stays: Cell<bool>,
-    /// For the cache alone.
-    pub clock: Cell<ClockState>,
-    /// When it became newer than home: its entry in the queue of dirty blocks, whose business this is.
-    pub dirty_since: Cell<Option<Instant>>,
+    clock: Cell<ClockState>,
+    /// When it became newer than home: its entry in the queue of dirty blocks.
+    dirty_since: Cell<Option<Instant>>,
     /// A read of the base is under way; whoever needs it waits here.
-    pub reading: RefCell<Option<Rc<Event>>>,
+    reading: RefCell<Option<Rc<Event>>>,
 }
 
 impl CachedBlock {
@@ -91,6 +90,9 @@ impl CachedBlock {
         }
     }
 
+    pub fn number(&self) -> HomeBlock {
+        self.number
+    }
     /// What readers see.
     pub fn bytes(&self) -> Rc<Buffer> {
         self.images.current()
@@ -101,20 +103,49 @@ impl CachedBlock {
     pub fn is_cached(&self) -> bool {
         self.clock.get() != ClockState::Out
     }
+    /// For the cache, whose clock this is.
+    pub fn clock(&self) -> ClockState {
+        self.clock.get()
+    }
+    pub fn set_clock(&self, state: ClockState) {
+        self.clock.set(state);
+    }
     pub fn is_dirty(&self) -> bool {
-        self.dirty_since.get().is_some()
+        self.dirty_since().is_some()
+    }
+    /// For the queue of dirty blocks: when it became newer than home.
+    pub fn dirty_since(&self) -> Option<Instant> {
+        self.dirty_since.get()
+    }
+    pub fn soil(&self, since: Instant) {
+        self.dirty_since.set(Some(since));
+    }
+    /// Home has it as it is. Whether it was dirty.
+    pub fn wash(&self) -> bool {
+        self.dirty_since.take().is_some()
+    }
+    /// A read of its base begins; `over` rings when that is over.
+    pub fn begin_reading(&self, over: &Rc<Event>) {
+        *self.reading.borrow_mut() = Some(over.clone());
+    }
+    pub fn end_reading(&self) {
+        *self.reading.borrow_mut() = None;
+    }
+    /// The read of its base that is under way.
+    pub fn reading(&self) -> Option<Rc<Event>> {
+        self.reading.borrow().clone()
     }
     pub fn is_whole(&self) -> bool {
         self.images.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
     pub fn is_whole_in_all_images(&self) -> bool {
         self.images.are_whole()
     }
     pub fn is_running(&self) -> bool {
         self.state.get().is_running()
     }
-    /// Home holds, or is about to be told, nothing older than the current image.
+    /// Home has the current image: nothing of the block waits to go there.
     pub fn is_home(&self) -> bool {
         self.state.get() == BlockState::Settled && !self.images.has_older()
     }
@@ -151,7 +182,7 @@ impl CachedBlock {
         self.images.fill(base, size);
     }
 
-    /// In which it may go home.
+    /// Enters a state in which it may go home.
     fn set_released(&self, state: BlockState) {
         self.state.set(state);
         self.images.note_release();
@@ -267,12 +298,12 @@ impl CachedBlock {
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         self.images.committed_arrived(sent);
     }
-    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. Then
-    /// it goes home once more.
+    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. In
+    /// that case it goes home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
-    /// The running transaction needs no more of it at home. `logs`: but in the log.
+    /// The running transaction no longer waits for it to go home. `logs`: it logs the block all the same.
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }

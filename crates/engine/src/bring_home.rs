@@ -24,7 +24,7 @@ impl Engine {
             self.long_writes.until_home_holds(&(*at..at.plus(*count))).await;
         }
         let mut waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
-        waiting.extend(self.log.iter().flat_map(|log| log.borrow().mapping.within(runs)));
+        waiting.extend(self.log.iter().flat_map(|log| log.borrow().mapping().within(runs)));
         waiting.sort_unstable();
         waiting.dedup();
         if !waiting.is_empty() {
@@ -35,7 +35,7 @@ impl Engine {
         for batch in waiting.chunks(HOME_BATCH_MAX) {
             self.write_home(batch.to_vec(), Neighbours::Stay).await?.whole()?;
         }
-        let durability = &self.runner.durability;
+        let durability = &self.durability;
         if durability.is_durable(durability.home_written()) {
             return Ok(());
         }
@@ -43,10 +43,10 @@ impl Engine {
     }
 
     /// Others may write to these blocks from now on, and a replay would put older bytes over theirs. So what the log
-    /// holds of them is revoked. The transaction with which that is so, if there was anything.
+    /// holds of them is revoked. Returns the transaction that revokes it, if there was anything.
     async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
         let recorded = |engine: &Engine| match &engine.log {
-            Some(log) => log.borrow().live.within(runs),
+            Some(log) => log.borrow().live().within(runs),
             None => Vec::new(),
         };
         if recorded(self).is_empty() {

@@ -81,16 +81,16 @@ impl Cache {
     }
     /// Grows whenever a block may be let home that might not before.
     pub fn released(&self) -> u64 {
-        self.usage.released.get()
+        self.usage.released()
     }
     /// Images in memory: what [`Cache::limit`] bounds.
     pub fn images(&self) -> usize {
-        self.usage.blocks.get() + self.held()
+        self.usage.blocks() + self.held()
     }
     /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
     /// as so many.
     pub fn held(&self) -> usize {
-        self.usage.frozen.get()
+        self.usage.frozen()
             + self.made
             + self.fetched
             + self.passed
@@ -140,7 +140,7 @@ impl Cache {
     /// The block, and marks it as in use.
     pub fn get(&self, at: HomeBlock) -> Option<&Rc<CachedBlock>> {
         let block = self.blocks.get(&at)?;
-        block.clock.set(ClockState::Used);
+        block.set_clock(ClockState::Used);
         Some(block)
     }
 
@@ -182,7 +182,7 @@ impl Cache {
     /// Takes a block out whatever its state: its content is worthless.
     pub fn remove(&mut self, at: HomeBlock) -> Option<Rc<CachedBlock>> {
         let block = self.blocks.remove(&at)?;
-        block.clock.set(ClockState::Out);
+        block.set_clock(ClockState::Out);
         if self.clock.len() > 2 * self.blocks.len() + LEAST_IMAGES {
             self.clock.retain(|entry| entry.upgrade().is_some_and(|block| block.is_cached()));
         }
@@ -209,12 +209,12 @@ impl Cache {
             let Some(block) = entry.upgrade().filter(|block| block.is_cached()) else { continue };
             // One owner is the table, the other is `block` itself; any third one holds it.
             let held = Rc::strong_count(&block) > 2;
-            if held || block.clock.get() == ClockState::Used || block.is_dirty() {
-                block.clock.set(ClockState::Unused);
+            if held || block.clock() == ClockState::Used || block.is_dirty() {
+                block.set_clock(ClockState::Unused);
                 self.clock.push_back(entry);
             } else {
-                self.blocks.remove(&block.number);
-                block.clock.set(ClockState::Out);
+                self.blocks.remove(&block.number());
+                block.set_clock(ClockState::Out);
             }
         }
     }
@@ -263,7 +263,7 @@ mod tests {
     fn clean_blocks_make_room_and_held_or_dirty_ones_stay() {
         let mut cache = cache(32);
         let held = cache.get_or_insert(HomeBlock(1000), Temperature::Warm);
-        cache.get_or_insert(HomeBlock(1001), Temperature::Warm).dirty_since.set(Some(Instant(1)));
+        cache.get_or_insert(HomeBlock(1001), Temperature::Warm).soil(Instant(1));
         for number in 0..500 {
             cache.get_or_insert(HomeBlock(number), Temperature::Warm);
             assert!(cache.len() <= 32);
@@ -276,10 +276,10 @@ mod tests {
     fn what_came_beyond_the_limit_goes_when_it_is_clean_again() {
         let mut cache = cache(32);
         for number in 0..500 {
-            cache.get_or_insert(HomeBlock(number), Temperature::Warm).dirty_since.set(Some(Instant(1)));
+            cache.get_or_insert(HomeBlock(number), Temperature::Warm).soil(Instant(1));
         }
         assert_eq!(cache.images(), 500);
-        (0..500).for_each(|number| cache.peek(HomeBlock(number)).unwrap().dirty_since.set(None));
+        (0..500).for_each(|number| assert!(cache.peek(HomeBlock(number)).unwrap().wash()));
         cache.shrink();
         assert_eq!((cache.images(), cache.len()), (32, 32));
     }
@@ -305,9 +305,9 @@ mod tests {
         let held = cache.borrow_mut().get_or_insert(HomeBlock(9), Temperature::Warm);
         assert!(!cache.borrow().can_do_without(&blocks));
         drop(held);
-        cache.borrow().peek(HomeBlock(9)).unwrap().dirty_since.set(Some(Instant(1)));
+        cache.borrow().peek(HomeBlock(9)).unwrap().soil(Instant(1));
         assert!(!cache.borrow().can_do_without(&blocks));
-        cache.borrow().peek(HomeBlock(9)).unwrap().dirty_since.set(None);
+        cache.borrow().peek(HomeBlock(9)).unwrap().wash();
         assert!(cache.borrow().can_do_without(&blocks));
         let [beside, overlapping] =
             [0..8, 15..17].map(|read| PastCache::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));

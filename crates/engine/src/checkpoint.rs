@@ -13,20 +13,17 @@ impl Engine {
             return Ok(CheckpointReport::default());
         }
         self.sync().await?;
+        self.write_committed_home().await?;
         let _turn = self.queue.turn().await;
-        self.pipeline.check()?;
-        if let Some(error) = self.write_all_committed().await? {
-            return Err(error);
-        }
         if let Some(log) = &self.log {
-            log.borrow_mut().tail.is_waited_for();
+            log.borrow_mut().is_waited_for();
         }
         self.advance_tail(Occasion::Space).await?;
         Ok(self.checkpoints.last())
     }
 
-    /// When it returns, home has all that was committed at the call; the log keeps it, too. Linux's sync(2) ends so: it writes
-    /// what its journal has committed.
+    /// When it returns, home has all that was committed at the call, if not durably, and the log keeps it, too. So a
+    /// checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;

@@ -76,7 +76,7 @@ impl FromStr for CheckpointTimes {
 }
 
 impl CheckpointTimes {
-    /// How often is looked whether it is time, where write-back looks so often.
+    /// How often to look whether it is time. `writeback`: how often write-back looks.
     pub(crate) fn pause(self, writeback: Duration) -> Duration {
         match self {
             CheckpointTimes::Periodic(time) | CheckpointTimes::Idle(time) => time.min(writeback),
@@ -126,11 +126,11 @@ pub(crate) struct Checkpoints {
     before: Cell<Counted>,
     last: Cell<CheckpointReport>,
     progress: Cell<CheckpointProgress>,
-    /// Since when there is anything to do that the last one did not.
+    /// Since when there has been anything to do that the last one did not do.
     waits_since: Cell<Option<Instant>>,
-    /// What was done of all else, and since when it is no more.
+    /// How much of everything else had been done, and since when that has not grown.
     activity: Cell<Option<(u64, Instant)>>,
-    /// As much of it had been done in the last round of write-back.
+    /// How much of it had been done by the last round of write-back.
     last_round: Cell<Option<u64>>,
 }
 

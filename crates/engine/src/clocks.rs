@@ -4,7 +4,7 @@ use device::World;
 use journal::{AutoThreshold, CommitCost, Plan, Took};
 use units::Instant;
 
-/// Of a commit: what goes home before it, and then its log.
+/// Times a commit: what goes home before it, and then its log.
 pub(crate) struct CommitClock<'a> {
     auto: &'a AutoThreshold,
     world: &'a dyn World,
@@ -36,7 +36,7 @@ impl CommitClock<'_> {
     }
 }
 
-/// Of writes home that no commit waits for.
+/// Times home writes that no commit waits for.
 pub(crate) struct HomeClock<'a> {
     auto: &'a AutoThreshold,
     world: &'a dyn World,

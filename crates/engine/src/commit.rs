@@ -9,8 +9,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, WholePlace, begin_log, plan_commit,
-    plan_commit_home,
+    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, WholePlace, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -27,14 +26,14 @@ pub(crate) struct Commit {
     logged: Vec<Rc<CachedBlock>>,
     /// Blocks that go home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
-    pub plan: CommitPlan,
+    plan: CommitPlan,
     /// Blocks made for the log.
     made: usize,
     /// Where the log will hold blocks whole, sorted.
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
-    pub few_wait: bool,
+    few_wait: bool,
 }
 
 impl Engine {
@@ -107,18 +106,18 @@ impl Engine {
         self.carry_out(commit).await
     }
 
-    /// While others may set out.
+    /// Carries a commit out while others may set out.
     async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
         if let Err(error) = self.write_log(commit).await {
             self.abort(&error);
         }
         if self.pipeline.in_flight() == 0 {
-            // Whichever of them it was that few waited for.
+            // It does not matter for which of them few waited.
             self.expect_soon(true, false);
         }
     }
 
-    /// Of a plan that writes the log alone.
+    /// Carries out a plan that writes the log alone.
     async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
         self.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
@@ -177,31 +176,18 @@ impl Engine {
         let Some(log) = &self.log else {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
-        let log = &mut *log.borrow_mut();
         let moment = CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
-        locked.log_hot_blocks_whole(&log.checkpoint, log.space.capacity());
-        let mut planned = plan_commit(&locked, &image, &mut *log.space, &*log.records, &moment)
-            .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
+        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment)?;
         if self.pace.separates_barriers() {
             planned.separate_barriers();
         }
-        let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
-        log.live.add(id, records);
         Ok((planned, locked.start_commit()))
     }
 
     /// The last moment before the plan is carried out: its log blocks get their addresses.
     fn issue(&self, commit: &mut Commit) {
-        let Some(log) = &self.log else { return };
-        let (log, planned) = (&mut *log.borrow_mut(), &mut commit.plan);
-        let runs = planned.issue(&mut *log.space);
-        if log.redirects {
-            commit.places = planned.places_of_wholes(&runs, &*log.records, self.block_size.bytes());
-        }
-        if !log.started {
-            log.start(planned.transaction);
-            log.space.announce(&mut log.superblock, None);
-            begin_log(&mut planned.plan, log.image_of(&log.superblock));
+        if let Some(log) = &self.log {
+            commit.places = log.borrow_mut().issue(&mut commit.plan, self.block_size.bytes());
         }
     }
 
@@ -233,7 +219,7 @@ impl Engine {
             Some(commit.places[found].1)
         };
         for block in &commit.logged {
-            block.commit(committed.id, place(block.number));
+            block.commit(committed.id, place(block.number()));
         }
         for block in &commit.home {
             // One that was changed meanwhile is home when the newer image is.
@@ -243,7 +229,7 @@ impl Engine {
         }
         if let Some(log) = &self.log {
             log.borrow_mut().committed(&committed);
-            self.checkpoints.logged(commit.logged.iter().map(|block| block.number));
+            self.checkpoints.logged(commit.logged.iter().map(|block| block.number()));
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

@@ -2,7 +2,7 @@
 
 use units::BlockRange;
 
-/// Where in `range` the bytes of a block are no longer `before`, which were those of the range.
+/// Where in `range` the bytes of a block differ from `before`, the bytes that the range had.
 pub(crate) fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> Vec<BlockRange> {
     // Slices are compared faster than bytes, and few of them differ.
     const TOGETHER: usize = 32;

@@ -9,8 +9,9 @@
 //!    always flushes.
 
 use crate::error::EngineError;
+use crate::options::{BarrierKind, EngineParts, LogArea, LogPlace};
 use crate::whose::Completed;
-use journal::Barrier;
+use journal::{Barrier, plan_home_durable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,11 +34,25 @@ pub(crate) enum Place {
 
 /// What the disks of a mount are like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Disks {
+struct Disks {
     /// The log has a disk of its own.
-    pub separate: bool,
+    separate: bool,
     /// Of the disk of each place: a durable write costs less than a write and a flush.
-    pub forced_unit_access: [bool; 2],
+    forced_unit_access: [bool; 2],
+}
+
+impl Disks {
+    fn of(parts: &EngineParts) -> Disks {
+        let of_home = parts.home.has_durable_writes();
+        let of_log = match parts.log.as_ref().map(|log| &log.place) {
+            Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
+            _ => of_home,
+        };
+        Disks {
+            separate: parts.log.as_ref().is_some_and(LogArea::is_separate),
+            forced_unit_access: [of_home, of_log],
+        }
+    }
 }
 
 /// A flush under way.
@@ -67,21 +82,21 @@ pub(crate) struct Durability {
     begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
-    /// Where those lie that no flush has covered, oldest first; where the first `unknown` lie nobody knows.
+    /// Where those lie that no flush has covered, oldest first. Where the first `unknown` ones lie is not kept.
     volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
     unknown: Cell<HomeWrites>,
-    /// Up to which one some held data that is in no transaction: of each owner, of all who are not kept apart, of all.
+    /// The last that held data of no transaction: for each owner, for all who are not kept apart, for all.
     loose: RefCell<BTreeMap<Owner, HomeWrites>>,
     loose_of_others: Cell<HomeWrites>,
     loose_of_anybody: Cell<HomeWrites>,
-    /// Up to which one some held data that must be durable before a commit.
+    /// The last that held data that must be durable before a commit.
     early: Cell<HomeWrites>,
     failure: RefCell<Option<String>>,
 }
 
 impl Durability {
     /// `ordered`: barriers are kept.
-    pub fn new(disks: Disks, ordered: bool) -> Durability {
+    fn new(disks: Disks, ordered: bool) -> Durability {
         Durability {
             ordered: Cell::new(ordered),
             unflushed: Default::default(),
@@ -99,16 +114,24 @@ impl Durability {
         }
     }
 
-    /// Of disks of which is not known what they were told before.
-    pub fn after_unknown_writes(disks: Disks, ordered: bool) -> Durability {
-        let durability = Durability::new(disks, ordered);
-        durability.written.set(HomeWrites(1));
-        durability.unknown.set(HomeWrites(1));
-        durability
+    /// Of the disks of a mount.
+    pub fn of(parts: &EngineParts) -> Durability {
+        Durability::new(Disks::of(parts), parts.options.barrier == BarrierKind::Flush)
     }
 
-    /// Whether barriers are kept from now on. What was written while they were not is flushed by the first of each disk. True
-    /// if they were not.
+    /// The same, where it is not known what earlier runs left in the caches of the disks.
+    pub fn after_unknown_writes(parts: &EngineParts) -> Durability {
+        Durability::of(parts).after_unknown()
+    }
+
+    fn after_unknown(self) -> Durability {
+        self.written.set(HomeWrites(1));
+        self.unknown.set(HomeWrites(1));
+        self
+    }
+
+    /// Sets whether barriers are kept from now on. The first of each disk flushes what was written while they were not. True
+    /// if they begin to be kept.
     pub fn keep_barriers(&self, ordered: bool) -> bool {
         let begins = ordered && !self.ordered.get();
         self.ordered.set(ordered);
@@ -146,9 +169,10 @@ impl Durability {
         }
         this
     }
-    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush, if nothing else needs one.
+    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush that the plan would make
+    /// behind it, if nothing else needs one.
     pub fn is_home_write_durable(&self) -> bool {
-        self.end_phase([1, 0], Some(Barrier::HomeBeforeReply)).durable[Place::Home as usize]
+        self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[Place::Home as usize]
     }
     /// All that have completed.
     pub fn home_written(&self) -> HomeWrites {
@@ -319,7 +343,7 @@ mod tests {
         assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
         let lax = Durability::new(TWO, false);
         lax.keep_barriers(true);
-        for everything in [lax, Durability::after_unknown_writes(TWO, true), Durability::new(ONE, true)] {
+        for everything in [lax, Durability::new(TWO, true).after_unknown(), Durability::new(ONE, true)] {
             assert_eq!(everything.volatile_home(vec![]), Completed::Everything);
         }
     }
@@ -425,6 +449,6 @@ mod tests {
         assert_eq!(wants, [true, true, false]);
         flush(&durability);
         assert!(!durability.wants_flush_of_loose(None));
-        assert!(!Durability::after_unknown_writes(ONE, true).is_durable(HomeWrites(1)));
+        assert!(!Durability::new(ONE, true).after_unknown().is_durable(HomeWrites(1)));
     }
 }

@@ -1,15 +1,17 @@
 //! The engine: its owners, and how it gives up.
 //!
-//! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`], [`HomeQueue`],
-//! [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], [`LogState`] with its tail, and [`Runner`] with what is
-//! durable. What needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read`
+//! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`], [`HomeQueue`] with
+//! [`HomeClaims`], [`Durability`], [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], and [`LogState`] with its
+//! tail. The [`Runner`] gives plans to the disks. What needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read`
 //! and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
 
 use crate::cache::Cache;
 use crate::checkpoints::Checkpoints;
+use crate::durability::Durability;
 use crate::error::EngineError;
+use crate::home_claims::HomeClaims;
 use crate::home_queue::HomeQueue;
-use crate::log::{ERRNO_IO, LogState, image_of};
+use crate::log::LogState;
 use crate::long_writes::LongWrites;
 use crate::loose::Loose;
 use crate::options::EngineOptions;
@@ -20,7 +22,7 @@ use crate::sequences::Sequences;
 use crate::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::whose::Home;
 use device::World;
-use journal::{Policy, records};
+use journal::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,6 +40,8 @@ pub struct Engine {
     pub(crate) pipeline: Pipeline,
     pub(crate) cache: RefCell<Cache>,
     pub(crate) queue: HomeQueue,
+    pub(crate) claims: HomeClaims,
+    pub(crate) durability: Rc<Durability>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) loose: Loose,
     pub(crate) long_writes: LongWrites,
@@ -65,6 +69,10 @@ impl Engine {
     pub fn committed(&self) -> TransactionId {
         self.pipeline.committed()
     }
+    /// The transaction that changes join now. Those between the last durable one and this one are on their way to the disk.
+    pub fn running(&self) -> TransactionId {
+        self.pipeline.running_id()
+    }
     /// Whether the running transaction is being locked: whoever begins a change now waits, and is in the next one.
     pub fn is_locking(&self) -> bool {
         self.pipeline.is_locking()
@@ -80,17 +88,11 @@ impl Engine {
             bytes: cache.bytes_of(cache.images()),
             limit_bytes: cache.bytes_of(cache.limit()),
         };
-        let log = self.log.as_ref().map(|log| {
-            let log = log.borrow();
-            LogUse {
-                blocks: log.space.capacity().into(),
-                free_blocks: log.space.free().into(),
-                block_bytes: log.records.block_bytes() as u64,
-                mapped_blocks: log.mapping.len() as u64,
-                records: self.options.record_format().name(),
-                threshold_bytes: self.policy.threshold(),
-                threshold_is_learnt: self.policy.learns().is_some(),
-            }
+        let log = self.log.as_ref().map(|log| LogUse {
+            records: self.options.record_format().name(),
+            threshold_bytes: self.policy.threshold(),
+            threshold_is_learnt: self.policy.learns().is_some(),
+            ..log.borrow().usage()
         });
         let last_checkpoint = self.checkpoints.last();
         Statistics { last_checkpoint, ..self.counters.borrow().snapshot(cache, log.unwrap_or_default()) }
@@ -116,33 +118,25 @@ impl Engine {
         if !self.pipeline.has_failed() {
             self.pipeline.fail(cause);
             // What is under way writes nothing more either.
-            let _: Result<(), EngineError> = self.runner.durability.note(Err(cause.clone()));
+            let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
             self.wake_all();
         }
     }
 
     pub(crate) fn wake_all(&self) {
         self.pipeline.wake_tasks();
-        self.queue.work.notify();
+        self.queue.wake();
         self.pipeline.wake_joiners();
         if let Some(log) = &self.log {
-            log.borrow().superblock_arrived.notify();
+            log.borrow().superblock().wake();
         }
     }
 
     /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks closely.
     fn record_failure(&self) {
         let Some(log) = &self.log else { return };
-        let log = log.borrow();
-        let mut superblock = log.superblock.clone();
-        superblock.errno = ERRNO_IO;
-        if !log.started {
-            // The log is empty, and not yet of any format.
-            records::clear(&mut superblock, self.options.journal_checksum);
-        }
-        let Ok(write) = self.runner.write_after_failure(log.superblock_at, image_of(&superblock)) else {
-            return;
-        };
+        let note = log.borrow().superblock().with_failure(self.options.journal_checksum);
+        let Ok(write) = self.runner.write_after_failure(note) else { return };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));
     }

@@ -44,20 +44,20 @@ impl Engine {
         let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
             return UpdateSequence::None;
         };
-        self.sequences.of(at, is_clean, log.borrow().tail.on_disk())
+        self.sequences.of(at, is_clean, log.borrow().tail_on_disk())
     }
 
     /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
     pub(crate) fn is_in_log(&self, block: HomeBlock) -> bool {
         let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
-        log.is_some_and(|log| log.borrow().live.contains(block) || self.pipeline.transaction().logs(block))
+        log.is_some_and(|log| log.borrow().live().contains(block) || self.pipeline.transaction().logs(block))
     }
 
     pub(crate) fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
         }
-        let sequence = self.sequence(block.number, !block.is_dirty());
+        let sequence = self.sequence(block.number(), !block.is_dirty());
         let decision = self.policy.decide(&Update {
             range: update.range,
             block_size: self.block_size,

@@ -52,7 +52,7 @@ impl Engine {
         self.pipeline.pass(admit).await.map_err(|error| self.pipeline.refusal_of_changes(error))?;
         Ok(Handle {
             engine: self.clone(),
-            transaction: self.pipeline.running_id(),
+            transaction: self.running(),
             credits: credits.0,
             data_credits,
             home_credits,
@@ -62,7 +62,7 @@ impl Engine {
 
     /// Whether of a metadata block only what changed is logged.
     fn logs_ranges(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.borrow().records.logs_images())
+        self.log.as_ref().is_some_and(|log| !log.borrow().records().logs_images())
     }
 }
 
@@ -136,14 +136,14 @@ impl Handle {
         let engine = &self.engine;
         let block = &block.0;
         if !block.is_cached() {
-            engine.abort(&EngineError::Shared { at: block.number });
+            engine.abort(&EngineError::Shared { at: block.number() });
         }
         let whole = engine.block_size.whole();
         assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
         let mut transaction = engine.pipeline.transaction();
         for range in ranges {
-            if transaction.add_metadata(block.number, *range) {
-                debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number);
+            if transaction.add_metadata(block.number(), *range) {
+                debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number());
                 if self.credits > 0 {
                     self.credits -= 1;
                     transaction.use_credits(1);
@@ -229,7 +229,7 @@ impl Handle {
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
         let needed = log.bound(&transaction.holdings().and_blocks(1));
-        let limit = log.transaction_limit().min(log.space.room().saturating_sub(log.revoke_reserve()));
+        let limit = log.largest_now();
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
@@ -246,7 +246,7 @@ impl Handle {
         let cache = engine.cache.borrow();
         for number in (0..count).map(|index| at.plus(index)) {
             let block = cache.peek(number);
-            let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live.contains(number));
+            let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live().contains(number));
             if logged || block.is_some_and(|block| block.is_running()) {
                 transaction.free(number, logged);
             }

@@ -75,17 +75,17 @@ impl Engine {
         let (run, unreadable) = read_those_that_can(run, load).await;
         let run: Vec<_> = run.into_iter().map(|(block, ())| block).collect();
         let Some(first) = run.first() else { return Ok(WentHome { written: 0, unreadable }) };
-        let count = run[run.len() - 1].number.get() + 1 - first.number.get();
-        let _claim = self.runner.claims.claim(first.number, count).await;
+        let count = run[run.len() - 1].number().get() + 1 - first.number().get();
+        let _claim = self.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
-        let neighbours = |left: &Sent, right: &Sent| left.block.number.plus(1) == right.block.number;
+        let neighbours = |left: &Sent, right: &Sent| left.block.number().plus(1) == right.block.number();
         let is_one = sent.chunk_by(neighbours).count() == 1;
         for sent in sent.chunk_by(neighbours) {
             let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
-            let at = sent[0].block.number;
+            let at = sent[0].block.number();
             let volatile = match asked {
                 Asked::BySync if is_one => self.runner.sync_home(at, &kinds, parts).await?,
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
@@ -95,18 +95,18 @@ impl Engine {
             self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
         }
-        self.counters.borrow_mut().home_writes += 1;
+        self.counters.borrow_mut().requested_home_write();
         Ok(WentHome { written, unreadable })
     }
 
     /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only. Whether it is the first there
     /// that is to be flushed.
     pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
-        let is_first = !self.runner.durability.wants_flush_of_loose(None);
+        let is_first = !self.durability.wants_flush_of_loose(None);
         if is_first {
             self.loose.went_home(self.world.now());
         }
-        self.runner.durability.note_loose(owner, writes);
+        self.durability.note_loose(owner, writes);
         is_first
     }
 
@@ -116,28 +116,28 @@ impl Engine {
         match as_of {
             AsOf::Committed(as_of) => {
                 if let Some(log) = &self.log {
-                    log.borrow_mut().home_written(block.number, *as_of);
+                    log.borrow_mut().home_written(block.number(), *as_of);
                 }
                 block.committed_arrived(bytes);
             }
             AsOf::Running => {
                 if let Some(owner) = block.ordered_arrived(bytes) {
                     if let Some(writes) = volatile {
-                        self.runner.durability.note_early(writes);
+                        self.durability.note_early(writes);
                     }
                     let mut transaction = self.pipeline.transaction();
-                    transaction.home_data_written(owner, block.number);
-                    block.leave_order(transaction.logs(block.number));
+                    transaction.home_data_written(owner, block.number());
+                    block.leave_order(transaction.logs(block.number()));
                 }
             }
-            // Also of one that was changed meanwhile and is loose still: what went is in a disk's cache.
+            // Also for one that was changed meanwhile and is still loose: what was sent is in a disk's cache.
             AsOf::Loose => {
                 if let Some(owner) = block.loose_owner() {
                     if let Some(writes) = volatile {
                         self.note_loose_at_home(owner, writes);
                     }
                     if block.loose_arrived(bytes) {
-                        self.loose.remove(owner, block.number);
+                        self.loose.remove(owner, block.number());
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Home blocks that a write is under way to. Two writes of one block wait for each other, because a disk may
+//! Home blocks to which a write is under way. Two writes of one block wait for each other, because a disk may
 //! carry out in any order what it was given at once. They go out in the order in which they were asked for.
 
 use runtime::sync::Event;

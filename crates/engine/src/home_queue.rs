@@ -24,7 +24,7 @@ pub(crate) struct HomeQueue {
     stuck: Cell<Option<Stuck>>,
     dirty: Cell<usize>,
     kicks: Cell<u64>,
-    pub work: Event,
+    work: Event,
     turn: Rc<RwLock>,
 }
 
@@ -53,6 +53,14 @@ impl HomeQueue {
         self.kicks.set(self.kicks.get() + 1);
         self.work.notify();
     }
+    /// Waits until [`HomeQueue::kick`] was called more often than `seen`, or `is_over` when [`HomeQueue::wake`] was called.
+    pub async fn until_kicked(&self, seen: u64, is_over: impl Fn() -> bool) {
+        self.work.until(|| (is_over() || self.kicks() != seen).then_some(())).await
+    }
+    /// Whoever waits for a kick looks whether all is over.
+    pub fn wake(&self) {
+        self.work.notify();
+    }
     pub async fn turn(&self) -> WriteGuard {
         self.turn.write().await
     }
@@ -63,7 +71,7 @@ impl HomeQueue {
             return;
         }
         let now = now();
-        block.dirty_since.set(Some(now));
+        block.soil(now);
         let mut entries = self.entries.borrow_mut();
         // Most are of blocks that have been home since: some block is changed and goes home again and again.
         if entries.len() > 2 * self.dirty.get() + STALE_MAX {
@@ -71,7 +79,7 @@ impl HomeQueue {
             self.write_down(&mut entries, &cache);
             entries.retain(|entry| find(&cache, *entry).is_some());
         }
-        entries.push_back((now, block.number));
+        entries.push_back((now, block.number()));
         drop(entries);
         self.dirty.set(self.dirty.get() + 1);
         if self.dirty.get() == 1 {
@@ -86,7 +94,7 @@ impl HomeQueue {
     }
     /// Nothing of `block` is to go home.
     pub fn drop_block(&self, block: &CachedBlock) {
-        if block.dirty_since.take().is_some() {
+        if block.wash() {
             self.dirty.set(self.dirty.get() - 1);
         }
     }
@@ -125,10 +133,10 @@ impl HomeQueue {
             entries.pop_front();
             met += 1;
             let Some(block) = find(cache, entry) else { continue };
-            block.dirty_since.set(Some(now));
-            entries.push_back((now, block.number));
+            block.soil(now);
+            entries.push_back((now, block.number()));
             if block.may_go_home() {
-                found.push(block.number);
+                found.push(block.number());
                 if found.len() == max {
                     break;
                 }
@@ -167,7 +175,7 @@ impl HomeQueue {
         let Some(Stuck { entries: count, since, .. }) = self.stuck.take() else { return };
         for entry in entries.range_mut(..count) {
             if let Some(block) = find(cache, *entry) {
-                block.dirty_since.set(Some(since));
+                block.soil(since);
                 entry.0 = since;
             }
         }
@@ -188,7 +196,7 @@ impl HomeQueue {
 
 /// The block of an entry that is not stale.
 fn find(cache: &Cache, (since, number): (Instant, HomeBlock)) -> Option<&Rc<CachedBlock>> {
-    cache.peek(number).filter(|block| block.dirty_since.get() == Some(since))
+    cache.peek(number).filter(|block| block.dirty_since() == Some(since))
 }
 
 #[cfg(test)]
@@ -263,7 +271,7 @@ mod tests {
         block.order_loose(Owner(1));
         block.freeze(units::TransactionId(1));
         assert!(rig.due(5, 1, 10).is_empty());
-        assert_eq!((rig.queue.dirty(), block.dirty_since.get()), (1, Some(Instant(5))));
+        assert_eq!((rig.queue.dirty(), block.dirty_since()), (1, Some(Instant(5))));
     }
 
     #[test]
@@ -284,7 +292,7 @@ mod tests {
         blocks[4].commit(units::TransactionId(1), None);
         assert!(rig.due(31, 10, 10).is_empty());
         assert_eq!(rig.due(32, 10, 10), [4]);
-        assert_eq!(blocks[3].dirty_since.get(), Some(Instant(32)));
+        assert_eq!(blocks[3].dirty_since(), Some(Instant(32)));
         rig.soil(11, 33);
         assert_eq!(rig.due(50, 1, 10), [4, 11]);
     }

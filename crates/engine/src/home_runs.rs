@@ -33,17 +33,17 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
     // Behind the last run.
     let mut end = HomeBlock(0);
     for block in numbers.iter().filter_map(|number| goes(*number)) {
-        if block.number < end {
+        if block.number() < end {
             continue;
         }
         let mut run = VecDeque::from([block]);
         while run.len() < RUN_BLOCKS_MAX
-            && run[0].number > end
-            && let Some(block) = goes(HomeBlock(run[0].number.get() - 1))
+            && run[0].number() > end
+            && let Some(block) = goes(HomeBlock(run[0].number().get() - 1))
         {
             run.push_front(block);
         }
-        end = run[run.len() - 1].number.plus(1);
+        end = run[run.len() - 1].number().plus(1);
         while run.len() < RUN_BLOCKS_MAX
             && let Some(block) = goes(end)
         {
@@ -71,7 +71,7 @@ mod tests {
         }
         let due: Vec<_> = due.iter().copied().map(HomeBlock).collect();
         let runs = runs_of(&cache, &due, neighbours);
-        runs.iter().map(|run| run.iter().map(|block| block.number.get()).collect()).collect()
+        runs.iter().map(|run| run.iter().map(|block| block.number().get()).collect()).collect()
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Of which nothing is known. `bytes` are no part of it.
+    /// An image of which nothing is known. `bytes` are no part of it.
     pub fn unknown(bytes: Rc<Buffer>) -> Image {
         Image { bytes, known: Some(RangeSet::new()) }
     }
@@ -35,7 +35,7 @@ impl Image {
     pub fn is(&self, bytes: &Rc<Buffer>) -> bool {
         Rc::ptr_eq(&self.bytes, bytes)
     }
-    /// To change; copied first if anyone shares it. What is known stays as it is.
+    /// Its bytes, to be changed: copied first if anyone shares them. What is known stays as it is.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         Rc::<Buffer>::make_mut(&mut self.bytes)
     }

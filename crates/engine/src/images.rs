@@ -16,11 +16,23 @@ use units::{BlockRange, BlockSize, TransactionId};
 /// What is in memory, blocks that have left the cache and are still held by someone included.
 #[derive(Default)]
 pub(crate) struct Usage {
-    pub blocks: Cell<usize>,
+    blocks: Cell<usize>,
     /// Images of blocks besides the current one.
-    pub frozen: Cell<usize>,
+    frozen: Cell<usize>,
     /// Counts whatever may let a block go home that might not before.
-    pub released: Cell<u64>,
+    released: Cell<u64>,
+}
+
+impl Usage {
+    pub fn blocks(&self) -> usize {
+        self.blocks.get()
+    }
+    pub fn frozen(&self) -> usize {
+        self.frozen.get()
+    }
+    pub fn released(&self) -> u64 {
+        self.released.get()
+    }
 }
 
 pub(crate) struct Images {
@@ -73,7 +85,7 @@ impl Images {
     pub fn is_whole(&self) -> bool {
         self.kept.borrow().current.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have covered in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
     pub fn are_whole(&self) -> bool {
         let kept = self.kept.borrow();
         kept.current.is_whole() && kept.older().all(Image::is_whole)

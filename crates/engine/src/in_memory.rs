@@ -1,4 +1,4 @@
-//! Questions about what the cache holds, for whoever has another opinion of the disk to compare with.
+//! Questions about what the cache holds, for whoever compares the disk with it.
 
 use crate::block::Block;
 use crate::engine::Engine;

@@ -10,29 +10,27 @@ const LOOKED_THROUGH_MAX: usize = 4096;
 
 impl Engine {
     /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
-    /// and one flush, or one durable write. What must be committed for it to be found is committed already, the caller knows. False if it
-    /// takes a commit all the same.
+    /// and one flush, or one durable write. The caller knows that
+    /// whatever leads to it is committed already. False if it takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.world.now();
         self.pipeline.check()?;
         self.long_writes.until_arrived(|write| write.owner == owner).await;
         // A commit under way may have taken some along.
-        if let Some(completion) = self.pipeline.last_in_flight() {
-            completion.wait().await?;
-            // The next may have begun at the same moment, and taken the rest.
-            if self.pipeline.last_in_flight().is_some() {
-                return Ok(false);
-            }
+        self.wait_for_commits_in_flight().await?;
+        // The next may have begun at the same moment, and taken the rest.
+        if self.pipeline.in_flight() > 0 {
+            return Ok(false);
         }
-        let id = self.pipeline.running_id();
+        let id = self.running();
         let Some(blocks) = self.data_in_place(owner) else { return Ok(false) };
         let written = Box::pin(self.sync_home(blocks)).await.and_then(|outcome| outcome.whole());
         written.inspect_err(|error| self.abort(error))?;
         // Some may have been changed again, or a commit may have begun and taken them.
-        if self.pipeline.running_id() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {
+        if self.running() != id || self.data_in_place(owner).is_none_or(|left| !left.is_empty()) {
             return Ok(false);
         }
-        let durability = &self.runner.durability;
+        let durability = &self.durability;
         if !durability.is_durable(durability.home_written()) {
             self.runner.run(plan_home_durable()).await.inspect_err(|error| self.abort(error))?;
         }

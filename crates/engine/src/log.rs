@@ -1,52 +1,45 @@
 //! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
 //!
 //! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`], [`LiveRecords`] and
-//! [`Mapping`]. So its fields are open to the files that move them on.
+//! [`Mapping`]. Others may look at the last two; what changes several parts at once is a method here.
 //!
 //! Invariants
-//! 1. `superblock` is what the disk has. A change is put here when it has been written.
-//! 2. Records are live from when their transaction is planned until the tail on disk has passed it, or they are
+//! 1. Records are live from when their transaction is planned until the tail on disk has passed it, or they are
 //!    revoked durably.
-//! 3. The space of a transaction is taken back only when the tail on disk has passed it.
+//! 2. The space of a transaction is taken back only when the tail on disk has passed it.
 
+use crate::durability::Durability;
 use crate::error::EngineError;
 use crate::kept::KeptLog;
-use crate::mapping::Mapping;
+use crate::live_records::LiveRecords;
+use crate::log_format::records_wanted;
+use crate::log_superblock::{LogSuperblock, SuperblockChange};
+use crate::mapping::{LogCopy, Mapping};
 use crate::options::{EngineParts, LogArea};
-use crate::tail::Tail;
+use crate::stats::LogUse;
+use crate::tail::{Occasion, Tail, TailDecision};
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use format::packed::PackedLog;
-use journal::records::{self, RecordFormat, Records, RecordsWanted};
+use journal::records::{self, Images, Records};
 use journal::{
-    Checkpoint, CircularLog, CommittedTransaction, Coverage, Holdings, LogKind, LogSpace, ScatteredLog,
-    SuperblockImage,
+    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
+    LockedTransaction, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun,
+    WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
-use std::collections::VecDeque;
 use std::rc::Rc;
-use units::{BlockMap, HomeBlock, LogBlock, TransactionId, is_within};
-
-/// `EIO`, as the journal superblock records it after an abort.
-pub(crate) const ERRNO_IO: i32 = -5;
+use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
 pub(crate) struct LogState {
-    /// As on disk: a change is put here only when it has been written, because an abort writes this once more.
-    pub superblock: JournalSuperblock,
-    /// In log blocks.
-    pub superblock_at: LogBlock,
-    pub space: Box<dyn LogSpace>,
-    pub checkpoint: Checkpoint,
-    pub records: Rc<dyn Records>,
-    pub tail: Tail,
-    /// The superblock is no longer on its way to the disk.
-    pub superblock_arrived: Rc<Event>,
-    /// The superblock on disk says where the log begins. Before the first commit it says that the log is empty.
-    pub started: bool,
-    pub live: LiveRecords,
+    superblock: LogSuperblock,
+    space: Box<dyn LogSpace>,
+    checkpoint: Checkpoint,
+    records: Rc<dyn Records>,
+    tail: Tail,
+    live: LiveRecords,
     /// Whether memory may let go of what the log holds.
-    pub redirects: bool,
-    pub mapping: Mapping,
+    redirects: bool,
+    mapping: Mapping,
 }
 
 impl LogState {
@@ -57,7 +50,7 @@ impl LogState {
         area: &LogArea,
     ) -> Result<LogState, EngineError> {
         let is_scattered = parts.options.log == LogKind::Scattered;
-        let records = records::begin(&mut superblock, wanted(parts, area, || parts.world.random()));
+        let records = records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
@@ -69,14 +62,11 @@ impl LogState {
             }
         };
         Ok(LogState {
-            superblock_at: LogBlock(area.superblock.get() * each),
             checkpoint: Checkpoint::new(next),
             records,
-            superblock,
+            superblock: LogSuperblock::new(superblock, area, false),
             space,
             tail: Tail::new(next),
-            superblock_arrived: Rc::default(),
-            started: false,
             live: LiveRecords::default(),
             redirects: is_scattered,
             mapping: Mapping::default(),
@@ -89,14 +79,11 @@ impl LogState {
         let each = kept.superblock.log_blocks_per_block();
         let KeptLog { superblock, runs, transactions, copies, at_home } = kept;
         let mut log = LogState {
-            superblock_at: LogBlock(area.superblock.get() * each),
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
             space: Box::new(ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs)),
-            superblock,
+            superblock: LogSuperblock::new(superblock, area, true),
             tail: Tail::new(first),
-            superblock_arrived: Rc::default(),
-            started: true,
             live: LiveRecords::default(),
             redirects: true,
             mapping: Mapping::default(),
@@ -112,23 +99,108 @@ impl LogState {
         Ok(log)
     }
 
-    pub fn image_of(&self, superblock: &JournalSuperblock) -> SuperblockImage {
-        SuperblockImage { at: self.superblock_at, image: image_of(superblock) }
+    // What it holds.
+
+    /// Blocks that it holds whole, and that memory has let go of.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+    /// Blocks of which it has records.
+    pub fn live(&self) -> &LiveRecords {
+        &self.live
+    }
+    pub fn records(&self) -> &Rc<dyn Records> {
+        &self.records
+    }
+    /// The superblock on disk says where it begins, and not that it is empty.
+    pub fn is_started(&self) -> bool {
+        self.superblock.has_begun()
+    }
+    /// The first transaction that the superblock on disk names.
+    pub fn tail_on_disk(&self) -> TransactionId {
+        self.tail.on_disk()
+    }
+    /// Whether memory may let go of what it holds.
+    pub fn redirects(&self) -> bool {
+        self.redirects
+    }
+    /// No transaction in it waits for blocks to go home.
+    pub fn is_all_home(&self) -> bool {
+        self.checkpoint.is_empty()
+    }
+    pub fn usage(&self) -> LogUse {
+        LogUse {
+            blocks: self.space.capacity().into(),
+            free_blocks: self.space.free().into(),
+            block_bytes: self.records.block_bytes() as u64,
+            mapped_blocks: self.mapping.len() as u64,
+            ..LogUse::default()
+        }
     }
 
-    /// From now on the superblock on disk says where the log begins: with `first`, which is still to come.
-    pub fn start(&mut self, first: TransactionId) {
-        self.started = true;
+    // How a transaction comes into it, and leaves it.
+
+    /// The plan of `locked`, which takes room here. Its records are live from now on.
+    pub fn plan_commit(
+        &mut self,
+        locked: &mut LockedTransaction,
+        images: Images,
+        moment: &CommitMoment,
+    ) -> Result<CommitPlan, EngineError> {
+        locked.log_hot_blocks_whole(&self.checkpoint, self.space.capacity());
+        let planned = plan_commit(locked, images, &mut *self.space, &*self.records, moment)
+            .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
+        let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
+        self.live.add(locked.id(), records);
+        Ok(planned)
+    }
+    /// The log chooses where `transaction` will lie. `head`: where the arm of the home disk is.
+    pub fn choose_place(&mut self, transaction: TransactionId, head: HomeBlock) {
+        self.space.choose(transaction, head);
+    }
+    /// The last moment before the plan is carried out: its log blocks get their addresses. Returns where the log will hold
+    /// blocks of `bytes` bytes whole, sorted, if memory may let go of them.
+    pub fn issue(&mut self, planned: &mut CommitPlan, bytes: usize) -> Vec<(HomeBlock, WholePlace)> {
+        let runs = planned.issue(&mut *self.space);
+        let places = match self.redirects {
+            true => planned.places_of_wholes(&runs, &*self.records, bytes),
+            false => Vec::new(),
+        };
+        if !self.superblock.has_begun() {
+            begin_log(&mut planned.plan, self.start(planned.transaction, true));
+        }
+        places
+    }
+    /// Begins the log before there is a transaction in it: `first` will be the first one. `None`: it has begun.
+    pub fn plan_start(&mut self, first: TransactionId) -> Option<Plan> {
+        if self.superblock.has_begun() {
+            return None;
+        }
+        let mut plan = Plan::default();
+        begin_log(&mut plan, self.start(first, !self.superblock.on_disk().scattered.is_some()));
+        Some(plan)
+    }
+    /// From now on the superblock on disk says where the log begins: with `first`, which is still to come. `announces`: and
+    /// where that will lie.
+    fn start(&mut self, first: TransactionId, announces: bool) -> SuperblockImage {
         let at = self.space.start_of(first).expect("the transaction that comes next");
-        self.superblock.set_tail(first, at);
+        self.superblock.begin(|superblock| {
+            superblock.set_tail(first, at);
+            if announces {
+                self.space.announce(superblock, None);
+            }
+        })
+    }
+    /// Memory has let go of `block`, which `copy` holds.
+    pub fn let_go(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
+        self.mapping.insert(block, copy, now);
     }
     /// Everything up to `last` is home, and the superblock on disk says that the log is empty.
     pub fn emptied(&mut self, last: TransactionId) {
         let next = last.next();
-        self.started = false;
         // On a damaged volume, where a block has two owners, it may still wait for one that is gone.
         self.checkpoint = Checkpoint::new(next);
-        self.superblock.set_tail(last, LogBlock(0));
+        self.superblock.end(last);
         self.tail = Tail::new(next);
         self.space.release_before(next);
         self.live.release_before(next);
@@ -149,13 +221,16 @@ impl LogState {
         self.checkpoint.home_written(block, as_of);
         self.mapping.forget(block, as_of);
     }
+
+    // How much room there is.
+
     /// Most log blocks that one transaction may take.
     pub fn transaction_limit(&self) -> u32 {
         self.space.transaction_max()
     }
     /// As many blocks of home as `log_blocks` are long.
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
-        log_blocks.div_ceil(self.superblock.log_blocks_per_block())
+        log_blocks.div_ceil(self.superblock.on_disk().log_blocks_per_block())
     }
     /// Log blocks to keep free for revokes, which any handle may make without credits. There is one for each block
     /// that the log has records of. Revokes of the transaction itself take less than the records that they replace,
@@ -172,11 +247,19 @@ impl LogState {
     pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
         let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
         let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
-        made.div_ceil(self.superblock.block_size.bytes() as u64) as usize
+        made.div_ceil(self.superblock.on_disk().block_size.bytes() as u64) as usize
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
     pub fn has_room(&self, bound: u32) -> bool {
-        bound <= self.transaction_limit() && bound + self.revoke_reserve() <= self.space.room()
+        bound <= self.transaction_limit() && self.has_free(bound)
+    }
+    /// The same, however long a transaction may be.
+    pub fn has_free(&self, bound: u32) -> bool {
+        bound + self.revoke_reserve() <= self.space.room()
+    }
+    /// Most log blocks that a transaction could take now.
+    pub fn largest_now(&self) -> u32 {
+        self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve()))
     }
     /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
     /// transaction takes with its revokes. It ends when half is free.
@@ -184,165 +267,238 @@ impl LogState {
         self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
     }
     /// Log blocks that the largest transaction takes with its revokes.
-    pub fn largest(&self) -> u32 {
+    fn largest(&self) -> u32 {
         self.transaction_limit() + self.revoke_reserve()
     }
-}
-
-/// The records that a mount writes. `nonce`: of packed ones.
-fn wanted(parts: &EngineParts, area: &LogArea, nonce: impl FnOnce() -> u64) -> RecordsWanted {
-    let options = &parts.options;
-    let is_scattered = options.log == LogKind::Scattered;
-    let unit = || options.log_unit.unwrap_or_else(|| area.physical_sector(&*parts.home));
-    let is_packed = options.record_format() == RecordFormat::Packed;
-    RecordsWanted {
-        // Others refuse a log that may hold parts of blocks, whether it does or not.
-        bytes: options.data.policy(options.threshold).logs_bytes() || options.keep_others_out,
-        // Nobody else reads scattered logs anyway.
-        transaction_checksum: options.transaction_checksum || is_scattered,
-        checksums: options.journal_checksum || is_scattered,
-        wide: parts.home.end() > u64::from(u32::MAX),
-        packed: is_packed.then(|| PackedLog { unit: unit(), nonce: nonce() }),
+    /// The next blocks to write home so that half of the log becomes free, `max` at most; `None` when no more need be.
+    pub fn checkpoint_batch(&self, max: usize) -> Option<Vec<HomeBlock>> {
+        // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
+        let needed = self.checkpoint.blocks_needed();
+        // What is left holds the largest transaction, and a revoke for each live record.
+        let excess = self.space.to_free(needed, self.largest());
+        let blocks = self.checkpoint.blocks_to_write(excess, max);
+        (excess > 0 && !blocks.is_empty()).then_some(blocks)
     }
-}
 
-/// Whether a mount would write scattered logs in the format of those that `superblock` tells of.
-pub(crate) fn is_written_so(superblock: &JournalSuperblock, parts: &EngineParts, area: &LogArea) -> bool {
-    let mut new = superblock.clone();
-    new.set_clean(superblock.sequence);
-    let nonce = || superblock.packed.map_or(0, |packed| packed.nonce);
-    records::begin(&mut new, wanted(parts, area, nonce));
-    new.set_scattered(0);
-    let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
-    superblock.scattered.is_some() && format(&new) == format(superblock)
-}
+    // How its tail moves.
 
-/// The block that holds `superblock`.
-pub(crate) fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
-    Rc::new(Buffer::copy_of(&superblock.serialize()))
-}
-
-/// Blocks of which the log on disk holds records that a replay would carry out: freeing one needs a revoke.
-#[derive(Default)]
-pub(crate) struct LiveRecords {
-    latest: BlockMap<TransactionId>,
-    transactions: VecDeque<(TransactionId, Vec<HomeBlock>)>,
-}
-
-impl LiveRecords {
-    pub fn len(&self) -> usize {
-        self.latest.len()
+    /// Someone waits for room.
+    pub fn is_waited_for(&mut self) {
+        self.tail.is_waited_for();
     }
-    /// Those that `transaction` has records of.
-    pub fn blocks_of(&self, transaction: TransactionId) -> &[HomeBlock] {
-        let Some((oldest, _)) = self.transactions.front() else { return &[] };
-        let index = transaction.0.wrapping_sub(oldest.0) as usize;
-        let found = self.transactions.get(index).filter(|(id, _)| *id == transaction);
-        found.map_or(&[], |(_, blocks)| blocks)
+    /// What was taken for durable is so no longer: barriers were not kept.
+    pub fn forget_notes(&mut self) {
+        self.tail.forget_notes();
     }
-    pub fn contains(&self, block: HomeBlock) -> bool {
-        self.latest.contains_key(&block)
+    /// Write-back asks for the tail to move as far as it may. The move begins, or is left to a commit.
+    pub fn ask_tail(&mut self, occasion: Occasion, covered: bool) -> Option<TailMove> {
+        let tail = self.checkpoint.tail();
+        let possible = self.superblock.has_begun().then_some(tail);
+        (self.tail.ask(occasion, covered, possible) == TailDecision::Move).then(|| self.begin_move(tail))
     }
-    /// The blocks with records within `runs` (first block and count, in order and apart), sorted.
-    pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
-        let count: u64 = runs.iter().map(|(_, count)| count).sum();
-        if count < self.latest.len() as u64 {
-            let blocks = runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
-            return blocks.filter(|block| self.contains(*block)).collect();
+    /// A commit begins, which will flush: what is home now is durable afterwards.
+    pub fn commit_begins(&mut self, durability: &Durability) {
+        self.tail.promote(|writes| durability.is_durable(writes));
+        self.tail.commit_begins(self.checkpoint.tail(), durability.home_written());
+    }
+    /// Whether the tail would go along with a commit that begins now.
+    pub fn tail_goes_along(&mut self, durability: &Durability) -> bool {
+        self.tail.promote(|writes| durability.is_durable(writes));
+        self.tail.ask_by_commit().is_some()
+    }
+    /// A commit asks, before it writes what comes before its last barrier. If the tail may go along, its move begins.
+    pub fn take_tail_along(&mut self, durability: &Durability) -> Option<TailMove> {
+        self.tail.promote(|writes| durability.is_durable(writes));
+        let tail = self.tail.ask_by_commit()?;
+        Some(self.begin_move(tail))
+    }
+    fn begin_move(&mut self, tail: TransactionId) -> TailMove {
+        self.tail.move_begins();
+        let mut superblock = self.superblock.on_disk().clone();
+        let at = self.space.start_of(tail).expect("the tail is in the log, or the next transaction");
+        superblock.set_tail(tail, at);
+        self.space.announce(&mut superblock, Some(tail));
+        TailMove { tail, change: self.superblock.change(superblock) }
+    }
+    /// The superblock is on disk with its new tail, which this returns.
+    pub fn tail_moved(&mut self, moved: TailMove) -> TransactionId {
+        let TailMove { tail, change } = moved;
+        self.tail.moved(tail);
+        self.space.release_before(tail);
+        self.live.release_before(tail);
+        self.superblock.arrived(change);
+        tail
+    }
+
+    // What the superblock says besides.
+
+    /// What recovery must learn of where transactions lie before more of them are written. An announcement begins.
+    pub fn announce(&mut self) -> Announcement {
+        if !self.superblock.has_begun() {
+            return Announcement::Needless;
         }
-        let mut found: Vec<_> = self.latest.keys().copied().filter(|at| is_within(runs, *at)).collect();
-        found.sort_unstable();
-        found
+        let is_free = !self.tail.is_moving();
+        // One on its way with a new tail may leave out which scattered logs were announced before; it never leaves
+        // out a length.
+        let may_shrink = self.superblock.on_disk().scattered.is_some();
+        let mut superblock = self.superblock.on_disk().clone();
+        let is_more = self.space.announce(&mut superblock, None);
+        if !is_more && (is_free || !may_shrink) {
+            return Announcement::Needless;
+        }
+        if !is_free {
+            return Announcement::Waits(self.superblock.arrival());
+        }
+        self.tail.move_begins();
+        Announcement::Begins(self.superblock.change(superblock))
     }
-    /// `by` is committed, and revokes these: no replay carries out what older transactions hold of them.
-    pub fn revoked(&mut self, by: TransactionId, blocks: &[HomeBlock]) {
-        for block in blocks {
-            if self.latest.get(block).is_some_and(|transaction| by.is_after(*transaction)) {
-                self.latest.remove(block);
+    /// The superblock is on disk, with the tail that it had.
+    pub fn announced(&mut self, change: SuperblockChange) {
+        self.tail.move_ends();
+        self.superblock.arrived(change);
+    }
+    /// The superblock is on its way to the disk.
+    pub fn is_moving(&self) -> bool {
+        self.tail.is_moving()
+    }
+    pub fn superblock(&self) -> &LogSuperblock {
+        &self.superblock
+    }
+
+    // How runs move to another log.
+
+    /// A log is above so many `percent`, and another may take its runs, while the largest transaction finds room elsewhere.
+    pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
+        let largest = self.largest();
+        let swap = self.space.begin_swap(percent, head)?;
+        if self.space.room() < largest {
+            self.space.give_up_swap(&swap, true);
+            return None;
+        }
+        Some(swap)
+    }
+    pub fn is_run_of_swap(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
+        self.space.is_run_of_swap(run, bytes)
+    }
+    /// [`LogSpace::give_up_swap`].
+    pub fn give_up_swap(&mut self, swap: &LogSwap, again: bool) {
+        self.space.give_up_swap(swap, again);
+    }
+    /// [`LogSpace::headers_of_swap`].
+    pub fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+        self.space.headers_of_swap(swap, durable)
+    }
+    /// The runs lie elsewhere now. `tell` is told of each block that one of them has.
+    pub fn end_swap(&mut self, swap: &LogSwap, tell: impl Fn(HomeBlock, &SwappedRun)) {
+        for run in self.space.end_swap(swap) {
+            for block in self.live.blocks_of(run.transaction) {
+                self.mapping.moved(*block, &run);
+                tell(*block, &run);
             }
         }
     }
-    /// `transaction` is about to be written to the log.
-    pub fn add(&mut self, transaction: TransactionId, blocks: Vec<HomeBlock>) {
-        for block in &blocks {
-            self.latest.insert(*block, transaction);
-        }
-        self.transactions.push_back((transaction, blocks));
-    }
-    /// The log on disk now begins with `tail`.
-    pub fn release_before(&mut self, tail: TransactionId) {
-        while let Some((transaction, _)) = self.transactions.front()
-            && tail.is_after(*transaction)
-        {
-            let (transaction, blocks) = self.transactions.pop_front().expect("a front");
-            for block in blocks {
-                if self.latest.get(&block) == Some(&transaction) {
-                    self.latest.remove(&block);
-                }
-            }
-        }
+}
+
+/// A superblock with a new tail on its way to the disk.
+pub(crate) struct TailMove {
+    tail: TransactionId,
+    change: SuperblockChange,
+}
+
+impl TailMove {
+    pub fn image(&self) -> SuperblockImage {
+        self.change.image()
     }
 }
 
-/// Reads and checks the journal superblock.
-pub(crate) async fn read_superblock(
-    parts: &EngineParts,
-    area: &LogArea,
-) -> Result<JournalSuperblock, EngineError> {
-    let (at, _) = area.locate(area.superblock)?;
-    let bytes = parts.read_log(area, at, 1).await?;
-    let blocks = area.journal_blocks();
-    JournalSuperblock::parse(&bytes, parts.block_size, blocks)
-        .map_err(|error| EngineError::BadJournal { why: error.to_string() })
+/// Whether the superblock must say more before the next transaction is written.
+pub(crate) enum Announcement {
+    Needless,
+    /// It goes to the disk now. When it is there, [`LogState::announced`] is told.
+    Begins(SuperblockChange),
+    /// It is on its way with something else: ask again when it has arrived.
+    Waits(Rc<Event>),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{EngineOptions, LogExtent, LogPlace};
+    use crate::pace::NoPace;
+    use crate::whose::DiskHome;
+    use device::World;
+    use disks::MemoryDisk;
+    use journal::RunningTransaction;
+    use runtime::VirtualWorld;
+    use units::{BlockRange, BlockSize, Timestamp};
 
-    #[test]
-    fn a_block_has_live_records_until_its_last_transaction_leaves_the_log() {
-        let mut live = LiveRecords::default();
-        let [first, second] = [TransactionId(u32::MAX), TransactionId(0)];
-        live.add(first, vec![HomeBlock(1), HomeBlock(2)]);
-        live.add(second, vec![HomeBlock(2)]);
-        live.release_before(second);
-        assert_eq!((live.contains(HomeBlock(1)), live.contains(HomeBlock(2)), live.len()), (false, true, 1));
-        live.release_before(second.next());
-        assert_eq!(live.len(), 0);
+    const BLOCKS: u32 = 64;
+    /// Of a new journal.
+    const FIRST: TransactionId = TransactionId(2);
+    const CHANGED: HomeBlock = HomeBlock(100);
+
+    fn size() -> BlockSize {
+        BlockSize::new(1024).unwrap()
+    }
+    fn log() -> LogState {
+        let world: Rc<dyn World> = Rc::new(VirtualWorld::new(1));
+        let disk = Rc::new(MemoryDisk::new(world.clone(), 1 << 20));
+        let extents = vec![LogExtent { first: LogBlock(0), count: BLOCKS, disk_block: 500 }];
+        let area = LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs: None };
+        let parts = EngineParts {
+            world,
+            home: Rc::new(DiskHome::whole(disk, size())),
+            block_size: size(),
+            log: Some(area.clone()),
+            options: EngineOptions::default(),
+            pace: Rc::new(NoPace),
+        };
+        LogState::new(JournalSuperblock::new(size(), BLOCKS, [7; 16]), &parts, &area).unwrap()
+    }
+    /// Commits transaction `id`, which changes one block.
+    fn commit(log: &mut LogState, id: TransactionId) {
+        let mut running = RunningTransaction::new(id, Instant(0), size());
+        running.open_handle(1);
+        running.add_metadata(CHANGED, BlockRange::new(0, 4));
+        running.close_handle(1);
+        let mut locked = running.lock();
+        let moment = CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
+        let image = Rc::new(Buffer::zeroed(1024));
+        let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment).unwrap();
+        log.issue(&mut planned, 1024);
+        log.committed(&locked.start_commit().committed(&mut planned));
     }
 
-    /// What `docs/MOUNT_OPTIONS.md` says that a record takes of memory.
-    const BYTES_A_RECORD: usize = 64;
-
-    impl LiveRecords {
-        /// Of the table: a pair and a byte for each place, of which an eighth stays empty.
-        fn bytes(&self) -> usize {
-            let places = self.latest.capacity().div_ceil(7) * 8;
-            let lists =
-                self.transactions.iter().map(|(_, blocks)| blocks.capacity() * size_of::<HomeBlock>());
-            let entries = self.transactions.capacity() * size_of::<(TransactionId, Vec<HomeBlock>)>();
-            places * (size_of::<(HomeBlock, TransactionId)>() + 1) + lists.sum::<usize>() + entries
-        }
+    #[test]
+    fn space_comes_back_when_the_tail_on_disk_has_passed_its_transaction() {
+        let mut log = log();
+        let free = log.usage().free_blocks;
+        commit(&mut log, FIRST);
+        assert!(log.is_started() && log.live().contains(CHANGED) && !log.is_all_home());
+        let used = log.usage().free_blocks;
+        assert!(used < free && log.ask_tail(Occasion::Space, false).is_none());
+        log.home_written(CHANGED, FIRST);
+        assert!(log.is_all_home());
+        let moved = log.ask_tail(Occasion::Space, false).expect("the tail may move");
+        assert!(log.is_moving() && log.ask_tail(Occasion::Space, false).is_none());
+        assert_eq!((log.usage().free_blocks, log.tail_on_disk()), (used, FIRST));
+        assert_eq!(log.tail_moved(moved), FIRST.next());
+        assert_eq!((log.usage().free_blocks, log.live().len()), (free, 0));
+        assert_eq!((log.tail_on_disk(), log.is_moving()), (FIRST.next(), false));
     }
 
     #[test]
-    fn a_record_in_the_log_takes_no_more_memory_than_the_manual_says() {
-        let mut live = LiveRecords::default();
-        let mut records = 0;
-        // Tables have just grown where they are dearest.
-        for (transaction, count) in
-            (1..).zip([7, 1, 57, 1000, 15_000, 40_000, 58_000].into_iter().cycle().take(40))
-        {
-            live.add(TransactionId(transaction), (records..records + count).map(HomeBlock).collect());
-            records += count;
-            if records > 100 {
-                let (bytes, most) = (live.bytes(), records as usize * BYTES_A_RECORD);
-                assert!(bytes <= most, "{records} records: {bytes} bytes");
-            }
+    fn room_for_a_transaction_leaves_room_for_a_revoke_of_each_live_record() {
+        let mut log = log();
+        let largest = log.largest_now();
+        assert!(log.has_room(largest) && !log.has_room(largest + 1));
+        let mut next = FIRST;
+        while log.has_free(BLOCKS / 2) {
+            commit(&mut log, next);
+            next = next.next();
         }
-        assert!(live.bytes() > records as usize * BYTES_A_RECORD / 4, "the count misses most of it");
-        live.release_before(TransactionId(41));
-        assert_eq!(live.len(), 0);
+        assert!(log.has_free(1), "nothing is left behind the reserve");
+        let live = log.live().len() as u64;
+        assert_eq!(log.revoke_reserve(), log.records().revoke_blocks_bound(live) + 1);
     }
 }

@@ -16,7 +16,7 @@ use units::{HomeBlock, Owner, TransactionId};
 const UNDER_WAY_MAX: usize = 8;
 /// Bytes of an owner that the cache takes when the disk is behind.
 const CACHED_WHEN_AHEAD: u64 = 32 << 20;
-/// Most owners of whom that is known.
+/// Most owners for whom that is kept.
 const AHEAD_OWNERS_MAX: usize = 1024;
 
 #[derive(Default)]

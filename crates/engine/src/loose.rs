@@ -1,7 +1,7 @@
 //! Data that no commit waits for, by owner: all in `writeback`, overwrites in place elsewhere. And with which transaction a
 //! sync last had such data go home.
 //!
-//! Invariant: a block of whom the cache says that it is loose is in the set of its owner. One in the set may be loose no more.
+//! Invariant: a block that is loose in the cache is in the set of its owner. One in the set need not be loose any more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ const VOLATILE_MAX: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Loose {
     blocks: RefCell<BTreeSet<(Owner, HomeBlock)>>,
-    /// Of owners of whom it may not be committed yet.
+    /// Only of owners whose transaction may not be committed yet.
     ordered_with: RefCell<BTreeMap<Owner, TransactionId>>,
     /// Since when some has been in a disk's cache, unless a flush has covered it.
     volatile_since: Cell<Instant>,
@@ -53,8 +53,8 @@ impl Loose {
     pub fn committed(&self, transaction: TransactionId) {
         self.ordered_with.borrow_mut().retain(|_, with| with.is_after(transaction));
     }
-    /// What a sync of `owner`, or of everybody, must wait for that finds no loose data: another sync may have taken it along.
-    /// Then it is as durable as that commit.
+    /// What a sync of `owner`, or of everybody, must wait for if it finds no loose data. Another sync may have taken it
+    /// along, and then it is durable with that commit.
     pub fn durable_with(&self, owner: Option<Owner>, transaction: TransactionId) -> TransactionId {
         let ordered_with = self.ordered_with.borrow();
         let later =

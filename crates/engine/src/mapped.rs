@@ -1,8 +1,8 @@
 //! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them are redirected to the
 //! log, and they go home from there.
 //!
-//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only where its
-//! content comes from, while it is not known, differs: not from home, but from the log.
+//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only
+//! the place differs from which unknown content is read: the log, and not home.
 
 use crate::block::CachedBlock;
 use crate::cache::Cache;
@@ -47,28 +47,28 @@ pub(crate) fn table_max(cache: &Cache) -> usize {
 
 impl Engine {
     pub(crate) fn has_copies(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.borrow().mapping.is_empty())
+        self.log.as_ref().is_some_and(|log| !log.borrow().mapping().is_empty())
     }
     pub(crate) fn copy_of(&self, at: HomeBlock) -> Option<LogCopy> {
-        self.log.as_ref()?.borrow().mapping.get(at)
+        self.log.as_ref()?.borrow().mapping().get(at)
     }
     /// The first of `blocks` that the log alone holds.
     pub(crate) fn first_copy_within(&self, blocks: &Range<HomeBlock>) -> Option<HomeBlock> {
-        self.log.as_ref()?.borrow().mapping.first_within(blocks)
+        self.log.as_ref()?.borrow().mapping().first_within(blocks)
     }
     /// Blocks that home does not hold yet, in memory or in the log alone.
     pub(crate) fn blocks_until_home(&self) -> usize {
-        let mapped = self.log.as_ref().map_or(0, |log| log.borrow().mapping.len());
+        let mapped = self.log.as_ref().map_or(0, |log| log.borrow().mapping().len());
         self.queue.dirty() + mapped
     }
 
     /// Memory lets go of some blocks that the log holds whole, those first that have not been home for longest, until
     /// `is_enough`. Whether there may be more.
     pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) -> bool {
-        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects) else { return false };
+        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects()) else { return false };
         let cache = self.cache.borrow();
         let table_max = table_max(&cache);
-        let table = log.borrow().mapping.memory();
+        let table = log.borrow().mapping().memory();
         let (mut count, now) = (0, self.world.now());
         self.queue.while_dirty(&cache, |block| {
             if count == LET_GO_MAX || is_enough() || table.get() >= table_max {
@@ -76,7 +76,7 @@ impl Engine {
             }
             if let Some((by, place, bytes)) = block.let_go() {
                 let copy = LogCopy::new(by, place, sum(&bytes), block.contents(), block.stays());
-                log.borrow_mut().mapping.insert(block.number, copy, now);
+                log.borrow_mut().let_go(block.number(), copy, now);
                 self.queue.wash(block);
                 count += 1;
             }
@@ -92,9 +92,10 @@ impl Engine {
 
     /// Reads blocks from the log, all of which were there when this was called.
     pub(crate) async fn read_copies(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let copy = |block: &Rc<CachedBlock>| (block.number, self.copy_of(block.number).expect("as promised"));
+        let copy =
+            |block: &Rc<CachedBlock>| (block.number(), self.copy_of(block.number()).expect("as promised"));
         let copies: Vec<Copy> = blocks.iter().map(copy).collect();
-        self.counters.borrow_mut().redirected_reads += copies.len() as u64;
+        self.counters.borrow_mut().redirected_reads(copies.len() as u64);
         let found = self.fetch(&copies).await?;
         for ((block, (at, mut copy)), mut found) in blocks.iter().zip(copies).zip(found) {
             let bytes = loop {
@@ -117,7 +118,7 @@ impl Engine {
     async fn fetch(&self, copies: &[Copy]) -> Result<Vec<Option<Rc<Buffer>>>, EngineError> {
         let reads = self.log_reads(copies);
         let reads = reads.into_iter().map(|read| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            // What was read is dropped before others are: the log's bytes and their copies are not held both.
+            // What was read is dropped before others are: the bytes of the log and their copies are not held at the same time.
             Box::pin(async move { self.take_copies(read, copies).await })
         });
         let mut found = vec![None; copies.len()];
@@ -135,7 +136,7 @@ impl Engine {
     ) -> Result<Vec<(usize, Option<Rc<Buffer>>)>, EngineError> {
         let bytes = self.runner.read_log(read.at, read.end.get() - read.at.get()).await?;
         let Some(log) = &self.log else { return Ok(Vec::new()) };
-        let (records, unit) = (log.borrow().records.clone(), self.runner.log_unit());
+        let (records, unit) = (log.borrow().records().clone(), self.runner.log_unit());
         let take = |index: usize| {
             let copy = copies[index].1;
             let place = copy.place();
@@ -151,7 +152,7 @@ impl Engine {
     /// Copies that lie near each other in the log are read together.
     fn log_reads(&self, copies: &[Copy]) -> Vec<LogRead> {
         let Some(log) = &self.log else { return Vec::new() };
-        let records = log.borrow().records.clone();
+        let records = log.borrow().records().clone();
         let mut order: Vec<usize> = (0..copies.len()).collect();
         order.sort_unstable_by_key(|index| copies[*index].1.place().at);
         let mut reads: Vec<LogRead> = Vec::new();
@@ -220,7 +221,7 @@ impl Engine {
     /// Writes neighbours home that were read from the log.
     async fn write_copies(&self, run: &[(HomeBlock, LogCopy, Rc<Buffer>)]) -> Result<usize, EngineError> {
         let Some(log) = &self.log else { return Ok(0) };
-        let _claim = self.runner.claims.claim(run[0].0, run.len() as u64).await;
+        let _claim = self.claims.claim(run[0].0, run.len() as u64).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let is_newest = |(at, copy, _): &&(HomeBlock, LogCopy, Rc<Buffer>)| self.copy_of(*at) == Some(*copy);
         let run: Vec<_> = run.iter().filter(is_newest).collect();
@@ -231,7 +232,7 @@ impl Engine {
             part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));
             self.checkpoints.written(part.len() as u64);
         }
-        self.counters.borrow_mut().home_writes += 1;
+        self.counters.borrow_mut().requested_home_write();
         Ok(run.len())
     }
 }

@@ -2,11 +2,14 @@
 
 use crate::cache::Cache;
 use crate::checkpoints::Checkpoints;
+use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::home_claims::HomeClaims;
 use crate::home_queue::HomeQueue;
 use crate::kept::KeptLog;
-use crate::log::{LogState, read_superblock};
+use crate::log::LogState;
+use crate::log_superblock::read_superblock;
 use crate::long_writes::LongWrites;
 use crate::loose::Loose;
 use crate::options::{EngineOptions, EngineParts};
@@ -17,7 +20,7 @@ use crate::sequences::Sequences;
 use crate::stats::Counters;
 use crate::whose::DiskHome;
 use device::{Disk, World};
-use journal::{Plan, begin_log, plan_empty_log, records};
+use journal::plan_empty_log;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockSize, TransactionId};
@@ -67,35 +70,28 @@ impl Engine {
     /// off ([`EngineOptions::keep_others_out`]). The volume must say before that its journal is to be replayed.
     pub async fn keep_others_out(&self) -> Result<(), EngineError> {
         let Some(log) = self.log.as_ref().filter(|_| self.options.keep_others_out) else { return Ok(()) };
-        let next = self.pipeline.running_id();
-        let mut plan = Plan::default();
-        {
-            let mut log = log.borrow_mut();
-            if log.started {
-                return Ok(());
-            }
-            log.start(next);
-            if log.superblock.scattered.is_none() {
-                let log = &mut *log;
-                log.space.announce(&mut log.superblock, None);
-            }
-            begin_log(&mut plan, log.image_of(&log.superblock));
+        let plan = log.borrow_mut().plan_start(self.running());
+        match plan {
+            Some(plan) => self.runner.run(plan).await,
+            None => Ok(()),
         }
-        self.runner.run(plan).await
     }
 
     fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
         let counters: Rc<RefCell<Counters>> = Rc::default();
-        let runner = Runner::new(&parts, counters.clone());
+        let (claims, durability) = (HomeClaims::default(), Rc::new(Durability::of(&parts)));
+        let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
-        log.iter().for_each(|log| cache.count_table(log.mapping.memory()));
+        log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
-        log.iter().for_each(|log| runner.count_log_in(log.records.block_bytes()));
+        log.iter().for_each(|log| runner.count_log_in(log.records().block_bytes()));
         let engine = Rc::new(Engine {
-            policy: options.policy(log.as_ref().is_some_and(|log| log.started)),
+            policy: options.policy(log.as_ref().is_some_and(LogState::is_started)),
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(cache),
             queue: HomeQueue::default(),
+            claims,
+            durability,
             checkpoints: Checkpoints::default(),
             loose: Loose::default(),
             long_writes: LongWrites::default(),
@@ -151,13 +147,9 @@ impl Engine {
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;
         self.write_everything_home().await?;
-        let clean = self.log.as_ref().and_then(|log| {
-            let log = log.borrow();
-            let mut superblock = log.superblock.clone();
-            superblock.set_clean(self.pipeline.committed());
-            records::clear(&mut superblock, self.options.journal_checksum);
-            log.started.then(|| log.image_of(&superblock))
-        });
+        let checksums = self.options.journal_checksum;
+        let clean =
+            self.log.as_ref().and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
         self.runner.run(plan_empty_log(clean)).await?;
         self.pipeline.check()?;
         if let Some(log) = &self.log {

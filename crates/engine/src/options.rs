@@ -187,8 +187,8 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// After so many bytes of requests that continue each other the next ones go home past the cache. Those of less than a
-    /// sixteenth of it do not. `None`: none does.
+    /// After so many bytes of requests that continue each other, the next ones go home past the cache. Requests shorter than
+    /// a sixteenth of it do not. `None`: none goes past it.
     pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -198,7 +198,7 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds goes home, if not by that age.
     pub checkpoint: CheckpointTimes,
-    /// Scattered logs: of how many percent of a log on it is swapped in idle time; `None`: never.
+    /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
     pub swap_above: Option<u32>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
@@ -213,11 +213,11 @@ pub struct EngineOptions {
     pub log: LogKind,
     /// Most transactions on their way to the log at once: 1 or 2. Two only where [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
-    /// Packed transactions: the bytes of a log block; `None`: what the log's disk writes as one.
+    /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
     pub read_only: bool,
     /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
-    /// journal. For disks of which no claim keeps them off.
+    /// journal. For disks that no exclusive claim protects from them.
     pub keep_others_out: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
@@ -269,20 +269,15 @@ impl EngineOptions {
         varied(policy, variations)
     }
 
-    /// How transactions are written. Where nobody says: as others can read them, in the modes in which they can; else in the
-    /// format that takes the fewest bytes.
+    /// How transactions are written.
     pub fn record_format(&self) -> RecordFormat {
-        self.records.unwrap_or_else(|| match self.data.policy(self.threshold).logs_bytes() {
-            true => RecordFormat::Packed,
-            false => RecordFormat::Blocks,
-        })
+        let logs_bytes = || self.data.policy(self.threshold).logs_bytes();
+        self.records.unwrap_or_else(|| RecordFormat::by_default(logs_bytes()))
     }
 
-    /// Whether a transaction may set out while another is on its way. Of JBD2's blocks a later transaction proves that those
-    /// before it were durable; packed ones say what was.
+    /// Whether a transaction may set out while another is on its way.
     pub(crate) fn overlaps(&self) -> bool {
-        let packed = self.record_format() == RecordFormat::Packed;
-        self.commits_in_flight > 1 && packed && self.log == LogKind::Circular
+        self.commits_in_flight > 1 && self.record_format().may_overlap() && self.log == LogKind::Circular
     }
 }
 
@@ -313,9 +308,12 @@ impl EngineParts {
     pub fn warnings(&self) -> Vec<String> {
         let options = &self.options;
         let in_vain = options.commits_in_flight > 1 && !(options.overlaps() && self.log.is_some());
+        let able = RecordFormat::ALL.into_iter().filter(|format| format.may_overlap());
+        let able = able.map(RecordFormat::name).collect::<Vec<_>>().join(" or ");
         let mut warnings = Vec::from_iter((in_vain && !options.read_only).then(|| {
-            "commits_in_flight=2: one at a time all the same: two take a journal with records=packed and log=circular"
-                .to_owned()
+            format!(
+                "commits_in_flight=2: one at a time all the same: two take a journal with records={able} and log=circular"
+            )
         }));
         let Some(area) = &self.log else {
             let logs_data = options.policy(false).logs_data() && !options.read_only;
@@ -330,8 +328,8 @@ impl EngineParts {
         };
         let sector = area.physical_sector(&*self.home);
         let unit = options.log_unit.filter(|unit| *unit < sector);
-        let packed = options.record_format() == RecordFormat::Packed && !options.read_only;
-        warnings.extend(unit.filter(|_| packed).map(|unit| {
+        let has_units = options.record_format().has_short_units() && !options.read_only;
+        warnings.extend(unit.filter(|_| has_units).map(|unit| {
             format!(
                 "log_unit={unit}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
                  cut may damage what was synced before it in the same {sector} bytes; log_unit={sector} is safe"

@@ -2,7 +2,7 @@
 //!
 //! | the transaction that is to set out | while another is on its way |
 //! |---|---|
-//! | the log is of another format, or has not begun | waits: only packed transactions say what was durable before them |
+//! | the log is of another format, or has not begun | waits: a transaction must say which ones were durable before it |
 //! | it brings data home | waits: its barriers mean what lies before them |
 //! | it takes the log's tail along | waits: the superblock says where the other begins |
 //! | nothing happened in it | waits: whoever waits for it waits for all before it |

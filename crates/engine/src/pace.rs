@@ -1,8 +1,8 @@
-//! Whoever wants commits otherwise than they are: a host of other times, in an experiment.
+//! The pace of commits, for whoever wants another one: an experiment with a host of other times.
 
 use units::{Instant, Owner};
 
-/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever says nothing has what a mount has.
+/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever implements nothing has the pace of a mount.
 pub trait CommitPace {
     /// A sync of this owner's data has been asked for.
     fn synced(&self, _owner: Owner, _now: Instant) {}

@@ -1,6 +1,6 @@
 //! Long rows of requests go home past the cache: a run of blocks at a time, from the request's memory or a copy of it.
 //!
-//! What the log would hold does not, nor what the cache must know: blocks that are newer there than at home.
+//! What would be logged does not. Nor do blocks of which the cache holds something newer than home.
 
 use crate::cache::Temperature;
 use crate::engine::Engine;
@@ -50,7 +50,7 @@ impl Handle {
         }
         engine.cache.borrow_mut().pass(&blocks);
         // Now: whoever brings these blocks into the cache from here on sends them home later.
-        let claim = engine.runner.claims.enqueue(run.home, count as u64);
+        let claim = engine.claims.enqueue(run.home, count as u64);
         let write = engine.long_writes.set_out(run.owner, blocks, before);
         let memory = run.kept_memory().unwrap_or_else(|| Rc::new(copy(run.bytes)));
         engine.world.clone().spawn(Box::pin(engine.send_past_cache(write, claim, memory)));
@@ -70,7 +70,7 @@ impl Engine {
         (!first.is_logged() && decisions.all(|decision| decision == first)).then_some(first)
     }
 
-    /// Of a block that the cache does not have.
+    /// What the policy says of a block that the cache does not have.
     fn decide_of(&self, at: HomeBlock, run: &FileRun<'_>) -> Decision {
         if self.log.is_none() {
             return Decision::HomeBeforeCommit;
@@ -122,9 +122,9 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let kinds = vec![BlockKind::HomeData; count];
         let writes = self.runner.write_home(write.blocks.start, &kinds, vec![memory]).await?;
-        self.counters.borrow_mut().home_writes += 1;
+        self.counters.borrow_mut().requested_home_write();
         match write.before {
-            Some(_) => self.runner.durability.note_early(writes),
+            Some(_) => self.durability.note_early(writes),
             // Whoever flushes it a second later may be asleep.
             None if self.note_loose_at_home(write.owner, writes) => self.queue.kick(),
             None => {}

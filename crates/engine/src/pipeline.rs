@@ -4,7 +4,7 @@
 //! 1. Ids have no gaps: last committed, those in flight in order, running.
 //! 2. While the running transaction is being locked nobody joins; it is locked when its open handles have stopped.
 //! 3. Transactions become committed in order. Whoever waits for one waits for all before it.
-//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does every later wish.
+//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does whatever is wished later.
 //! 5. Those who wait to join do so first come, first served.
 //!
 //! Nothing here writes: the engine's commit task does, and tells.
@@ -80,14 +80,14 @@ impl Pipeline {
     }
     /// What open handles change.
     pub fn transaction(&self) -> RefMut<'_, RunningTransaction> {
-        RefMut::map(self.running.borrow_mut(), |running| &mut running.transaction)
+        RefMut::map(self.running.borrow_mut(), Running::transaction)
     }
     pub fn holdings(&self) -> Holdings {
-        self.running.borrow().transaction.holdings()
+        self.running.borrow().holdings()
     }
     /// Nobody has joined the running transaction yet.
     pub fn is_unused(&self) -> bool {
-        self.running.borrow().transaction.handles() == 0
+        self.running.borrow().is_unused()
     }
 
     // How it ends.
@@ -105,7 +105,7 @@ impl Pipeline {
     pub fn is_over(&self) -> bool {
         self.ending.is_over()
     }
-    /// Nobody joins until it does no longer.
+    /// While it rests nobody joins.
     pub fn is_resting(&self) -> bool {
         self.resting.get()
     }
@@ -123,7 +123,7 @@ impl Pipeline {
         for failed in self.in_flight.take() {
             failed.completion.complete(error.clone());
         }
-        let completion = self.running.borrow().completion.clone();
+        let completion = self.running.borrow().completion().clone();
         completion.complete(error);
     }
     /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
@@ -172,7 +172,7 @@ impl Pipeline {
     }
     /// Blocks that are worthless once the running transaction is committed.
     pub fn free(&self, at: HomeBlock, count: u64) {
-        self.running.borrow_mut().freed.push((at, count));
+        self.running.borrow_mut().free(at, count);
     }
 
     // Who waits for which.
@@ -197,7 +197,7 @@ impl Pipeline {
             return in_flight.back().map(|last| last.completion.clone());
         }
         self.request(running.id());
-        Some(running.completion.clone())
+        Some(running.completion().clone())
     }
     /// When it is over, all that is in flight now is committed; `None`: nothing is.
     pub fn last_in_flight(&self) -> Option<Rc<Completion>> {
@@ -219,7 +219,7 @@ impl Pipeline {
     }
     /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
     pub fn hold(&self) -> Option<Hold> {
-        self.writers.hold(self.running.borrow().completion.waiters())
+        self.writers.hold(self.running.borrow().completion().waiters())
     }
     /// Waits until all of them are back, or all is over.
     pub async fn until_back(&self) {
@@ -238,7 +238,7 @@ impl Pipeline {
     /// A transaction in which nothing happened is not written: it goes on, and those who waited for it are done.
     pub fn skip_empty(&self) -> bool {
         let mut running = self.running.borrow_mut();
-        if !running.transaction.is_empty() {
+        if !running.is_empty() {
             return false;
         }
         let completion = running.restart();

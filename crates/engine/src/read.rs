@@ -93,7 +93,7 @@ impl Engine {
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
         let read = PastCache::begin(&self.cache, run.clone());
-        self.counters.borrow_mut().home_reads += 1;
+        self.counters.borrow_mut().requested_home_read();
         self.long_writes.until_home_holds(&run).await;
         let content = self.home.read(at, count).await?;
         if read.met() {
@@ -117,25 +117,20 @@ impl Engine {
 
     pub(crate) fn look_up(&self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
         let block = self.cache.borrow_mut().get_or_insert(at, temperature);
-        let mut counters = self.counters.borrow_mut();
-        if block.is_whole() {
-            counters.cache_hits += 1;
-        } else {
-            counters.cache_misses += 1;
-        }
+        self.counters.borrow_mut().looked_up(block.is_whole());
         block
     }
 
     /// Makes all `blocks` known; neighbours that are missing come with one read. Sorted by number.
     pub(crate) async fn load_all(&self, blocks: &[Rc<CachedBlock>], known: Known) -> Result<(), EngineError> {
-        let missing = |block: &Rc<CachedBlock>| !known(block) && block.reading.borrow().is_none();
+        let missing = |block: &Rc<CachedBlock>| !known(block) && block.reading().is_none();
         let mut from = 0;
         while from < blocks.len() {
             let mut end = from + 1;
             if missing(&blocks[from]) {
                 while end < blocks.len()
                     && missing(&blocks[end])
-                    && blocks[end].number == blocks[end - 1].number.plus(1)
+                    && blocks[end].number() == blocks[end - 1].number().plus(1)
                 {
                     end += 1;
                 }
@@ -151,13 +146,11 @@ impl Engine {
     /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to read would be as long as one.
     pub(crate) async fn load(&self, block: &Rc<CachedBlock>, known: Known) -> Result<(), EngineError> {
         while !known(block) {
-            let reading = block.reading.borrow().clone();
-            match reading {
+            match block.reading() {
                 // If that read fails, its reader has the error, and this one tries for itself; another who waited for it may
                 // have begun to already.
                 Some(event) => {
-                    let is_over =
-                        || !block.reading.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &event));
+                    let is_over = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
                     event.until(|| is_over().then_some(())).await;
                 }
                 None => Box::pin(self.read_run(std::slice::from_ref(block))).await?,
@@ -172,7 +165,7 @@ impl Engine {
         if !self.has_copies() {
             return self.read_home(blocks).await;
         }
-        let is_copy = |block: &Rc<CachedBlock>| self.copy_of(block.number).is_some();
+        let is_copy = |block: &Rc<CachedBlock>| self.copy_of(block.number()).is_some();
         let mut rest = blocks;
         while let Some(first) = rest.first() {
             let copies = is_copy(first);
@@ -189,8 +182,8 @@ impl Engine {
 
     async fn read_home(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
         let size = self.block_size.bytes();
-        self.counters.borrow_mut().home_reads += 1;
-        let (at, end) = (blocks[0].number, blocks[0].number.plus(blocks.len() as u64));
+        self.counters.borrow_mut().requested_home_read();
+        let (at, end) = (blocks[0].number(), blocks[0].number().plus(blocks.len() as u64));
         self.long_writes.until_home_holds(&(at..end)).await;
         let content = self.home.read(at, blocks.len()).await?;
         if let [block] = blocks {
@@ -214,7 +207,7 @@ impl Reading<'_> {
     fn start(blocks: &[Rc<CachedBlock>]) -> Reading<'_> {
         let event = Rc::new(Event::default());
         for block in blocks {
-            *block.reading.borrow_mut() = Some(event.clone());
+            block.begin_reading(&event);
         }
         Reading { blocks, event }
     }
@@ -223,7 +216,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         for block in self.blocks {
-            *block.reading.borrow_mut() = None;
+            block.end_reading();
         }
         self.event.notify();
     }

@@ -2,9 +2,11 @@
 //! marked empty. A crash at any point is harmless: the log stays until everything is home, and replaying it
 //! again gives the same.
 
+use crate::durability::Durability;
 use crate::error::EngineError;
+use crate::home_claims::HomeClaims;
 use crate::limits::HOME_REQUESTS_MAX;
-use crate::log::{image_of, read_superblock};
+use crate::log_superblock::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
 use crate::recovery_report::{PassReport, RecoveryReport};
 use crate::run_plan::Runner;
@@ -94,7 +96,8 @@ impl<'a> Recovery<'a> {
         }
         let reader = LogReader::new(parts, area, &superblock);
         // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
-        let runner = Runner::after_unknown_writes(parts);
+        let durability = Rc::new(Durability::after_unknown_writes(parts));
+        let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
         Ok(Begun::Live(Box::new(Recovery { parts, area, superblock, report, reader, runner, begun })))
     }
 

@@ -21,7 +21,7 @@ impl Engine {
         self.sync().await?;
         self.pipeline.set_resting(true);
         // What has come in between.
-        let rested = match self.commit(self.pipeline.running_id()).await {
+        let rested = match self.commit(self.running()).await {
             Ok(()) => self.empty_log().await,
             Err(error) => Err(error),
         };
@@ -36,13 +36,13 @@ impl Engine {
     /// first that comes, on each disk, and the tail moves past nothing of it before.
     pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
-        while let Some(completion) = self.pipeline.last_in_flight() {
-            completion.wait().await?;
+        while self.pipeline.in_flight() > 0 {
+            self.wait_for_commits_in_flight().await?;
         }
-        if self.runner.durability.keep_barriers(barrier == BarrierKind::Flush)
+        if self.durability.keep_barriers(barrier == BarrierKind::Flush)
             && let Some(log) = &self.log
         {
-            log.borrow_mut().tail.forget_notes();
+            log.borrow_mut().forget_notes();
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 use crate::cache::Cache;
 use crate::error::EngineError;
 use crate::kept::{Gathered, KeptLog};
-use crate::log::is_written_so;
+use crate::log_format::is_written_so;
 use crate::mapped::table_max;
 use crate::mapping::COPY_BYTES;
 use crate::options::EngineParts;

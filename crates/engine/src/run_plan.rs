@@ -3,21 +3,21 @@
 //! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
 //! flushed. A single write is made durable by itself if that saves the flush.
 
-use crate::durability::{Disks, Durability, HomeWrites, Place};
+use crate::durability::{Durability, HomeWrites, Place};
 use crate::error::EngineError;
 use crate::home_claims::HomeClaims;
-use crate::options::{BarrierKind, EngineParts, LogArea, LogPlace};
+use crate::options::{EngineParts, LogArea, LogPlace};
 use crate::stats::Counters;
 use crate::whose::Home;
 use device::{Buffer, DeviceError, LocalFuture};
-use journal::{Address, Barrier, BlockKind, Plan, Step, Write};
+use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, Owner};
+use units::{BlockSize, HomeBlock, LogBlock};
 
 /// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
@@ -47,32 +47,25 @@ pub(crate) struct Runner {
     block_size: BlockSize,
     /// Bytes of a log block.
     log_unit: Cell<usize>,
-    pub claims: HomeClaims,
-    pub durability: Durability,
+    claims: HomeClaims,
+    durability: Rc<Durability>,
     counters: Rc<RefCell<Counters>>,
 }
 
 impl Runner {
-    pub fn new(parts: &EngineParts, counters: Rc<RefCell<Counters>>) -> Runner {
-        Runner::with(parts, counters, Durability::new(disks_of(parts), keeps_barriers(parts)))
-    }
-
-    /// On disks of which is not known what earlier runs left in their caches.
-    pub fn after_unknown_writes(parts: &EngineParts) -> Runner {
-        Runner::with(
-            parts,
-            Rc::default(),
-            Durability::after_unknown_writes(disks_of(parts), keeps_barriers(parts)),
-        )
-    }
-
-    fn with(parts: &EngineParts, counters: Rc<RefCell<Counters>>, durability: Durability) -> Runner {
+    /// It shares with its owner who writes where, what is durable, and what is counted.
+    pub fn new(
+        parts: &EngineParts,
+        claims: HomeClaims,
+        durability: Rc<Durability>,
+        counters: Rc<RefCell<Counters>>,
+    ) -> Runner {
         Runner {
             home: parts.home.clone(),
             log: parts.log.clone(),
             block_size: parts.block_size,
             log_unit: Cell::new(parts.block_size.bytes()),
-            claims: HomeClaims::default(),
+            claims,
             durability,
             counters,
         }
@@ -117,7 +110,7 @@ impl Runner {
         if !self.durability.is_home_write_durable() {
             return self.write_home(at, kinds, parts).await.map(Some);
         }
-        self.counters.borrow_mut().durable_writes += 1;
+        self.counters.borrow_mut().wrote_durably();
         self.send_home(at, kinds, parts, device::Durability::Durable).await?;
         Ok(None)
     }
@@ -138,19 +131,11 @@ impl Runner {
         self.durability.note(written.map_err(EngineError::from))
     }
 
-    /// Makes all data of `owner`, or of everybody, durable that write-back sent home and no log holds.
-    pub async fn flush_loose(&self, owner: Option<Owner>) -> Result<(), EngineError> {
-        if self.durability.wants_flush_of_loose(owner) {
-            self.flush(Place::Home, vec![]).await?;
-        }
-        Ok(())
-    }
-
     /// `blocks`: of home, which a plan wrote.
     async fn flush(&self, place: Place, blocks: Vec<Range<HomeBlock>>) -> Result<(), EngineError> {
         self.durability.check()?;
         let begun = self.durability.flush_begins(place);
-        self.counters.borrow_mut().flushes += 1;
+        self.counters.borrow_mut().flushed();
         let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
             (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
             _ => self.home.make_durable(self.durability.volatile_home(blocks)),
@@ -162,14 +147,13 @@ impl Runner {
         Ok(())
     }
 
-    /// A last block of the log, durably, though nothing else is written any more.
+    /// A last superblock, durably, though nothing else is written any more.
     pub fn write_after_failure(
         &self,
-        at: LogBlock,
-        image: Rc<Buffer>,
+        last: SuperblockImage,
     ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
-        let (at, _) = self.locate(self.byte_of(at))?;
-        Ok(self.log()?.write(&*self.home, at, vec![image], device::Durability::Durable))
+        let (at, _) = self.locate(self.byte_of(last.at))?;
+        Ok(self.log()?.write(&*self.home, at, vec![last.image], device::Durability::Durable))
     }
 
     fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
@@ -314,7 +298,7 @@ impl Runner {
         durability: device::Durability,
     ) -> LocalFuture<Result<(), EngineError>> {
         if durability == device::Durability::Durable {
-            self.counters.borrow_mut().durable_writes += 1;
+            self.counters.borrow_mut().wrote_durably();
         }
         let DiskWrite { at, home: claimed, parts, .. } = write;
         let Some(claimed) = claimed else {
@@ -328,21 +312,5 @@ impl Runner {
             let _claim = claims.claim(claimed, parts.len() as u64).await;
             Ok(home.write(claimed, parts, durability).await?)
         })
-    }
-}
-
-fn keeps_barriers(parts: &EngineParts) -> bool {
-    parts.options.barrier == BarrierKind::Flush
-}
-
-fn disks_of(parts: &EngineParts) -> Disks {
-    let of_home = parts.home.has_durable_writes();
-    let of_log = match parts.log.as_ref().map(|log| &log.place) {
-        Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
-        _ => of_home,
-    };
-    Disks {
-        separate: parts.log.as_ref().is_some_and(LogArea::is_separate),
-        forced_unit_access: [of_home, of_log],
     }
 }

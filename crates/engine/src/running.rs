@@ -1,16 +1,16 @@
 //! The running transaction, and what is kept beside it until it is locked.
 
 use crate::completion::Completion;
-use journal::RunningTransaction;
+use journal::{Holdings, RunningTransaction};
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
 /// The transaction that handles join now.
 pub(crate) struct Running {
-    pub transaction: RunningTransaction,
-    pub completion: Rc<Completion>,
+    transaction: RunningTransaction,
+    completion: Rc<Completion>,
     /// Blocks that are worthless once it is committed.
-    pub freed: Vec<Freed>,
+    freed: Vec<Freed>,
     /// When its first handle joined.
     since: Option<Instant>,
     /// Blocks of data that open handles may still write without logging them.
@@ -40,9 +40,32 @@ impl Running {
     pub fn id(&self) -> TransactionId {
         self.transaction.id()
     }
+    /// What open handles change.
+    pub fn transaction(&mut self) -> &mut RunningTransaction {
+        &mut self.transaction
+    }
+    pub fn holdings(&self) -> Holdings {
+        self.transaction.holdings()
+    }
+    /// Nobody has joined it yet.
+    pub fn is_unused(&self) -> bool {
+        self.transaction.handles() == 0
+    }
+    /// What those wait for who want it committed.
+    pub fn completion(&self) -> &Rc<Completion> {
+        &self.completion
+    }
+    /// These blocks are worthless once it is committed.
+    pub fn free(&mut self, at: HomeBlock, count: u64) {
+        self.freed.push((at, count));
+    }
+    /// Nothing happened in it.
+    pub fn is_empty(&self) -> bool {
+        self.transaction.is_empty()
+    }
     /// Nothing happened in it, and nothing can: no handle is open.
     pub fn is_idle(&self) -> bool {
-        self.transaction.is_empty() && !self.has_handles()
+        self.is_empty() && !self.has_handles()
     }
     pub fn has_handles(&self) -> bool {
         self.transaction.open_handles() > 0

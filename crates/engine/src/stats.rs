@@ -59,20 +59,20 @@ pub struct LatencyClass {
 /// Counts since the engine was opened.
 pub(crate) struct Counters {
     written: [WrittenCount; KINDS.len()],
-    pub flushes: u64,
-    pub durable_writes: u64,
-    pub home_writes: u64,
-    pub home_reads: u64,
-    pub commits: u64,
-    pub handles: u64,
-    pub handles_per_commit_max: u64,
-    pub payload_bytes: u64,
-    pub checkpoints: u64,
-    pub tail_updates: u64,
-    pub cache_hits: u64,
-    pub cache_misses: u64,
-    pub redirected_reads: u64,
-    pub swaps: u64,
+    flushes: u64,
+    durable_writes: u64,
+    home_writes: u64,
+    home_reads: u64,
+    commits: u64,
+    handles: u64,
+    handles_per_commit_max: u64,
+    payload_bytes: u64,
+    checkpoints: u64,
+    tail_updates: u64,
+    cache_hits: u64,
+    cache_misses: u64,
+    redirected_reads: u64,
+    swaps: u64,
     sync_latency: Histogram<u64>,
     sync_nanoseconds: u64,
     requests: [RequestClass; REQUEST_CLASSES],
@@ -112,6 +112,42 @@ impl Counters {
         let written = &mut self.written[kind as usize];
         written.blocks += blocks;
         written.bytes += bytes;
+    }
+    pub fn flushed(&mut self) {
+        self.flushes += 1;
+    }
+    /// A single write was made durable in place of a flush.
+    pub fn wrote_durably(&mut self) {
+        self.durable_writes += 1;
+    }
+    pub fn requested_home_write(&mut self) {
+        self.home_writes += 1;
+    }
+    pub fn requested_home_read(&mut self) {
+        self.home_reads += 1;
+    }
+    pub fn redirected_reads(&mut self, blocks: u64) {
+        self.redirected_reads += blocks;
+    }
+    /// The cache was asked for a block.
+    pub fn looked_up(&mut self, is_hit: bool) {
+        match is_hit {
+            true => self.cache_hits += 1,
+            false => self.cache_misses += 1,
+        }
+    }
+    pub fn checkpointed(&mut self) {
+        self.checkpoints += 1;
+    }
+    pub fn moved_tail(&mut self) {
+        self.tail_updates += 1;
+    }
+    pub fn swapped(&mut self) {
+        self.swaps += 1;
+    }
+    /// Grows with whatever keeps the disk from being idle.
+    pub fn activity(&self) -> u64 {
+        self.commits + self.home_reads + self.cache_misses
     }
     pub fn synced(&mut self, latency: Duration) {
         let nanoseconds = latency.as_nanos() as u64;

@@ -33,8 +33,7 @@ enum Copies {
 impl Engine {
     /// Counts whatever keeps the disk from being idle.
     pub(crate) fn activity(&self) -> u64 {
-        let counters = self.counters.borrow();
-        counters.commits + counters.home_reads + counters.cache_misses
+        self.counters.borrow().activity()
     }
     /// Nothing runs, and nothing was done since there was so much of it.
     fn is_idle_since(&self, activity: u64) -> bool {
@@ -58,33 +57,26 @@ impl Engine {
     }
 
     fn begin_swap(&self, head: HomeBlock) -> Option<LogSwap> {
-        let log = &mut *self.log.as_ref()?.borrow_mut();
-        let largest = log.largest();
-        let swap = log.space.begin_swap(self.options.swap_above?, head)?;
-        if log.space.room() < largest {
-            log.space.give_up_swap(&swap, true);
-            return None;
-        }
-        Some(swap)
+        self.log.as_ref()?.borrow_mut().begin_swap(self.options.swap_above?, head)
     }
 
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = &self.log else { return Ok(false) };
-        self.announce_places(|_| {}).await?;
+        self.announce_places(None).await?;
         let copies = self.copy_runs(swap, activity).await;
         self.cache.borrow_mut().note_fetched(0);
         let copies = copies?;
         if !matches!(copies, Copies::Written) {
-            log.borrow_mut().space.give_up_swap(swap, matches!(copies, Copies::Interrupted));
+            log.borrow_mut().give_up_swap(swap, matches!(copies, Copies::Interrupted));
             self.pipeline.wake_joiners();
             return Ok(false);
         }
-        let headers = log.borrow().space.headers_of_swap(swap, self.pipeline.committed());
+        let headers = log.borrow().headers_of_swap(swap, self.pipeline.committed());
         self.runner.run(plan_run_headers(headers)).await?;
         self.pipeline.check()?;
         self.runs_moved(swap);
-        self.counters.borrow_mut().swaps += 1;
+        self.counters.borrow_mut().swapped();
         self.pipeline.wake_joiners();
         Ok(true)
     }
@@ -123,19 +115,16 @@ impl Engine {
     }
 
     fn is_run(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().space.is_run_of_swap(run, bytes))
+        self.log.as_ref().is_some_and(|log| log.borrow().is_run_of_swap(run, bytes))
     }
 
     fn runs_moved(&self, swap: &LogSwap) {
         let Some(log) = &self.log else { return };
-        let (log, cache) = (&mut *log.borrow_mut(), self.cache.borrow());
-        for run in log.space.end_swap(swap) {
-            for block in log.live.blocks_of(run.transaction) {
-                log.mapping.moved(*block, &run);
-                if let Some(cached) = cache.peek(*block) {
-                    cached.moved(&run);
-                }
+        let cache = self.cache.borrow();
+        log.borrow_mut().end_swap(swap, |block, run| {
+            if let Some(cached) = cache.peek(block) {
+                cached.moved(run);
             }
-        }
+        });
     }
 }

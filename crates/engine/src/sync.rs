@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::long_writes::LongWrite;
+use journal::plan_home_durable;
 use units::{HomeBlock, Owner, TransactionId};
 
 impl Engine {
@@ -19,14 +20,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until `transaction` is durable if it is on its way to the disk; asks for nothing. For experiments.
-    pub async fn wait_if_committing(&self, transaction: TransactionId) -> Result<(), EngineError> {
-        if self.pipeline.running_id().is_after(transaction)
-            && let Some(completion) = self.pipeline.completion_of(transaction)
-        {
-            completion.wait().await?;
+    /// Waits until all that is on its way to the disk now is durable; asks for nothing.
+    pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
+        match self.pipeline.last_in_flight() {
+            Some(last) => last.wait().await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. What is logged, or goes home
@@ -40,7 +39,7 @@ impl Engine {
     /// Makes all that was done before the call durable: `sync`, `syncfs`.
     pub async fn sync(&self) -> Result<(), EngineError> {
         let loose = self.loose.all();
-        self.sync_loose(None, loose, self.pipeline.running_id()).await
+        self.sync_loose(None, loose, self.running()).await
     }
 
     /// Commits `transaction`, and data of `owner`, or of everybody, that no commit waited for.
@@ -57,10 +56,18 @@ impl Engine {
             false => self.order_loose(loose).await?,
         };
         // Write-back may have sent some home already; that is durable only after a flush.
-        if let Err(error) = self.runner.flush_loose(owner).await {
+        if let Err(error) = self.make_loose_durable(owner).await {
             self.abort(&error);
         }
         self.commit(transaction).await
+    }
+
+    /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is durable when this returns.
+    pub(crate) async fn make_loose_durable(&self, owner: Option<Owner>) -> Result<(), EngineError> {
+        match self.durability.wants_flush_of_loose(owner) {
+            true => self.runner.run(plan_home_durable()).await,
+            false => Ok(()),
+        }
     }
 
     /// Has data go home with the running transaction, to share its barrier. It joins as a handle does: the commit takes log

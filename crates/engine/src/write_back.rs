@@ -29,7 +29,7 @@ impl Engine {
         let pause = self.options.checkpoint.pause(self.options.writeback);
         let mut round_at = self.world.now().plus(pause);
         loop {
-            let kicked = || (self.pipeline.is_over() || self.queue.kicks() != seen).then_some(());
+            let kicked = self.queue.until_kicked(seen, || self.pipeline.is_over());
             let is_idle = self.blocks_until_home() == 0;
             let next = match self.flush_of_loose_at() {
                 Some(flush_at) if is_idle => Some(flush_at),
@@ -37,8 +37,8 @@ impl Engine {
                 None => (!is_idle).then_some(round_at),
             };
             match next {
-                None => self.queue.work.until(kicked).await,
-                Some(at) => drop(race(self.queue.work.until(kicked), self.world.sleep_until(at)).await),
+                None => kicked.await,
+                Some(at) => drop(race(kicked, self.world.sleep_until(at)).await),
             }
             if is_idle {
                 self.checkpoints.begins_to_wait(self.world.now());
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to be flushed.
     fn flush_of_loose_at(&self) -> Option<Instant> {
-        self.runner.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
+        self.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
     }
 
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
@@ -65,7 +65,7 @@ impl Engine {
             return Ok(());
         }
         if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
-            self.runner.flush_loose(None).await?;
+            self.make_loose_durable(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
@@ -93,7 +93,9 @@ impl Engine {
             return Ok(());
         }
         let mut batch = self.checkpoint_batch();
-        self.counters.borrow_mut().checkpoints += u64::from(batch.is_some());
+        if batch.is_some() {
+            self.counters.borrow_mut().checkpointed();
+        }
         while let Some(blocks) = batch {
             if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
@@ -106,13 +108,7 @@ impl Engine {
 
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
     fn checkpoint_batch(&self) -> Option<Vec<HomeBlock>> {
-        let log = self.log.as_ref()?.borrow();
-        // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
-        let needed = log.checkpoint.blocks_needed();
-        // What is left holds the largest transaction, and a revoke for each live record.
-        let excess = log.space.to_free(needed, log.largest());
-        let blocks = log.checkpoint.blocks_to_write(excess, HOME_BATCH_MAX);
-        (excess > 0 && !blocks.is_empty()).then_some(blocks)
+        self.log.as_ref()?.borrow().checkpoint_batch(HOME_BATCH_MAX)
     }
 
     /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets go of those that
@@ -129,7 +125,7 @@ impl Engine {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 // The rest is in transactions that are not committed yet.
-                self.pipeline.request(self.pipeline.running_id());
+                self.pipeline.request(self.running());
                 break;
             }
             self.relieve_log().await?;
@@ -155,7 +151,7 @@ impl Engine {
             // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
             self.relieve_log().await?;
         }
-        let is_old = |log: &RefCell<LogState>| log.borrow().mapping.is_older_than(self.options.expire, now);
+        let is_old = |log: &RefCell<LogState>| log.borrow().mapping().is_older_than(self.options.expire, now);
         if self.options.checkpoint == CheckpointTimes::ByAge && self.log.as_ref().is_some_and(is_old) {
             // What could not be read is tried again, too.
             self.write_copied_home(false).await?;
@@ -170,7 +166,7 @@ impl Engine {
 
     /// Whether anything that is committed does not stay in the log.
     fn has_some_to_go_home(&self) -> bool {
-        let mut found = self.log.as_ref().is_some_and(|log| log.borrow().mapping.has_some_to_go_home());
+        let mut found = self.log.as_ref().is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
         self.queue.while_dirty(&self.cache.borrow(), |block| {
             found |= block.may_go_home() && !block.stays_in_log();
             !found
@@ -221,7 +217,7 @@ impl Engine {
     /// The blocks of which the log alone holds the newest content, those that are to stay there left out or not.
     async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<WentHome, EngineError> {
         let blocks =
-            self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping.blocks(with_those_that_stay));
+            self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping().blocks(with_those_that_stay));
         let mut all = WentHome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
             all = all.and(self.copies_home(blocks).await?);

@@ -4,7 +4,7 @@
 //! `cargo run --release -p eviction --example eviction_time MODEL.toml random|sequential WRITES MB TRIALS`
 
 use device::{Disk, World};
-use emulated::{EmulatedDisk, Lies, Model, Options};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model};
 use eviction::Pattern;
 use eviction::fingerprint::{self, Fingerprint, Grid, fingerprint};
 use runtime::VirtualWorld;
@@ -34,15 +34,16 @@ fn main() {
 
 /// The fingerprint of a single cell.
 fn take(model: Model, grid: Grid, range: Range<u64>, trials: u32) -> Fingerprint {
-    let options = fingerprint::Options {
+    let options = fingerprint::FingerprintOptions {
         trials,
         trials_min: trials,
         at_once: false,
-        ..fingerprint::Options::adaptive(grid, range)
+        ..fingerprint::FingerprintOptions::adaptive(grid, range)
     };
     let world = VirtualWorld::new(1);
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
+    let disk =
+        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
     let of_run = world.clone();
     let state = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);

@@ -12,7 +12,7 @@ pub struct Inode {
     /// Write: whoever changes the inode, its content or its mapping. Read: whoever only looks.
     pub lock: Rc<RwLock>,
     /// Never borrowed across an await.
-    pub fields: RefCell<format::ext4::Inode>,
+    pub fields: RefCell<format::ext4::RawInode>,
     /// The transaction of the latest change of anything that fsync promises. Also that of what fdatasync promises and
     /// only a commit makes durable: size, mapping, and data that is logged.
     pub last_change: Cell<TransactionId>,
@@ -43,7 +43,7 @@ pub struct Inode {
 
 impl Inode {
     /// An inode just read or made. `changed`: the transaction that changed it last, as far as known.
-    pub(crate) fn new(number: InodeNumber, fields: format::ext4::Inode, changed: TransactionId) -> Inode {
+    pub(crate) fn new(number: InodeNumber, fields: format::ext4::RawInode, changed: TransactionId) -> Inode {
         Inode {
             number,
             lock: Rc::default(),

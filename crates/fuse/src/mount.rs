@@ -18,7 +18,7 @@ use std::process::Command;
 
 /// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, and the mode behind it.
 const SUBTYPE: &str = "okeanos";
-/// Linux takes no block device with blocks larger than a page. What it learns here it only tells on; all requests are in bytes.
+/// Linux takes no block device with blocks larger than a page. It only passes on what it learns here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

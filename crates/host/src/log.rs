@@ -14,7 +14,6 @@ use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
 use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
-use format::packed::PackedLog;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
     CircularLog, CommitMoment, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
@@ -133,10 +132,15 @@ impl HostLog {
         }
         let next = superblock.next_transaction();
         let unit = journal.disk.physical_sector().min(BLOCK.bytes() as u32);
-        let packed = (format == RecordFormat::Packed).then(|| PackedLog { unit, nonce: world.random() });
-        let wanted =
-            RecordsWanted { bytes: true, checksums: true, transaction_checksum: true, wide: true, packed };
-        let records = records::begin(&mut superblock, wanted);
+        let wanted = RecordsWanted {
+            format,
+            unit,
+            bytes: true,
+            checksums: true,
+            transaction_checksum: true,
+            wide: true,
+        };
+        let records = records::begin(&mut superblock, wanted, || world.random());
         let state = State {
             space: CircularLog::of(&superblock),
             superblock,

@@ -30,7 +30,8 @@ pub struct HostOptions {
 impl Default for HostOptions {
     fn default() -> HostOptions {
         HostOptions {
-            records: RecordFormat::Packed,
+            // Writes change parts of blocks.
+            records: RecordFormat::by_default(true),
             journal_flush: Duration::from_secs(1),
             destage: Destage::After(Duration::from_secs(60)),
             writeback: Duration::from_secs(5),

@@ -7,7 +7,7 @@ use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::IndexTable;
 use format::ext4::mmp::MmpBlock;
 use format::ext4::superblock::JournalDevice;
-use format::ext4::{GroupDescriptor, Inode, InodeLayout, Superblock};
+use format::ext4::{GroupDescriptor, InodeLayout, RawInode, Superblock};
 use format::ext4::{bitmap, inline, orphan, xattr};
 use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout, Packing,
@@ -87,7 +87,7 @@ pub fn inode(bytes: &[u8]) {
             checksum_seed: seed,
         };
         crate::seal::inode(&mut raw, number, seed);
-        if let Ok(parsed) = Inode::parse(&raw, number, &layout) {
+        if let Ok(parsed) = RawInode::parse(&raw, number, &layout) {
             let _ = xattr::parse_area(&parsed.xattr_area);
             inline_content(&parsed);
             let _ = ExtentNode::parse(&parsed.block).map(ask_extents);
@@ -97,7 +97,7 @@ pub fn inode(bytes: &[u8]) {
 }
 
 /// Content within the inode, as a directory's and as that of a file that leaves it.
-fn inline_content(inode: &Inode) {
+fn inline_content(inode: &RawInode) {
     let Ok(mut content) = inline::content(inode) else { return };
     for seed in [None, Some(7)] {
         let format = DirectoryFormat { file_types: true, seed, inodes: 1000 };

@@ -19,7 +19,8 @@ pub enum Barrier {
     CommitBeforeReply,
     /// Home copies before the log tail moves past the records they came from.
     HomeBeforeLogTail,
-    /// Home copies before whoever reads them past the journal is told where they lie.
+    /// What was written home before whoever waits for it is told: a sync of data that no log holds, or a reader past
+    /// the journal.
     HomeBeforeReply,
     /// The journal superblock's new tail before its old log blocks are written again; and the new headers of runs that move.
     TailBeforeReuse,
@@ -100,6 +101,13 @@ impl Plan {
         let in_log = |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_), .. }));
         let first = self.steps.iter().position(in_log).unwrap_or(self.steps.len());
         self.steps.insert(first, Step::Write(Write { at: Address::Log(at), blocks: vec![block] }));
+    }
+    /// Why what it writes last must be durable.
+    pub fn last_barrier(&self) -> Option<Barrier> {
+        match self.steps.last() {
+            Some(Step::Barrier(reason)) => Some(*reason),
+            _ => None,
+        }
     }
     /// Takes off what stands between the last two barriers, and the last.
     pub fn split_off_last_phase(&mut self) -> Plan {

@@ -56,7 +56,7 @@ pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
     plan
 }
 
-/// Makes durable what has been written home, for whoever reads it there.
+/// Makes durable what has been written home: for a sync of data that no log holds, and for whoever reads it there.
 pub fn plan_home_durable() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::HomeBeforeReply);

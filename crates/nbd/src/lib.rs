@@ -16,5 +16,5 @@ mod window;
 pub use export::Export;
 pub use listener::{ListenError, Listener};
 pub use options::{OptionRequest, parse_option};
-pub use request::{Command, Request, RequestError};
+pub use request::{Command, NbdRequest, RequestError};
 pub use server::serve;

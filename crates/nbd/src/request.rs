@@ -35,7 +35,7 @@ pub enum Command {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct NbdRequest {
     pub command: Command,
     pub fua: bool,
     /// The client's name for it.
@@ -56,8 +56,8 @@ pub enum RequestError {
     TooLong(u32),
 }
 
-impl Request {
-    pub fn parse(bytes: &[u8]) -> Result<Request, RequestError> {
+impl NbdRequest {
+    pub fn parse(bytes: &[u8]) -> Result<NbdRequest, RequestError> {
         let Some(bytes) = bytes.get(..HEADER) else { return Err(RequestError::Short(bytes.len())) };
         let u16_at = |at: usize| u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
         let u32_at = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -76,7 +76,7 @@ impl Request {
             6 => (Command::WriteZeroes, FLAG_FUA | FLAG_NO_HOLE),
             other => (Command::Unknown(other), 0),
         };
-        let request = Request {
+        let request = NbdRequest {
             command,
             fua: flags & FLAG_FUA != 0,
             cookie: u64_at(8),
@@ -172,19 +172,19 @@ mod tests {
             (0, 99, 0, 512, Some(EINVAL)),
             (0, 3, 0, 0, None),
         ] {
-            let request = Request::parse(&header(flags, kind, at, length)).expect("a header");
+            let request = NbdRequest::parse(&header(flags, kind, at, length)).expect("a header");
             assert_eq!(request.refuse(8192, 512, false), error, "{request:?}");
         }
-        let write = Request::parse(&header(0, 1, 0, 512)).expect("a header");
+        let write = NbdRequest::parse(&header(0, 1, 0, 512)).expect("a header");
         assert_eq!(write.refuse(8192, 512, true), Some(EPERM));
-        let read = Request::parse(&header(0, 0, 0, PAYLOAD_MAX + 512)).expect("a header");
+        let read = NbdRequest::parse(&header(0, 0, 0, PAYLOAD_MAX + 512)).expect("a header");
         assert_eq!(read.refuse(1 << 40, 512, false), Some(EOVERFLOW));
     }
     #[test]
     fn what_is_no_request_and_what_cannot_be_held_ends_the_connection() {
-        assert_eq!(Request::parse(&[0; HEADER]), Err(RequestError::BadMagic(0)));
-        assert_eq!(Request::parse(&[0; 5]), Err(RequestError::Short(5)));
-        assert_eq!(Request::parse(&header(0, 1, 0, u32::MAX)), Err(RequestError::TooLong(u32::MAX)));
+        assert_eq!(NbdRequest::parse(&[0; HEADER]), Err(RequestError::BadMagic(0)));
+        assert_eq!(NbdRequest::parse(&[0; 5]), Err(RequestError::Short(5)));
+        assert_eq!(NbdRequest::parse(&header(0, 1, 0, u32::MAX)), Err(RequestError::TooLong(u32::MAX)));
     }
     #[test]
     fn replies_have_the_lengths_that_they_tell() {

@@ -4,7 +4,9 @@ use crate::connection::{Connection, Socket};
 use crate::export::Export;
 use crate::listener::Listener;
 use crate::negotiate::{Agreed, negotiate};
-use crate::request::{Command, EIO, ENOSPC, ENOTSUP, HEADER, Request, data_chunk, error_chunk, simple_reply};
+use crate::request::{
+    Command, EIO, ENOSPC, ENOTSUP, HEADER, NbdRequest, data_chunk, error_chunk, simple_reply,
+};
 use crate::window::{Pool, Room, Window};
 use device::{Buffer, DeviceError, Durability, World};
 use runtime::{Either, File, RealWorld, race};
@@ -92,7 +94,7 @@ impl Client {
             let mut header = [0; HEADER];
             self.connection.read_exact(&mut header).await?;
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-            let request = Request::parse(&header).map_err(wrong)?;
+            let request = NbdRequest::parse(&header).map_err(wrong)?;
             if request.command == Command::Disconnect {
                 return Ok(());
             }
@@ -125,7 +127,7 @@ impl Client {
         }
     }
 
-    async fn carry_out(&self, request: Request, payload: Option<Buffer>, _room: Room) -> io::Result<()> {
+    async fn carry_out(&self, request: NbdRequest, payload: Option<Buffer>, _room: Room) -> io::Result<()> {
         let disk = &self.export.disk;
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
         let result = match request.command {
@@ -149,7 +151,7 @@ impl Client {
     }
 
     /// Whole sectors only; what is left of others is no harm.
-    async fn trim(&self, request: &Request) -> Result<(), DeviceError> {
+    async fn trim(&self, request: &NbdRequest) -> Result<(), DeviceError> {
         let (disk, sector) = (&self.export.disk, u64::from(self.export.sector()));
         let at = request.at.next_multiple_of(sector);
         let end = (request.at + u64::from(request.length)) / sector * sector;
@@ -159,7 +161,7 @@ impl Client {
         if request.fua { disk.flush().await } else { Ok(()) }
     }
 
-    async fn write_zeroes(&self, request: &Request) -> Result<(), DeviceError> {
+    async fn write_zeroes(&self, request: &NbdRequest) -> Result<(), DeviceError> {
         let disk = &self.export.disk;
         let end = request.at + u64::from(request.length);
         let zeroes = Rc::new(Buffer::zeroed(ZEROES.min(request.length as usize)));
@@ -173,7 +175,7 @@ impl Client {
         if request.fua { disk.flush().await } else { Ok(()) }
     }
 
-    async fn answer_data(&self, request: &Request, data: &[u8]) -> io::Result<()> {
+    async fn answer_data(&self, request: &NbdRequest, data: &[u8]) -> io::Result<()> {
         let head = if self.agreed.structured {
             data_chunk(request.cookie, request.at, request.length)
         } else {
@@ -181,7 +183,7 @@ impl Client {
         };
         self.connection.send(&[&head, data]).await
     }
-    async fn answer_error(&self, request: &Request, error: u32) -> io::Result<()> {
+    async fn answer_error(&self, request: &NbdRequest, error: u32) -> io::Result<()> {
         let reply = if self.agreed.structured && request.command == Command::Read {
             error_chunk(request.cookie, error)
         } else {

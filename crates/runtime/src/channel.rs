@@ -13,7 +13,7 @@ struct Channel<T> {
     closed: bool,
 }
 
-/// Gives the value; dropped unused, the receiver learns that none will come.
+/// Gives the value. If it is dropped unused, the receiver learns that none will come.
 pub struct Sender<T>(Rc<RefCell<Channel<T>>>);
 
 /// A future of the value: `None` when the sender is gone without one.

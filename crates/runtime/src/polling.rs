@@ -37,7 +37,7 @@ pub(crate) enum Ended {
     Completion,
     /// The next timer was due, or a signal came.
     Timer,
-    /// Polling did, as others needed the processor. It goes on asleep.
+    /// Polling ended because others needed the processor. The wait goes on asleep.
     Crowded,
 }
 
@@ -101,7 +101,7 @@ impl Polling {
         self.limit_of(expected)
     }
 
-    /// Whether so many polls have paid without a sleep between that whoever is waited for may be kept awake, too.
+    /// Whether enough polls have paid, without a sleep between them, to keep those awake who are waited for.
     pub fn is_sure(&self) -> bool {
         self.row.get() >= ROW
     }

@@ -15,7 +15,7 @@ pub fn tell(text: &str, patience: Duration) -> io::Result<()> {
     write_if_ready(libc::STDERR_FILENO, &line_of(text), patience)
 }
 
-/// Also what a panic says is a line that nobody waits for.
+/// What a panic says is a line, too, and nobody waits for it.
 pub fn tell_panics_without_waiting() {
     std::panic::set_hook(Box::new(|panic| {
         let _ = tell(&panic.to_string(), Duration::ZERO);

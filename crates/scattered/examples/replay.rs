@@ -9,7 +9,7 @@
 use device::{Disk, World};
 use disks::{MemoryDisk, TraceFile as Requests, Watched};
 use emulated::replay::{self, Pace, Recorded, Trace};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
 use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn run(requests: &[Recorded], logged: Option<u64>, trace: Option<PathBuf>) {
     let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("a model");
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
-    let options = Options { cache: CacheMode::Off, ..Options::default() };
+    let options = DriveOptions { cache: CacheMode::Off, ..DriveOptions::default() };
     let drive = EmulatedDisk::new(in_world.clone(), Model::parse(text).expect("a model"), options);
     let name = logged.map_or("none".to_owned(), |size| format!("MLB-{}", size >> 10));
     let mut beneath: Rc<dyn Disk> = Rc::new(drive);

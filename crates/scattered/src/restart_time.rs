@@ -11,7 +11,7 @@ use crate::snapshot::{SnapshotHeader, payload};
 use crate::table::{Mapped, Table};
 use crate::{BLOCK, ScatteredDisk};
 use device::{Buffer, Disk, Durability, World};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ fn settings() -> Settings {
 
 fn cheetah(world: &Rc<dyn World>) -> Rc<dyn Disk> {
     let (_, text) = shipped().find(|(name, _)| *name == MODEL).expect("a model that is shipped");
-    let options = Options { cache: CacheMode::Off, ..Options::default() };
+    let options = DriveOptions { cache: CacheMode::Off, ..DriveOptions::default() };
     Rc::new(EmulatedDisk::new(world.clone(), Model::parse(text).expect("a model"), options))
 }
 

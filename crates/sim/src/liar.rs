@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::setup::Disks;
 use device::{Buffer, Disk, Durability, World};
 use disks::{CrashPolicy, Lying, MemoryDisk, Replacement};
-use eviction::fingerprint::{Fingerprint, Grid, Options, fingerprint};
+use eviction::fingerprint::{Fingerprint, FingerprintOptions, Grid, fingerprint};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern, Profile};
 use runtime::VirtualWorld;
 use std::fmt;
@@ -109,7 +109,8 @@ pub fn profile(replacement: Replacement, trials: u32) -> Profile {
     let patterns = vec![Pattern::Sequential, Pattern::Random];
     let grid = Grid { patterns, writes: vec![1, 4, 16], bytes: kib([32, 64, 128, 256, 512, 1024, 2048]) };
     // Such a disk answers a write when what it evicts is on the medium: it is never busy, and pauses change nothing.
-    let options = Options { trials, at_once: false, ..Options::adaptive(grid, 0..PROBED) };
+    let options =
+        FingerprintOptions { trials, at_once: false, ..FingerprintOptions::adaptive(grid, 0..PROBED) };
     let of_run: Rc<dyn World> = Rc::new(world.clone());
     let found = world.run(async move {
         let mut state = Fingerprint::default();

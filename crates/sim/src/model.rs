@@ -2,7 +2,7 @@
 //! that its mode allows.
 
 use crate::script::{Action, Offset, Script, Sync};
-pub use crate::tree::{Entry, Tree, directory_name, file_name, inner_name, link_name};
+pub use crate::tree::{Tree, TreeEntry, directory_name, file_name, inner_name, link_name};
 use crate::tree::{apply, content_of, identity_of, names_of};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,7 +116,7 @@ impl History {
             };
             let mut changed = Vec::new();
             for entry in tree.values() {
-                let Entry::File { identity, content, .. } = entry else { continue };
+                let TreeEntry::File { identity, content, .. } = entry else { continue };
                 let range = changed_range(content_of(&history.states[step], *identity), content);
                 if !range.is_empty() {
                     let values = history.values.entry(*identity).or_default();
@@ -239,10 +239,10 @@ impl History {
         let mut inodes = BTreeMap::new();
         for (name, entry) in tree {
             match (entry, &found[name]) {
-                (Entry::Directory, FoundEntry::Directory) => {}
-                (Entry::Symlink { target }, FoundEntry::Symlink { target: met }) if target == met => {}
+                (TreeEntry::Directory, FoundEntry::Directory) => {}
+                (TreeEntry::Symlink { target }, FoundEntry::Symlink { target: met }) if target == met => {}
                 (
-                    Entry::File { identity, content, attribute },
+                    TreeEntry::File { identity, content, attribute },
                     FoundEntry::File { inode, links, content: bytes, attribute: met },
                 ) => {
                     if attribute != met {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What there is, by path. A file with two names is there twice, with the same identity.
-pub type Tree = BTreeMap<String, Entry>;
+pub type Tree = BTreeMap<String, TreeEntry>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum TreeEntry {
     /// Content is shared: most actions leave most files as they are.
     File {
         identity: usize,
@@ -37,19 +37,20 @@ pub fn link_name(number: u8) -> String {
 
 pub(crate) fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
     tree.values().find_map(|entry| match entry {
-        Entry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
+        TreeEntry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
         _ => None,
     })
 }
 
 pub(crate) fn names_of(tree: &Tree, wanted: usize) -> u32 {
-    let is_name = |entry: &&Entry| matches!(entry, Entry::File { identity, .. } if *identity == wanted);
+    let is_name =
+        |entry: &&TreeEntry| matches!(entry, TreeEntry::File { identity, .. } if *identity == wanted);
     tree.values().filter(is_name).count() as u32
 }
 
 pub(crate) fn identity_of(tree: &Tree, file: u8) -> Option<usize> {
     match tree.get(&file_name(file)) {
-        Some(Entry::File { identity, .. }) => Some(*identity),
+        Some(TreeEntry::File { identity, .. }) => Some(*identity),
         _ => None,
     }
 }
@@ -62,7 +63,8 @@ pub(crate) fn apply(
     action: &Action,
     most: usize,
 ) -> Option<usize> {
-    let fresh = |content| Entry::File { identity: step, content: Rc::new(content), attribute: Vec::new() };
+    let fresh =
+        |content| TreeEntry::File { identity: step, content: Rc::new(content), attribute: Vec::new() };
     match action {
         Action::Create { file } => {
             tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
@@ -116,13 +118,13 @@ pub(crate) fn apply(
         Action::Symlink { number, length } => {
             let name = link_name(*number);
             if tree.remove(&name).is_none() {
-                tree.insert(name, Entry::Symlink { target: link_target(writer, step, *length) });
+                tree.insert(name, TreeEntry::Symlink { target: link_target(writer, step, *length) });
             }
             None
         }
         Action::MakeDirectory { number } => {
             if !tree.contains_key(&inner_name(*number)) {
-                tree.entry(directory_name(*number)).or_insert(Entry::Directory);
+                tree.entry(directory_name(*number)).or_insert(TreeEntry::Directory);
             }
             None
         }
@@ -130,9 +132,9 @@ pub(crate) fn apply(
             let (outer, inner) = (directory_name(*number), inner_name(*number));
             if tree.contains_key(&directory_name(0)) {
                 if tree.remove(&outer).is_some() {
-                    tree.insert(inner, Entry::Directory);
+                    tree.insert(inner, TreeEntry::Directory);
                 } else if tree.remove(&inner).is_some() {
-                    tree.insert(outer, Entry::Directory);
+                    tree.insert(outer, TreeEntry::Directory);
                 }
             }
             None
@@ -145,7 +147,7 @@ pub(crate) fn apply(
 fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
     let wanted = identity_of(tree, file)?;
     for entry in tree.values_mut() {
-        if let Entry::File { identity, content, attribute } = entry
+        if let TreeEntry::File { identity, content, attribute } = entry
             && *identity == wanted
         {
             act(Rc::make_mut(content), attribute);

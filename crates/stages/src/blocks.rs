@@ -5,7 +5,7 @@ use crate::StageError;
 use device::{DeviceError, Disk, World};
 use disks::MemoryDisk;
 use emulated::replay::{self, Pace, Recorded, Trace};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, ShingledDisk, Shingles};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ShingledDisk, Shingles};
 use runtime::VirtualWorld;
 use scattered::{CheckpointPolicy, NearHome, OpenError, ScatteredDisk, Settings, Sizes};
 use std::rc::Rc;
@@ -140,7 +140,7 @@ impl BlockRun {
             let disk = ShingledDisk::new(in_world, model, shingles);
             return disk.map(Layered::Shingled).ok_or(BlockError::NotShingled(self.model));
         }
-        let options = Options { cache: CacheMode::Off, ..Options::default() };
+        let options = DriveOptions { cache: CacheMode::Off, ..DriveOptions::default() };
         let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
         let settings = Settings {

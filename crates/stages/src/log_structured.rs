@@ -307,14 +307,14 @@ impl Files for LogStructuredFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emulated::{Model, Options};
+    use emulated::{DriveOptions, Model};
     use std::rc::Rc;
     use workloads::{Limit, StreamOptions, streams};
 
     fn files(size: u64) -> (VirtualWorld, EmulatedDisk, LogStructuredFiles) {
         let world = VirtualWorld::new(1);
         let (_, text) = emulated::shipped().find(|(name, _)| *name == "cheetah-15k5").unwrap();
-        let options = Options { size: Some(size), ..Options::default() };
+        let options = DriveOptions { size: Some(size), ..DriveOptions::default() };
         let disk = EmulatedDisk::new(Rc::new(world.clone()), Model::parse(text).unwrap(), options);
         (world.clone(), disk.clone(), LogStructuredFiles::new(world, disk))
     }

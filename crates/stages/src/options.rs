@@ -18,7 +18,7 @@ pub struct DiskChoice {
     pub drives: u32,
     /// Bytes of a RAID-0's chunk.
     pub chunk: u64,
-    pub options: emulated::Options,
+    pub options: emulated::DriveOptions,
     /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did without command queueing. If
     /// not, a drive gets all requests as they come.
     pub elevator: Option<HostScheduler>,
@@ -133,7 +133,7 @@ impl StageOptions {
             model: "cheetah-15k5-300".into(),
             drives: 1,
             chunk: 64 << 10,
-            options: emulated::Options::default(),
+            options: emulated::DriveOptions::default(),
             elevator: None,
             trace: None,
             scaled: None,
@@ -178,7 +178,7 @@ impl StageOptions {
         StageOptions {
             home: DiskChoice {
                 model: "cheetah-15k5".into(),
-                options: emulated::Options { cache: CacheMode::Off, ..of_paper.home.options },
+                options: emulated::DriveOptions { cache: CacheMode::Off, ..of_paper.home.options },
                 elevator: Some(HostScheduler::NOOP),
                 ..of_paper.home
             },
@@ -221,7 +221,7 @@ impl StageOptions {
         StageOptions {
             home: DiskChoice {
                 model: "hitachi-7k80".into(),
-                options: emulated::Options { cache, lies, size: None },
+                options: emulated::DriveOptions { cache, lies, size: None },
                 elevator: Some(HostScheduler::COMPLETE_FAIR_QUEUEING),
                 ..of_paper.home
             },

@@ -108,7 +108,7 @@ impl SharedStage {
         let choice = StageOptions::of_paper(DataMode::Wasteless).home;
         let model = DiskChoice::find_model(&choice)?;
         let drive = |size: u64, cache| -> Rc<dyn Disk> {
-            let own = emulated::Options { cache, size: Some(size), ..emulated::Options::default() };
+            let own = emulated::DriveOptions { cache, size: Some(size), ..emulated::DriveOptions::default() };
             Rc::new(EmulatedDisk::new(shared.clone(), model.clone(), own))
         };
         let mut homes = Vec::new();

@@ -4,6 +4,7 @@ use crate::StageOptions;
 use crate::beside::StartLine;
 use crate::read_ahead::ReadAhead;
 use device::World;
+use engine::EngineError;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::cell::Cell;
@@ -125,12 +126,22 @@ impl VirtualFiles {
         }
     }
 
+    /// [`StageOptions::writers_wait`].
+    async fn wait_while_in_flight(&self, file: &VirtualFile) -> Result<(), EngineError> {
+        let engine = self.volume.engine();
+        let is_in_flight =
+            |last: TransactionId| engine.running().is_after(last) && last.is_after(engine.committed());
+        match file.written.get() {
+            Some(last) if is_in_flight(last) => engine.wait_for_commits_in_flight().await,
+            _ => Ok(()),
+        }
+    }
+
     async fn write(&self, file: &VirtualFile, offset: Option<u64>, bytes: &[u8]) -> io::Result<()> {
         let flags = WriteFlags { append: offset.is_none(), ..WriteFlags::default() };
         let (inode, offset) = (&file.inode, offset.unwrap_or(0));
-        if let Some(last) = file.written.get().filter(|_| self.writers_wait) {
-            let waited = self.volume.engine().wait_if_committing(last).await;
-            waited.map_err(|error| system(error.into()))?;
+        if self.writers_wait {
+            self.wait_while_in_flight(file).await.map_err(|error| system(error.into()))?;
         }
         let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await.map_err(system)?;
         file.written.set(Some(written.transaction));

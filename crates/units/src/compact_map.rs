@@ -2,7 +2,7 @@
 //!
 //! Invariants: numbers ascend within a run and from run to run. No run is empty or has more than `RUN_MAX`
 //! entries. Neighbours that fit one run are merged where entries leave. An entry of up to 24 bytes takes at
-//! most 32 with all around it (`an_entry_takes_at_most_32_bytes`). That is the average of a map with more
+//! most 32 with everything around it (`an_entry_takes_at_most_32_bytes`). That is the average of a map with more
 //! than a few entries.
 
 use std::collections::BTreeMap;

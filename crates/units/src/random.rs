@@ -1,4 +1,4 @@
-//! Numbers by chance that a seed decides: where nobody has a world to ask.
+//! Random numbers from a seed, for whoever has no world to ask.
 
 use std::cell::Cell;
 

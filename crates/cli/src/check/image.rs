@@ -9,7 +9,7 @@ use crate::text::progress::Progress;
 use disks::OpenError;
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
-use format::ext4::{Inode, bitmap, checksum, feature, group_flags, htree, xattr};
+use format::ext4::{RawInode, bitmap, checksum, feature, group_flags, htree, xattr};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -188,7 +188,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    fn inode(&mut self, number: InodeNumber, inode: &Inode) {
+    fn inode(&mut self, number: InodeNumber, inode: &RawInode) {
         self.inodes += 1;
         if number.get() == RESIZE {
             // The rest are descriptors that are reserved for growing.
@@ -241,7 +241,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    fn directory(&mut self, number: InodeNumber, inode: &Inode) {
+    fn directory(&mut self, number: InodeNumber, inode: &RawInode) {
         let format = self.reader.directory_format(number, inode);
         let blocks = match self.reader.directory_blocks(number, inode) {
             Ok(blocks) => blocks,

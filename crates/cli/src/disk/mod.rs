@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use device::{Disk, World};
 use disks::Raid0;
 use emulated::replay::{self, Comparison, ServiceTimes, Trace, TraceReport};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, SECTOR, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, SECTOR, shipped};
 use runtime::VirtualWorld;
 use serde::Serialize;
 use serve::ServeArguments;
@@ -77,7 +77,7 @@ impl DriveArguments {
         &self,
         world: &Rc<dyn World>,
         model: &Model,
-        options: Options,
+        options: DriveOptions,
     ) -> (Vec<EmulatedDisk>, Rc<dyn Disk>) {
         let drive = || EmulatedDisk::new(world.clone(), model.clone(), options);
         let drives: Vec<EmulatedDisk> = (0..self.drives).map(|_| drive()).collect();
@@ -163,7 +163,7 @@ fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
     let model = find(&arguments.drives.model)?;
     let text = read(&arguments.trace)?;
     let world = VirtualWorld::new(1);
-    let options = Options { cache: arguments.cache.mode(), ..Options::default() };
+    let options = DriveOptions { cache: arguments.cache.mode(), ..DriveOptions::default() };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let (_, disk) = arguments.drives.disk(&in_world, &model, options);
     let trace = Trace::parse(&text, disk.geometry().size)

@@ -13,7 +13,7 @@ use crate::text::output;
 use crate::text::quantity::{format_size, parse_size};
 use clap::{Args, ValueEnum};
 use device::{Disk, World};
-use emulated::{EmulatedDisk, Lies, Model, Options, SECTOR};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model, SECTOR};
 use fuse::{Kind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
     }
 }
 
-fn options(arguments: &ServeArguments, model: &Model) -> Result<Options, CliError> {
+fn options(arguments: &ServeArguments, model: &Model) -> Result<DriveOptions, CliError> {
     if let Some(size) = arguments.size {
         let wrong = if size == 0 || !size.is_multiple_of(SECTOR) {
             format!("--size: {size} bytes are not whole sectors of {SECTOR}")
@@ -106,7 +106,7 @@ fn options(arguments: &ServeArguments, model: &Model) -> Result<Options, CliErro
         ignores_flush: arguments.lies.contains(&Lie::Flush),
         ignores_cache_off: arguments.lies.contains(&Lie::CacheOff),
     };
-    Ok(Options { cache: arguments.cache.mode(), lies, size: arguments.size })
+    Ok(DriveOptions { cache: arguments.cache.mode(), lies, size: arguments.size })
 }
 
 /// What is served.
@@ -118,7 +118,7 @@ struct Served {
 fn serve(
     drives: &DriveArguments,
     model: Model,
-    options: Options,
+    options: DriveOptions,
     directory: PathBuf,
     herald: Herald,
 ) -> Result<(), CliError> {

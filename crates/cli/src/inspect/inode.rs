@@ -2,7 +2,7 @@ use super::reader::Reader;
 use crate::error::CliError;
 use crate::text::moment;
 use format::ext4::inode::flags;
-use format::ext4::{Inode, xattr};
+use format::ext4::{RawInode, xattr};
 use std::fmt;
 use units::{HomeBlock, InodeNumber, Timestamp};
 
@@ -85,7 +85,7 @@ pub fn tell(reader: &Reader, number: InodeNumber) -> Result<InodeStory, CliError
     })
 }
 
-fn xattrs(reader: &Reader, inode: &Inode) -> Result<Vec<XattrStory>, CliError> {
+fn xattrs(reader: &Reader, inode: &RawInode) -> Result<Vec<XattrStory>, CliError> {
     let damaged = |error| reader.damaged(format!("extended attributes: {error}"));
     let mut all = xattr::parse_area(&inode.xattr_area).map_err(damaged)?;
     let in_inode = all.len();

@@ -3,7 +3,7 @@
 use super::journal::Record;
 use super::log_reader::LogReader;
 use crate::error::CliError;
-use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
 
@@ -66,7 +66,7 @@ impl Walk<'_> {
             let records = &mut self.records;
             let given = reader.give(PackedHeader::records_in(index == 0, &bytes), &mut |item| {
                 add(records, transaction, item);
-                Ok::<(), Malformed>(())
+                Ok::<(), MalformedRun>(())
             });
             if let Err(error) = given {
                 refused.get_or_insert(error);
@@ -76,7 +76,7 @@ impl Walk<'_> {
         let why = match refused {
             _ if units < header.units(unit) => "a transaction longer than the log",
             _ if sum.0 != body_sum => "a transaction did not reach the disk whole: its checksum is wrong",
-            Some(Malformed(what)) => what,
+            Some(MalformedRun(what)) => what,
             None if !reader.is_complete() => "a record without end",
             None => return Ok(units),
         };

@@ -5,7 +5,7 @@ use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
 use format::ext4::inode::{InodeLayout, flags};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use format::ext4::{GroupDescriptor, Inode, Superblock, checksum, feature, indirect};
+use format::ext4::{GroupDescriptor, RawInode, Superblock, checksum, feature, indirect};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -71,7 +71,7 @@ impl Reader {
         Ok((GroupDescriptor::parse(&raw), raw))
     }
 
-    pub fn inode(&self, number: InodeNumber) -> Result<Inode, CliError> {
+    pub fn inode(&self, number: InodeNumber) -> Result<RawInode, CliError> {
         if number.get() == 0 || number.get() > self.superblock.inodes {
             let inodes = self.superblock.inodes;
             return Err(CliError::new(format!(
@@ -101,7 +101,7 @@ impl Reader {
         if raw.iter().all(|byte| *byte == 0) {
             return Err(never_used(number));
         }
-        Inode::parse(raw, number, &layout).map_err(|error| self.damaged(format!("{number}: {error}")))
+        RawInode::parse(raw, number, &layout).map_err(|error| self.damaged(format!("{number}: {error}")))
     }
 
     pub fn checksum_seed(&self) -> Option<u32> {
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     /// Where an inode's content lies. Empty for inodes whose block field is no map.
-    pub fn layout(&self, number: InodeNumber, inode: &Inode) -> Result<Layout, CliError> {
+    pub fn layout(&self, number: InodeNumber, inode: &RawInode) -> Result<Layout, CliError> {
         let mut layout = Layout::default();
         let kind = inode.mode & 0xf000;
         let is_fast_symlink = kind == 0xa000 && inode.size < 60 && inode.flags & flags::EXTENTS == 0;
@@ -195,7 +195,7 @@ impl Reader {
     pub fn directory_blocks(
         &self,
         number: InodeNumber,
-        inode: &Inode,
+        inode: &RawInode,
     ) -> Result<Vec<(FileBlock, HomeBlock)>, CliError> {
         if inode.mode & 0xf000 != 0x4000 {
             return Err(CliError::new(format!("{number} is no directory")));
@@ -211,7 +211,7 @@ impl Reader {
         Ok(blocks)
     }
 
-    pub fn directory_format(&self, number: InodeNumber, inode: &Inode) -> DirectoryFormat {
+    pub fn directory_format(&self, number: InodeNumber, inode: &RawInode) -> DirectoryFormat {
         DirectoryFormat {
             file_types: self.superblock.features.has(feature::FILETYPE),
             seed: self.checksum_seed().map(|seed| checksum::inode_seed(seed, number, inode.generation)),

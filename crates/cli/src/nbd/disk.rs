@@ -6,7 +6,7 @@ use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use device::{Disk, World};
 use disks::Access;
-use emulated::{EmulatedDisk, Options, SECTOR};
+use emulated::{DriveOptions, EmulatedDisk, SECTOR};
 use runtime::RealWorld;
 use std::rc::Rc;
 
@@ -27,7 +27,8 @@ pub fn open(
             "--size: {size} bytes; it takes whole sectors of {SECTOR}, at most {most} bytes"
         )));
     }
-    let options = Options { cache: arguments.cache.mode(), size: arguments.size, ..Options::default() };
+    let options =
+        DriveOptions { cache: arguments.cache.mode(), size: arguments.size, ..DriveOptions::default() };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let drive = EmulatedDisk::new(in_world, model, options);
     Ok((Rc::new(drive.clone()), Some(drive)))

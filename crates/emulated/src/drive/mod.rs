@@ -48,22 +48,22 @@ pub struct Lies {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct DriveOptions {
     pub cache: CacheMode,
     pub lies: Lies,
     /// Bytes, a multiple of 512, at most the model's size, which it is without one.
     pub size: Option<u64>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { cache: CacheMode::On, lies: Lies::default(), size: None }
+impl Default for DriveOptions {
+    fn default() -> DriveOptions {
+        DriveOptions { cache: CacheMode::On, lies: Lies::default(), size: None }
     }
 }
 
 /// Counts since the drive was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Statistics {
+pub struct DriveStatistics {
     /// Requests of the host.
     pub reads: u64,
     pub writes: u64,
@@ -125,7 +125,7 @@ struct State {
     /// Where the last write of the host ended, for streams that bypass the cache.
     last_write_end: Cell<u64>,
     off_at: Cell<Option<Instant>>,
-    statistics: Cell<Statistics>,
+    statistics: Cell<DriveStatistics>,
 }
 
 struct Waiting {
@@ -168,13 +168,18 @@ struct Service {
 
 impl EmulatedDisk {
     /// A drive of zeros.
-    pub fn new(world: Rc<dyn World>, model: Model, options: Options) -> EmulatedDisk {
+    pub fn new(world: Rc<dyn World>, model: Model, options: DriveOptions) -> EmulatedDisk {
         let size = options.size.unwrap_or(model.size.get());
         EmulatedDisk::with_image(world, model, options, Image::new(size))
     }
 
     /// A drive that durably holds `image`, such as one that mke2fs wrote; its size is that of the image.
-    pub fn with_image(world: Rc<dyn World>, model: Model, options: Options, image: Image) -> EmulatedDisk {
+    pub fn with_image(
+        world: Rc<dyn World>,
+        model: Model,
+        options: DriveOptions,
+        image: Image,
+    ) -> EmulatedDisk {
         EmulatedDisk::after_crash(world, model, options, CrashImage::whole(image))
     }
 
@@ -182,7 +187,7 @@ impl EmulatedDisk {
     pub fn after_crash(
         world: Rc<dyn World>,
         model: Model,
-        options: Options,
+        options: DriveOptions,
         left: CrashImage,
     ) -> EmulatedDisk {
         let size = left.image.size();
@@ -224,9 +229,9 @@ impl EmulatedDisk {
     pub fn model(&self) -> &Model {
         &self.0.model
     }
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> DriveStatistics {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
-        Statistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
+        DriveStatistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
     /// Between the last surface and the others the head has to find its track anew, which takes so long.
     pub(crate) fn align_last_surface(&self, time: Duration) {
@@ -248,7 +253,7 @@ impl EmulatedDisk {
         self.0.orders.set(self.0.orders.get() + 1);
         self.0.orders.get()
     }
-    fn count(&self, change: impl FnOnce(&mut Statistics)) {
+    fn count(&self, change: impl FnOnce(&mut DriveStatistics)) {
         let mut statistics = self.0.statistics.get();
         change(&mut statistics);
         self.0.statistics.set(statistics);

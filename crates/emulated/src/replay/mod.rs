@@ -5,7 +5,7 @@ mod report;
 mod trace;
 
 pub use report::{Comparison, ServiceTimes, TraceReport};
-pub use trace::{Pace, Recorded, Trace, TraceError};
+pub use trace::{BlockTraceError, Pace, Recorded, Trace};
 
 use crate::medium::Direction;
 use device::{Buffer, DeviceError, Disk, Durability, World};

@@ -51,7 +51,7 @@ pub struct Trace {
 /// What is wrong with a trace, and in which line (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
-pub struct TraceError {
+pub struct BlockTraceError {
     pub line: usize,
     pub column: usize,
     pub problem: String,
@@ -59,8 +59,8 @@ pub struct TraceError {
 
 impl Trace {
     /// Any of the known formats, told by the first line. Requests must lie within `size` bytes.
-    pub fn parse(text: &str, size: u64) -> Result<Trace, TraceError> {
-        let format = formats::recognise(text).ok_or_else(|| TraceError {
+    pub fn parse(text: &str, size: u64) -> Result<Trace, BlockTraceError> {
+        let format = formats::recognise(text).ok_or_else(|| BlockTraceError {
             line: 1,
             column: 1,
             problem: format!("not a trace that is known: {}", formats::KNOWN),
@@ -75,7 +75,7 @@ impl Trace {
             if line.trim().is_empty() {
                 continue;
             }
-            let error = |(column, problem)| TraceError { line: number + 1, column, problem };
+            let error = |(column, problem)| BlockTraceError { line: number + 1, column, problem };
             let Some(request) = (format.parse)(line).map_err(error)? else { continue };
             let end = request.at + request.length;
             if end > size {
@@ -90,7 +90,7 @@ impl Trace {
             }
         }
         if requests.is_empty() {
-            return Err(TraceError { line: 1, column: 1, problem: "no request in it".to_owned() });
+            return Err(BlockTraceError { line: 1, column: 1, problem: "no request in it".to_owned() });
         }
         Ok(Trace { pace: format.pace, requests })
     }

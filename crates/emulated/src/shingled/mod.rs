@@ -13,7 +13,7 @@ mod swap;
 pub use clean::Cleaned;
 pub use layout::ShingledLogs;
 
-use crate::drive::{CacheMode, EmulatedDisk, Options};
+use crate::drive::{CacheMode, DriveOptions, EmulatedDisk};
 use crate::model::Model;
 use crate::{Lies, SECTOR};
 use choose_log::Promised;
@@ -134,7 +134,7 @@ impl ShingledDisk {
     pub fn new(world: Rc<dyn World>, model: Model, shingles: Shingles) -> Option<ShingledDisk> {
         let size = model.size.get();
         let layout = ShingledLayout::new(&model, shingles.logs, size)?;
-        let options = Options { cache: CacheMode::Off, lies: Lies::default(), size: None };
+        let options = DriveOptions { cache: CacheMode::Off, lies: Lies::default(), size: None };
         let name = format!("shingled {}", model.name);
         let inner = Inner {
             extents: Extents::default(),

@@ -4,7 +4,7 @@ use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
 use disks::Image;
 use emulated::replay::{self, Trace, TraceReport};
-use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options, SECTOR, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Lies, Model, SECTOR, shipped};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
@@ -140,7 +140,8 @@ fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
 }
 #[test]
 fn a_drive_that_ignores_flush_answers_at_once_and_loses() {
-    let options = Options { lies: Lies { ignores_flush: true, ..Lies::default() }, ..Options::default() };
+    let options =
+        DriveOptions { lies: Lies { ignores_flush: true, ..Lies::default() }, ..DriveOptions::default() };
     on_drive("cheetah-15k5", options, |world, disk| async move {
         disk.write(0, filled(512, 1), Durability::Durable).await.expect("a write");
         disk.write(512, filled(512, 1), Durability::Cached).await.expect("a write");
@@ -154,7 +155,8 @@ fn a_drive_that_ignores_flush_answers_at_once_and_loses() {
 #[test]
 fn a_drive_that_ignores_cache_off_goes_on_caching() {
     let time_of_write = |ignores_cache_off| {
-        let options = Options { lies: Lies { ignores_cache_off, ..Lies::default() }, ..Options::default() };
+        let options =
+            DriveOptions { lies: Lies { ignores_cache_off, ..Lies::default() }, ..DriveOptions::default() };
         on_drive("cheetah-15k5", options, |world, disk| async move {
             disk.set_cache(CacheMode::Off);
             timed(&world, disk.write(1 << 30, filled(4096, 1), Durability::Cached)).await
@@ -206,7 +208,7 @@ fn a_power_cut_keeps_what_passed_under_the_head_and_tears_one_sector() {
 fn a_torn_sector_is_unreadable_until_it_is_written() {
     let world = VirtualWorld::new(7);
     let rc: Rc<dyn World> = Rc::new(world.clone());
-    let mut left = EmulatedDisk::new(rc.clone(), model("cheetah-15k5"), Options::default()).crash();
+    let mut left = EmulatedDisk::new(rc.clone(), model("cheetah-15k5"), DriveOptions::default()).crash();
     left.unreadable.insert(8);
     let disk = EmulatedDisk::after_crash(rc, model("cheetah-15k5"), honest(CacheMode::On), left);
     world.run(async move {
@@ -369,7 +371,8 @@ fn a_drive_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
     assert!(result.expect("mke2fs runs").success());
     let image = Image::read_file(&path).expect("the file");
     let world = VirtualWorld::new(7);
-    let disk = EmulatedDisk::with_image(Rc::new(world.clone()), model, Options::default(), image.clone());
+    let disk =
+        EmulatedDisk::with_image(Rc::new(world.clone()), model, DriveOptions::default(), image.clone());
     world.run(async move {
         let superblock = disk.read(0, 4096).await.expect("a read");
         assert_eq!(superblock[1024 + 56..1024 + 58], [0x53, 0xef], "the magic of ext2, ext3 and ext4");

@@ -86,6 +86,16 @@ async fn rest(engine: &Engine) {
     world.sleep_until(world.now().plus(Duration::from_millis(60))).await;
 }
 
+/// Looks every `pause`. What does not come within three times what all swaps take never comes.
+async fn wait_until(engine: &Engine, pause: Duration, mut is_there: impl FnMut() -> bool) {
+    let world = engine.world().clone();
+    let give_up = world.now().plus(Duration::from_millis(180));
+    while !is_there() {
+        assert!(world.now() < give_up, "it never comes: {:?}", engine.statistics());
+        world.sleep_until(world.now().plus(pause)).await;
+    }
+}
+
 async fn read(engine: &Engine, block: u64) -> Vec<u8> {
     engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
 }
@@ -186,10 +196,7 @@ fn a_swap_is_given_up_when_somebody_comes() {
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
         let free = engine.statistics().log.free_blocks;
         let copied = |engine: &Engine| engine.statistics().log_written["swapped"].blocks;
-        while copied(&engine) == 0 {
-            let world = engine.world().clone();
-            world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
-        }
+        wait_until(&engine, Duration::from_micros(10), || copied(&engine) > 0).await;
         log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER, 1, &seen).await;
         assert_eq!(engine.statistics().swaps, 0);
         assert!(engine.statistics().log.free_blocks + 16 > free, "there is as much room as before");
@@ -214,9 +221,7 @@ fn a_commit_gets_by_while_a_swap_is_announced() {
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
         let announced = |engine: &Engine| engine.statistics().log_written["journal_superblock"].blocks;
         let before = announced(&engine);
-        while announced(&engine) == before {
-            world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
-        }
+        wait_until(&engine, Duration::from_micros(1), || announced(&engine) > before).await;
         let late = world.now().plus(Duration::from_millis(10));
         let next = FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER;
         let ended = runtime::race(log_all(&engine, next, 1, &seen), world.sleep_until(late)).await;
@@ -257,11 +262,11 @@ fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
             let engine = Rig::open(parts).await;
             log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
             let mut most = 0;
-            while engine.statistics().swaps < 3 {
-                let world = engine.world().clone();
-                world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+            wait_until(&engine, Duration::from_micros(10), || {
                 most = most.max(engine.statistics().cache.bytes);
-            }
+                engine.statistics().swaps >= 3
+            })
+            .await;
             let rests = engine.statistics().cache;
             let copies = most - rests.bytes;
             assert!(copies > 0 && copies <= rests.limit_bytes / 16, "{copies} bytes: {rests:?}");

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 /// How a fingerprint is taken.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FingerprintOptions {
     pub grid: Grid,
     /// Trials of the cell that is to be chosen, all of which must evict.
     pub trials: u32,
@@ -46,10 +46,10 @@ pub struct Options {
     pub range: Range<u64>,
 }
 
-impl Options {
+impl FingerprintOptions {
     /// The paper's trials, spent where they tell most, and as many at once.
-    pub fn adaptive(grid: Grid, range: Range<u64>) -> Options {
-        Options {
+    pub fn adaptive(grid: Grid, range: Range<u64>) -> FingerprintOptions {
+        FingerprintOptions {
             grid,
             trials: 50,
             trials_min: 2,

@@ -1,7 +1,7 @@
 //! The phases of a fingerprint.
 
 use super::choice::{Wanted, best};
-use super::{Cell, Fingerprint, Options, Threshold};
+use super::{Cell, Fingerprint, FingerprintOptions, Threshold};
 use crate::{EvictionWorkload, ZoneError};
 use device::{Buffer, DeviceError, Disk, World};
 use std::collections::BTreeSet;
@@ -62,7 +62,7 @@ pub struct ProbeProgress {
 pub async fn fingerprint(
     world: &Rc<dyn World>,
     disk: &Rc<dyn Disk>,
-    options: &Options,
+    options: &FingerprintOptions,
     state: &mut Fingerprint,
     watch: &mut dyn FnMut(&Fingerprint, ProbeProgress) -> ControlFlow<()>,
 ) -> Result<(), FingerprintError> {
@@ -88,7 +88,7 @@ type Watch<'a> = dyn FnMut(&Fingerprint, ProbeProgress) -> ControlFlow<()> + 'a;
 pub(super) struct Prober<'a> {
     pub(super) world: &'a Rc<dyn World>,
     pub(super) disk: &'a Rc<dyn Disk>,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a FingerprintOptions,
     /// Targets of before may still be in the cache.
     pub(super) used: BTreeSet<u64>,
     pub(super) sector: u64,

@@ -2,7 +2,7 @@
 
 use device::{Disk, LocalFuture, Operation, World};
 use disks::{Watch, Watched};
-use emulated::{EmulatedDisk, Lies, Model, Options};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, fingerprint};
 use eviction::{EvictionWorkload, Pattern, Profile};
 use runtime::VirtualWorld;
@@ -10,14 +10,14 @@ use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
 /// A small grid, and where it may write.
-fn options(size: u64) -> fingerprint::Options {
+fn options(size: u64) -> fingerprint::FingerprintOptions {
     let patterns = vec![Pattern::Sequential, Pattern::Random];
     let grid = Grid { patterns, writes: vec![1, 64], bytes: vec![500_000, 24_000_000] };
-    fingerprint::Options {
+    fingerprint::FingerprintOptions {
         trials: 12,
         trials_min: 2,
         trials_at_borders: 4,
-        ..fingerprint::Options::adaptive(grid, 0..size)
+        ..fingerprint::FingerprintOptions::adaptive(grid, 0..size)
     }
 }
 
@@ -34,7 +34,7 @@ fn take(name: &str, state: Fingerprint, trials: u64) -> (Fingerprint, Result<(),
 
 fn take_with(
     name: &str,
-    options: &fingerprint::Options,
+    options: &fingerprint::FingerprintOptions,
     state: Fingerprint,
     trials: u64,
 ) -> (Fingerprint, Result<(), FingerprintError>) {
@@ -42,7 +42,8 @@ fn take_with(
     let model = model(name);
     let options = options.clone();
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let drive = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
+    let drive =
+        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
     let of_run = world.clone();
     let mut state = state;
     let result = world.run(async move {
@@ -124,12 +125,12 @@ impl Watch for Fence {
 fn only_the_range_is_written() {
     let world = VirtualWorld::new(1);
     let range = (1 << 30) + 512..(1 << 30) + 512 + (400 << 20);
-    let drive = EmulatedDisk::new(Rc::new(world.clone()), model("hitachi-7k80"), Options::default());
+    let drive = EmulatedDisk::new(Rc::new(world.clone()), model("hitachi-7k80"), DriveOptions::default());
     let of_run = world.clone();
     world.run(async move {
         let world = Rc::new(of_run) as Rc<dyn World>;
         let disk = Rc::new(Watched { disk: Rc::new(drive), watch: Fence(range.clone()) }) as Rc<dyn Disk>;
-        let options = fingerprint::Options { range: range.clone(), ..options(0) };
+        let options = fingerprint::FingerprintOptions { range: range.clone(), ..options(0) };
         let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| ControlFlow::Continue(());
         fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch).await.unwrap();
         eviction::flush_test(&world, &disk, range, &mut |_| ()).await.unwrap();
@@ -153,7 +154,7 @@ fn the_shipped_profile_of_the_hitachi_is_found_again() {
     let bytes_around = vec![of_paper.bytes * 9 / 10, of_paper.bytes, bytes, bytes * 5 / 4];
     let grid = Grid { writes: vec![1, writes], bytes: bytes_around, ..Grid::of_paper() };
     let size = model(name).size.get();
-    let options = fingerprint::Options::adaptive(grid, 0..size);
+    let options = fingerprint::FingerprintOptions::adaptive(grid, 0..size);
     let (state, result) = take_with(name, &options, Fingerprint::default(), u64::MAX);
     result.unwrap();
     assert_eq!(state.of_paper, Some(of_paper));

@@ -2,7 +2,7 @@
 
 use device::{DeviceError, Disk, Durability, LocalFuture, World};
 use disks::{Watch, Watched};
-use emulated::{CacheMode, EmulatedDisk, Lies, Model, Options};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Lies, Model};
 use eviction::{Verdict, flush_test};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn drive(world: &VirtualWorld, model: &str, cache: CacheMode, lies: Lies) -> EmulatedDisk {
     let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
     let model = Model::parse(text).unwrap();
-    EmulatedDisk::new(Rc::new(world.clone()), model, Options { cache, lies, ..Options::default() })
+    EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { cache, lies, ..DriveOptions::default() })
 }
 
 fn verdict(model: &str, cache: CacheMode, lies: Lies) -> Verdict {

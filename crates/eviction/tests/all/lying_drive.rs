@@ -1,7 +1,7 @@
 //! Evictions on an emulated drive that ignores flushes, and the power cut that tells.
 
 use device::{Buffer, Disk, Durability};
-use emulated::{EmulatedDisk, Lies, Model, Options};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ fn liar() -> (VirtualWorld, EmulatedDisk) {
     let (_, text) = emulated::shipped().find(|(name, _)| *name == "hitachi-7k80").expect("it is shipped");
     let model = Model::parse(text).unwrap();
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let options = Options { lies, size: Some(4 << 30), ..Options::default() };
+    let options = DriveOptions { lies, size: Some(4 << 30), ..DriveOptions::default() };
     (world.clone(), EmulatedDisk::new(Rc::new(world), model, options))
 }
 

@@ -8,7 +8,7 @@ use super::{Directory, Kind};
 use crate::error::errno;
 use crate::{Caller, Error, Result};
 use engine::{Block, Credits, Handle};
-use format::ext4::directory::{Entry, Room};
+use format::ext4::directory::{RawEntry, Room};
 use format::ext4::hash::NameHasher;
 use format::ext4::htree;
 use format::ext4::inode::flags;
@@ -168,7 +168,7 @@ impl Directory<'_> {
         leaf: &Block,
     ) -> Result<()> {
         let old = leaf.bytes();
-        let mut entries: Vec<(u32, Entry<'_>)> = self
+        let mut entries: Vec<(u32, RawEntry<'_>)> = self
             .names_of(leaf, &old)?
             .into_iter()
             .map(|entry| (path.hasher.hash(entry.name).major, entry))
@@ -198,7 +198,7 @@ impl Directory<'_> {
     }
 
     /// The entries in use, `.` and `..` included where the block has them.
-    fn names_of<'b>(&self, block: &Block, bytes: &'b [u8]) -> Result<Vec<Entry<'b>>> {
+    fn names_of<'b>(&self, block: &Block, bytes: &'b [u8]) -> Result<Vec<RawEntry<'b>>> {
         let mut names = Vec::new();
         for entry in self.format.entries(bytes) {
             let entry = entry.map_err(|error| self.damaged(block, error))?;
@@ -210,12 +210,12 @@ impl Directory<'_> {
     }
 }
 
-fn stored<'a>(entry: &Entry<'a>) -> (InodeNumber, u8, &'a [u8]) {
+fn stored<'a>(entry: &RawEntry<'a>) -> (InodeNumber, u8, &'a [u8]) {
     (entry.inode.expect("an entry in use"), entry.file_type, entry.name)
 }
 
 /// The first entry of the upper half, so that neither half fills much more than half a block.
-fn half_by_size(entries: &[(u32, Entry<'_>)], block_size: usize) -> usize {
+fn half_by_size(entries: &[(u32, RawEntry<'_>)], block_size: usize) -> usize {
     let mut size = 0;
     for (index, (_, entry)) in entries.iter().enumerate().rev() {
         if size + entry.used() / 2 > block_size / 2 {

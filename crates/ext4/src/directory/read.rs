@@ -8,7 +8,7 @@
 use super::Directory;
 use crate::{DirectoryEntry, FileType, Result};
 use format::ext4::checksum::crc32c;
-use format::ext4::directory::{Entry, entry_type};
+use format::ext4::directory::{RawEntry, entry_type};
 use format::ext4::hash::{END_OF_DIRECTORY, HashVersion, NameHasher};
 use std::cell::Cell;
 use units::{FileBlock, InodeNumber};
@@ -190,7 +190,7 @@ impl Directory<'_> {
         Ok(())
     }
 
-    fn entry(&self, entry: &Entry<'_>, inode: InodeNumber, cookie: u64) -> DirectoryEntry {
+    fn entry(&self, entry: &RawEntry<'_>, inode: InodeNumber, cookie: u64) -> DirectoryEntry {
         let known = self.format.file_types;
         let file_type = if known { file_type(entry.file_type) } else { FileType::Unknown };
         DirectoryEntry { inode, file_type, name: entry.name.to_vec(), cookie }

@@ -282,7 +282,7 @@ fn clear_set_id_bits(inode: &Inode) {
 
 /// The device number: old inodes keep 16 bits in the first word, others 32 bits in the second. Both read the
 /// same in the kernel's new encoding.
-fn device_of(fields: &format::ext4::Inode) -> u32 {
+fn device_of(fields: &format::ext4::RawInode) -> u32 {
     if !matches!(fields.mode & 0xf000, S_IFCHR | S_IFBLK) {
         return 0;
     }

@@ -169,7 +169,7 @@ impl Volume {
         self.superblock.borrow_mut().free_inodes -= 1;
     }
 
-    fn new_fields(&self, new: &NewInode<'_>) -> format::ext4::Inode {
+    fn new_fields(&self, new: &NewInode<'_>) -> format::ext4::RawInode {
         let superblock = self.superblock.borrow();
         let parent = new.parent.fields.borrow();
         let kind = new.mode & 0xf000;
@@ -189,7 +189,7 @@ impl Volume {
         let wanted = superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
         let extra_size = if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
         let now = self.now();
-        let mut fields = format::ext4::Inode {
+        let mut fields = format::ext4::RawInode {
             mode,
             uid: new.uid,
             gid,
@@ -204,7 +204,7 @@ impl Volume {
             extra_size,
             project: if self.inherits_project(new.parent) { parent.project } else { 0 },
             xattr_area: vec![0; usize::from(room - extra_size)],
-            ..format::ext4::Inode::default()
+            ..format::ext4::RawInode::default()
         };
         let mapped = kind == DIRECTORY || kind == REGULAR;
         if mapped && superblock.features.has(feature::EXTENTS) {

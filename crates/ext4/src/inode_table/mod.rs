@@ -67,7 +67,7 @@ impl Volume {
         if raw.iter().all(|byte| *byte == 0) {
             return Err(Error::Refused(errno::ESTALE));
         }
-        let fields = format::ext4::Inode::parse(raw, number, &self.layout)
+        let fields = format::ext4::RawInode::parse(raw, number, &self.layout)
             .map_err(|why| self.note_damage(Error::corrupt_inode(number, why.to_string())))?;
         Ok(Rc::new(Inode::new(number, fields, self.engine.committed())))
     }

@@ -12,7 +12,7 @@ use units::{GroupNumber, HomeBlock};
 pub(crate) struct Before<'a> {
     changes: u64,
     inode: &'a Inode,
-    fields: format::ext4::Inode,
+    fields: format::ext4::RawInode,
 }
 
 impl Volume {

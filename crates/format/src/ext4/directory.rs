@@ -61,7 +61,7 @@ pub mod entry_type {
 
 /// An entry, in use or not, that fits into its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry<'a> {
+pub struct RawEntry<'a> {
     /// Offset in the block, bytes.
     pub at: usize,
     pub record_length: usize,
@@ -72,7 +72,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-impl Entry<'_> {
+impl RawEntry<'_> {
     /// Bytes that the entry itself needs of its record.
     pub fn used(&self) -> usize {
         if self.inode.is_some() { record_length(self.name.len()) } else { 0 }
@@ -118,7 +118,7 @@ impl DirectoryFormat {
     }
 
     /// The entries `.` and `..`, which every directory's first block begins with, indexed or not.
-    pub fn dots<'a>(&self, block: &'a [u8]) -> Result<[Entry<'a>; 2], DirectoryError> {
+    pub fn dots<'a>(&self, block: &'a [u8]) -> Result<[RawEntry<'a>; 2], DirectoryError> {
         let mut entries = Entries { block, next: 0, end: block.len(), inodes: self.inodes };
         let mut dots =
             || entries.next().unwrap_or(Err(DirectoryError { at: 0, why: "the block is too short" }));
@@ -134,7 +134,7 @@ impl DirectoryFormat {
         &self,
         block: &'a [u8],
         name: &[u8],
-    ) -> Result<Option<(Entry<'a>, Option<usize>)>, DirectoryError> {
+    ) -> Result<Option<(RawEntry<'a>, Option<usize>)>, DirectoryError> {
         let mut previous = None;
         for entry in self.entries(block) {
             let entry = entry?;
@@ -152,7 +152,7 @@ impl DirectoryFormat {
         for entry in self.entries(block) {
             let entry = entry?;
             if entry.record_length - entry.used() >= needed {
-                let Entry { at, record_length, .. } = entry;
+                let RawEntry { at, record_length, .. } = entry;
                 return Ok(Some(Room { at, used: entry.used(), record_length }));
             }
         }
@@ -272,19 +272,19 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, DirectoryError>;
+    type Item = Result<RawEntry<'a>, DirectoryError>;
     fn next(&mut self) -> Option<Self::Item> {
         if self.next >= self.end {
             return None;
         }
         let entry = self.parse();
-        self.next = entry.as_ref().map_or(self.end, Entry::end);
+        self.next = entry.as_ref().map_or(self.end, RawEntry::end);
         Some(entry)
     }
 }
 
 impl<'a> Entries<'a> {
-    fn parse(&self) -> Result<Entry<'a>, DirectoryError> {
+    fn parse(&self) -> Result<RawEntry<'a>, DirectoryError> {
         let at = self.next;
         let wrong = |why| Err(DirectoryError { at, why });
         let Some(rest) = self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH) else {
@@ -299,7 +299,7 @@ impl<'a> Entries<'a> {
         if record > rest.len() {
             return wrong("the record reaches beyond the block");
         }
-        let entry = |inode, name| Ok(Entry { at, record_length: record, inode, file_type: rest[7], name });
+        let entry = |inode, name| Ok(RawEntry { at, record_length: record, inode, file_type: rest[7], name });
         if inode == 0 {
             return entry(None, &[]);
         }

@@ -7,7 +7,7 @@
 //! there 20 bytes further.
 
 use super::directory::{DirectoryError, DirectoryFormat, TAIL_LENGTH, entry_type};
-use super::inode::{Inode, flags};
+use super::inode::{RawInode, flags};
 use super::xattr::{self, Attribute, XattrError};
 use units::InodeNumber;
 
@@ -38,7 +38,7 @@ pub fn is_content(attribute: &Attribute) -> bool {
 }
 
 /// The content as far as there is room for it; a file may be shorter, or longer by zeros.
-pub fn content(inode: &Inode) -> Result<Vec<u8>, InlineError> {
+pub fn content(inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     let attributes = xattr::parse_area(&inode.xattr_area)?;
     let rest = attributes.iter().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
     Ok([&inode.block[..HEAD_LENGTH], &rest.value].concat())
@@ -50,7 +50,7 @@ pub fn retarget(format: &DirectoryFormat, content: &mut [u8], at: usize, inode: 
 }
 
 /// Puts changed content of the same length back.
-pub fn set_content(inode: &mut Inode, content: &[u8]) -> Result<(), InlineError> {
+pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     let rest = attributes.iter_mut().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
     assert_eq!(content.len(), HEAD_LENGTH + rest.value.len());
@@ -61,7 +61,7 @@ pub fn set_content(inode: &mut Inode, content: &[u8]) -> Result<(), InlineError>
 }
 
 /// Takes the content out: from now on the inode maps blocks, of which it has none yet.
-pub fn leave(inode: &mut Inode, extents: bool) -> Result<(), InlineError> {
+pub fn leave(inode: &mut RawInode, extents: bool) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     attributes.retain(|attribute| !is_content(attribute));
     inode.xattr_area = serialize(&attributes, inode)?;
@@ -74,7 +74,7 @@ pub fn leave(inode: &mut Inode, extents: bool) -> Result<(), InlineError> {
 }
 
 /// No more attributes than there are; but values that nobody padded may not fit as they should stand.
-fn serialize(attributes: &[Attribute], inode: &Inode) -> Result<Vec<u8>, InlineError> {
+fn serialize(attributes: &[Attribute], inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     xattr::serialize_area(attributes, inode.xattr_area.len()).ok_or(InlineError::Packed)
 }
 
@@ -135,17 +135,17 @@ mod tests {
     const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 
     /// `a` and `b` in the inode, `c` in the attribute.
-    fn directory() -> Inode {
+    fn directory() -> RawInode {
         let chain = DirectoryFormat { seed: None, ..FORMAT };
         let (mut head, mut rest) = (vec![0; 56], vec![0; 40]);
         chain.fill(&mut head, [(InodeNumber(12), 1, &b"a"[..]), (InodeNumber(13), 1, b"b")].into_iter());
         chain.fill(&mut rest, [(InodeNumber(14), 2, &b"c"[..])].into_iter());
         let attributes = [Attribute::new(1, b"other", b"value"), Attribute::new(INDEX, NAME, &rest)];
-        Inode {
+        RawInode {
             flags: flags::INLINE_DATA,
             block: [&[2, 0, 0, 0], &head[..]].concat(),
             xattr_area: xattr::serialize_area(&attributes, 200).unwrap(),
-            ..Inode::default()
+            ..RawInode::default()
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_directory_is_shown_as_the_block_that_it_becomes() {
         let mut inode = directory();
-        let show = |inode: &Inode| {
+        let show = |inode: &RawInode| {
             let content = content(inode).unwrap();
             directory_block(&FORMAT, InodeNumber(11), &content, 1024).unwrap()
         };
@@ -190,7 +190,7 @@ mod tests {
         let entries = [entry(INDEX, NAME, 0, 0), entry(1, b"a", 64, 1), entry(1, b"b", 65, 1)].concat();
         let xattr_area = [&xattr::MAGIC.to_le_bytes()[..], &entries, &[0; 4], b"xy\0\0"].concat();
         let mut inode =
-            Inode { flags: flags::INLINE_DATA, block: vec![1; 60], xattr_area, ..Inode::default() };
+            RawInode { flags: flags::INLINE_DATA, block: vec![1; 60], xattr_area, ..RawInode::default() };
         let before = inode.clone();
         assert_eq!(content(&inode), Ok(vec![1; 60]));
         assert_eq!(set_content(&mut inode, &[2; 60]), Err(InlineError::Packed));

@@ -12,7 +12,7 @@ const EXTRA_SIZE: u16 = 32;
 
 /// An inode, parsed. `parse` and `serialize` keep what they do not know (`os-dependent`, unused bytes).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Inode {
+pub struct RawInode {
     /// File type and permission bits, as `st_mode`.
     pub mode: u16,
     pub uid: u32,
@@ -43,7 +43,7 @@ pub struct Inode {
     pub xattr_area: Vec<u8>,
 }
 
-/// Bits of [`Inode::flags`].
+/// Bits of [`RawInode::flags`].
 pub mod flags {
     pub const SYNC: u32 = 0x8;
     pub const IMMUTABLE: u32 = 0x10;
@@ -119,9 +119,9 @@ const CREATED_EXTRA: usize = 0x94;
 const VERSION_HIGH: usize = 0x98;
 const PROJECT: usize = 0x9c;
 
-impl Inode {
+impl RawInode {
     /// `raw` is the inode's slot in the table.
-    pub fn parse(raw: &[u8], number: InodeNumber, layout: &InodeLayout) -> Result<Inode, InodeError> {
+    pub fn parse(raw: &[u8], number: InodeNumber, layout: &InodeLayout) -> Result<RawInode, InodeError> {
         let inode_size = layout.inode_size;
         if raw.len() != usize::from(inode_size) || raw.len() < GOOD_OLD_INODE_SIZE {
             return Err(InodeError::BadLength { length: raw.len(), inode_size });
@@ -149,7 +149,7 @@ impl Inode {
         // In directories the upper half was an access-control list of old, without large_dir.
         let has_high = mode & 0xf000 != 0x4000 || layout.large_dir;
         let size_high = if !has_high { 0 } else { u32::load(&raw[SIZE_HIGH..]) };
-        Ok(Inode {
+        Ok(RawInode {
             mode,
             uid: join(UID, UID_HIGH),
             gid: join(GID, GID_HIGH),
@@ -347,11 +347,11 @@ mod tests {
         InodeLayout { inode_size, block_size, huge_file: true, large_dir: false, checksum_seed: Some(7) }
     }
 
-    fn example(inode_size: u16) -> Inode {
+    fn example(inode_size: u16) -> RawInode {
         let extra_size = if inode_size > 128 { 32 } else { 0 };
         let time =
             |seconds| Timestamp { seconds, nanoseconds: if inode_size > 128 { 999_999_999 } else { 0 } };
-        Inode {
+        RawInode {
             mode: 0o100_644,
             uid: 0x12_3456,
             gid: 0x65_4321,
@@ -379,7 +379,7 @@ mod tests {
         for inode_size in [128, 256, 1024] {
             let mut raw = vec![0; usize::from(inode_size)];
             example(inode_size).serialize(&mut raw, InodeNumber(12), &layout(inode_size));
-            let parsed = Inode::parse(&raw, InodeNumber(12), &layout(inode_size));
+            let parsed = RawInode::parse(&raw, InodeNumber(12), &layout(inode_size));
             assert_eq!(parsed, Ok(example(inode_size)));
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         example(256).serialize(&mut raw, InodeNumber(12), &layout(256));
         for bit in 0..256 * 8 {
             raw[bit / 8] ^= 1 << (bit % 8);
-            assert!(Inode::parse(&raw, InodeNumber(12), &layout(256)).is_err(), "bit {bit}");
+            assert!(RawInode::parse(&raw, InodeNumber(12), &layout(256)).is_err(), "bit {bit}");
             raw[bit / 8] ^= 1 << (bit % 8);
         }
     }

@@ -20,6 +20,6 @@ pub mod xattr;
 
 pub use features::{Feature, FeatureWord, Features, feature};
 pub use group::{GroupDescriptor, GroupError, group_flags};
-pub use inode::{Inode, InodeError, InodeLayout};
+pub use inode::{InodeError, InodeLayout, RawInode};
 pub use superblock::{SUPERBLOCK_OFFSET, Superblock, SuperblockError};
 pub use tables::tables;

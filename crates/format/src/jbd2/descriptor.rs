@@ -1,4 +1,4 @@
-use super::error::FormatError;
+use super::error::JournalFormatError;
 use super::header::{BlockHeader, BlockType};
 use super::layout::LogLayout;
 use super::tag::{BlockTag, UUID_BYTES, flag};
@@ -36,11 +36,15 @@ impl DescriptorBlock {
 
     /// `block`: a whole log block whose header says descriptor; whether it is intact is asked of
     /// [`LogLayout::is_intact`]. Like the kernel, a missing LAST flag ends at the end of the block.
-    pub fn parse(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<DescriptorBlock, FormatError> {
+    pub fn parse(
+        block: &[u8],
+        layout: &LogLayout,
+        at: LogBlock,
+    ) -> Result<DescriptorBlock, JournalFormatError> {
         layout.check_size(block, "descriptor block", at)?;
         let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Descriptor));
         let Some(BlockHeader { transaction, .. }) = header else {
-            return Err(FormatError::Block {
+            return Err(JournalFormatError::Block {
                 at,
                 what: "descriptor block",
                 why: "its header is gone".to_owned(),

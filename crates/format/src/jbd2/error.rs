@@ -2,7 +2,7 @@ use units::LogBlock;
 
 /// What is wrong with a journal block. Positions are added by whoever knows them.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum FormatError {
+pub enum JournalFormatError {
     #[error("journal superblock: {0}")]
     Superblock(String),
     #[error("the journal needs features that okeanos does not know: {0}")]

@@ -1,5 +1,5 @@
 use super::checksum::Seed;
-use super::error::FormatError;
+use super::error::JournalFormatError;
 use super::field::uuid;
 use units::{BlockSize, LogBlock};
 
@@ -23,9 +23,9 @@ pub struct ExternalJournal {
 
 impl ExternalJournal {
     /// `start`: the first 2048 bytes of the device. `Ok(None)`: no journal device (say, a volume).
-    pub fn parse(start: &[u8]) -> Result<Option<ExternalJournal>, FormatError> {
+    pub fn parse(start: &[u8]) -> Result<Option<ExternalJournal>, JournalFormatError> {
         let Some(bytes) = start.get(SUPERBLOCK_AT..SUPERBLOCK_AT + 1024) else {
-            return Err(FormatError::External(format!("{} bytes instead of 2048", start.len())));
+            return Err(JournalFormatError::External(format!("{} bytes instead of 2048", start.len())));
         };
         let le32 = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let incompatible = le32(0x60);
@@ -33,12 +33,12 @@ impl ExternalJournal {
             return Ok(None);
         }
         if le32(0x64) & METADATA_CSUM != 0 && le32(CHECKSUM_AT) != Seed(!0).with(&bytes[..CHECKSUM_AT]).0 {
-            return Err(FormatError::External("its superblock's checksum is wrong".to_owned()));
+            return Err(JournalFormatError::External("its superblock's checksum is wrong".to_owned()));
         }
         let shift = le32(0x18);
         let block_size = if shift <= 6 { BlockSize::new(1024 << shift) } else { None };
         let Some(block_size) = block_size else {
-            return Err(FormatError::External(format!("a block size of 2^({shift} + 10) bytes")));
+            return Err(JournalFormatError::External(format!("a block size of 2^({shift} + 10) bytes")));
         };
         let high = if incompatible & WIDE != 0 { u64::from(le32(0x150)) << 32 } else { 0 };
         Ok(Some(ExternalJournal {

@@ -1,5 +1,5 @@
 use super::checksum::Seed;
-use super::error::FormatError;
+use super::error::JournalFormatError;
 use super::field::{be32, put32};
 use units::{BlockSize, LogBlock};
 
@@ -63,11 +63,11 @@ impl LogLayout {
         block: &[u8],
         what: &'static str,
         at: LogBlock,
-    ) -> Result<(), FormatError> {
+    ) -> Result<(), JournalFormatError> {
         if block.len() == self.block_size.bytes() {
             return Ok(());
         }
-        Err(FormatError::Block { at, what, why: format!("{} bytes instead of a block", block.len()) })
+        Err(JournalFormatError::Block { at, what, why: format!("{} bytes instead of a block", block.len()) })
     }
 
     /// Sets the checksum at the end of a descriptor or revoke block, if this journal has one.

@@ -25,7 +25,7 @@ mod tag;
 pub use checksum::{Seed, WholeTransaction, ancient_checksum};
 pub use commit::CommitBlock;
 pub use descriptor::DescriptorBlock;
-pub use error::FormatError;
+pub use error::JournalFormatError;
 pub use external::ExternalJournal;
 pub use fast_commit::live_fast_commit;
 pub use header::{BlockHeader, BlockType, escape, unescape};

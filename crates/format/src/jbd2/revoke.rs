@@ -1,4 +1,4 @@
-use super::error::FormatError;
+use super::error::JournalFormatError;
 use super::field::{be32, be64, put32, put64};
 use super::header::{BlockHeader, BlockType};
 use super::layout::LogLayout;
@@ -39,9 +39,9 @@ impl RevokeBlock {
     }
 
     /// `block`: a whole log block whose header says revoke; intactness is asked of [`LogLayout::is_intact`].
-    pub fn parse(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<RevokeBlock, FormatError> {
+    pub fn parse(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<RevokeBlock, JournalFormatError> {
         layout.check_size(block, "revoke block", at)?;
-        let wrong = |why: String| FormatError::Block { at, what: "revoke block", why };
+        let wrong = |why: String| JournalFormatError::Block { at, what: "revoke block", why };
         let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Revoke));
         let Some(BlockHeader { transaction, .. }) = header else {
             return Err(wrong("its header is gone".to_owned()));

@@ -1,4 +1,4 @@
-use super::error::FormatError;
+use super::error::JournalFormatError;
 use super::field::{be16, be32, put16, put32};
 use super::layout::{LogLayout, TagFormat};
 use units::{BlockRange, HomeBlock, LogBlock};
@@ -98,8 +98,8 @@ impl BlockTag {
         from: usize,
         layout: &LogLayout,
         at: LogBlock,
-    ) -> Result<(BlockTag, usize, bool), FormatError> {
-        let wrong = |why: String| FormatError::Block { at, what: "descriptor block", why };
+    ) -> Result<(BlockTag, usize, bool), JournalFormatError> {
+        let wrong = |why: String| JournalFormatError::Block { at, what: "descriptor block", why };
         let mut next = from + layout.tag_bytes();
         let v3 = layout.tags == TagFormat::ChecksumV3;
         let flags = if v3 { be32(block, from + 4) } else { u32::from(be16(block, from + 6)) };

@@ -22,7 +22,7 @@ mod write;
 
 pub use again::{read_again, units_from};
 pub use header::PackedHeader;
-pub use read::{Item, Malformed, RecordReader};
+pub use read::{Item, MalformedRun, RecordReader};
 pub use tables::tables;
 pub use varint::length as varint_length;
 pub use write::RunWriter;

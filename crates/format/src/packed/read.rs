@@ -24,7 +24,7 @@ pub enum Item<'a> {
 /// Records that nobody wrote so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Malformed(pub &'static str);
+pub struct MalformedRun(pub &'static str);
 
 /// Reads records from pieces of a run, however it is cut. Holds one unfinished record at most.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl RecordReader {
     }
 
     /// The next bytes of the run; what lies behind the last record is passed over.
-    pub fn give<E: From<Malformed>>(
+    pub fn give<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
         sink: &mut dyn FnMut(Item) -> Result<(), E>,
@@ -88,7 +88,7 @@ impl RecordReader {
     }
 
     /// How many bytes the next item takes, which is given to `sink`; `None` if not all of it is there.
-    fn item<E: From<Malformed>>(
+    fn item<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
         sink: &mut dyn FnMut(Item) -> Result<(), E>,
@@ -99,7 +99,7 @@ impl RecordReader {
         }
     }
 
-    fn record<E: From<Malformed>>(
+    fn record<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
         sink: &mut dyn FnMut(Item) -> Result<(), E>,
@@ -112,7 +112,7 @@ impl RecordReader {
         let home = HomeBlock(self.previous.wrapping_add(distance));
         match kind {
             Kind::Revoke | Kind::Whole if count != 0 => {
-                return Err(Malformed("a record without parts that counts some").into());
+                return Err(MalformedRun("a record without parts that counts some").into());
             }
             Kind::Revoke => sink(Item::Revoke(home))?,
             Kind::Whole => {
@@ -120,13 +120,13 @@ impl RecordReader {
                 sink(Item::Whole { home, bytes: image, at: self.done + at as u64 })?;
                 at += block;
             }
-            Kind::Parts if count == 0 => return Err(Malformed("a record of no part").into()),
+            Kind::Parts if count == 0 => return Err(MalformedRun("a record of no part").into()),
             Kind::BaseZero if count == 0 => {
                 let range = BlockRange::new(0, 0);
                 sink(Item::Part { home, range, bytes: &[], base_zero: true })?
             }
             Kind::Parts | Kind::BaseZero if count > block as u64 => {
-                return Err(Malformed("a record of more parts than its block has bytes").into());
+                return Err(MalformedRun("a record of more parts than its block has bytes").into());
             }
             Kind::Parts | Kind::BaseZero => {
                 let base_zero = kind == Kind::BaseZero;
@@ -137,7 +137,7 @@ impl RecordReader {
         Ok(Some(at))
     }
 
-    fn part<E: From<Malformed>>(
+    fn part<E: From<MalformedRun>>(
         &mut self,
         open: Open,
         bytes: &[u8],
@@ -149,7 +149,7 @@ impl RecordReader {
         let block = self.block_size.bytes() as u64;
         let end = open.end.checked_add(gap).and_then(|start| start.checked_add(length));
         let Some(end) = end.filter(|end| *end <= block && length > 0) else {
-            return Err(Malformed("a part that is empty, or outside its block").into());
+            return Err(MalformedRun("a part that is empty, or outside its block").into());
         };
         let Some(content) = bytes.get(at..at + length as usize) else { return Ok(None) };
         let Open { home, base_zero, .. } = open;

@@ -12,7 +12,7 @@ enum Owned {
 }
 
 /// Reads the units of a run, each cut at `cut`.
-fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owned>, Malformed> {
+fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owned>, MalformedRun> {
     let header = PackedHeader::parse(run, SEED).expect("a header");
     assert_eq!(header.units(unit) as usize * unit, run.len());
     assert_eq!(header.body_sum, SEED.with(&run[PackedHeader::SIZE..]).0);
@@ -29,11 +29,11 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
                         Owned::Part(home, range, bytes.to_vec(), base_zero)
                     }
                 });
-                Ok::<(), Malformed>(())
+                Ok::<(), MalformedRun>(())
             })?;
         }
     }
-    if reader.is_complete() { Ok(found) } else { Err(Malformed("the end is missing")) }
+    if reader.is_complete() { Ok(found) } else { Err(MalformedRun("the end is missing")) }
 }
 
 fn random_parts(dice: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
@@ -146,7 +146,7 @@ fn malformed_records_are_refused() {
     ];
     for (number, case) in cases.into_iter().enumerate() {
         let mut reader = RecordReader::new(size, case.len() as u32);
-        let given = reader.give::<Malformed>(case, &mut |_| Ok(()));
+        let given = reader.give::<MalformedRun>(case, &mut |_| Ok(()));
         assert!(given.is_err() || !reader.is_complete(), "case {number}");
     }
 }

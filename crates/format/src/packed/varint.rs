@@ -1,6 +1,6 @@
 //! Numbers of 7 bits a byte, least significant first; all bytes but the last have the high bit set.
 
-use super::read::Malformed;
+use super::read::MalformedRun;
 
 /// Bytes of the longest.
 pub const LENGTH_MAX: usize = 10;
@@ -25,12 +25,12 @@ pub(super) fn encode(mut value: u64) -> ([u8; LENGTH_MAX], usize) {
 }
 
 /// The number at `at`, which is moved behind it; `None` if its end is not there yet.
-pub(super) fn decode(bytes: &[u8], at: &mut usize) -> Result<Option<u64>, Malformed> {
+pub(super) fn decode(bytes: &[u8], at: &mut usize) -> Result<Option<u64>, MalformedRun> {
     let mut value = 0u64;
     for (index, byte) in bytes[*at..].iter().take(LENGTH_MAX).enumerate() {
         let low = u64::from(byte & 0x7f);
         if index == LENGTH_MAX - 1 && *byte > 1 {
-            return Err(Malformed("a number of more than 64 bits"));
+            return Err(MalformedRun("a number of more than 64 bits"));
         }
         value |= low << (7 * index);
         if byte & 0x80 == 0 {

@@ -52,7 +52,7 @@ impl HostDoor {
         Ok(())
     }
 
-    /// No range is zeroed otherwise than by a hole: stores know no such call.
+    /// Only a hole zeroes a range: stores have no call for anything else.
     pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
         const KEEPS_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
         const HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | KEEPS_SIZE;

@@ -16,7 +16,7 @@ use store::{Caller, FileId, Refusal, StoreError};
 
 /// What names of access lists begin with.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
-/// After so many reports one knows that something is ill.
+/// After so many reports it is clear that something is wrong.
 const REPORTS_MAX: u32 = 100;
 
 pub struct HostDoor {
@@ -54,7 +54,7 @@ impl HostDoor {
         Rc::new(HostDoor { host, report, reports, known, closed })
     }
 
-    /// Everything at the store, nothing accepted any more. Whether that went well; again: what the first time said.
+    /// Brings everything to the store, and accepts nothing any more. Whether that went well; a second call says what the first did.
     pub async fn close(&self) -> bool {
         if let Some(clean) = self.closed.get() {
             return clean;
@@ -191,7 +191,7 @@ impl HostDoor {
             node => Ok(FileId(node)),
         }
     }
-    /// A file whose number is the kernel's name for the root cannot be told of.
+    /// A file whose number is the kernel's name for the root cannot be shown.
     fn node(&self, file: FileId) -> Result<u64> {
         match file {
             file if file == self.host.root() => Ok(ROOT_NODE),

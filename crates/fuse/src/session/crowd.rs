@@ -21,7 +21,7 @@ const CROWD: u64 = 64;
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
 /// Answers that the first thread gives then, before it looks for new requests.
 const HELP: usize = 4;
-/// Of which the fourth word says how many threads run, or want to.
+/// Its fourth word says how many threads run, or want to.
 const LOAD: &str = "/proc/loadavg";
 /// Bytes of an answer that says little more than that something is done.
 const SHORT: usize = 32;
@@ -224,7 +224,7 @@ mod tests {
             (&reader).read_to_end(&mut bytes).unwrap();
             bytes
         });
-        // One that always has a processor.
+        // A second thread that always has a processor.
         let crowd = Crowd::new(Rc::new(writer.into()), usize::MAX);
         for unique in 0..ANSWERS {
             crowd.take(CROWD, unique, Answer::empty()).unwrap();

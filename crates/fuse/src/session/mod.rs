@@ -44,7 +44,7 @@ pub enum SessionError {
     Channel(#[from] io::Error),
     #[error(transparent)]
     Init(#[from] InitError),
-    #[error("FUSE over io_uring is not to be had: {0}")]
+    #[error("FUSE over io_uring is not available: {0}")]
     NoRing(&'static str),
 }
 
@@ -52,7 +52,7 @@ pub enum SessionError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
     pub requests: u64,
-    /// Of these, came through ring entries.
+    /// How many of them came through ring entries.
     pub ring_requests: u64,
     pub malformed: u64,
     pub interrupts: u64,
@@ -67,13 +67,13 @@ pub struct Session<F> {
     transport: Transport,
     classic: Classic,
     crowd: Crowd,
-    /// Of which each has a queue of its own in the ring.
+    /// Processors: each has a queue of its own in the ring.
     processors: u16,
     negotiated: Cell<Option<Negotiated>>,
     stopping: Cell<bool>,
-    /// The kernel agreed to the ring and then took an entry of it not.
+    /// The kernel accepted the ring but did not take an entry.
     ring_refused: Cell<bool>,
-    /// Why the ring that the kernel offered was not taken.
+    /// Why the ring is not used although the kernel offered it.
     why_no_ring: RefCell<Option<String>>,
     /// The cells above have changed.
     changed: Event,

@@ -3,7 +3,7 @@
 //! No more is taken from the kernel than there is room for; the rest waits there, in the memory of those who ask. No
 //! request under way waits for one that is not yet taken, so that room always comes back.
 //!
-//! What a burst leaves free within the heap the C library keeps, unless it is told to give it back.
+//! The C library keeps what a burst leaves free within the heap, unless it is told to give it back.
 
 use super::MAX_WRITE;
 use crate::{Operation, Request};
@@ -18,7 +18,7 @@ const ROOM: usize = 64 << 20;
 const OVERHEAD: usize = 4 << 10;
 /// A burst that holds more leaves enough behind to be worth giving back. In bytes.
 const BURST: usize = 16 << 20;
-/// How long after a burst began, and as long as it lasts how often, the heap gives back what is free.
+/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
@@ -53,7 +53,7 @@ impl Room {
     fn is_burst(&self) -> bool {
         self.used.get() > BURST
     }
-    /// A burst has begun: whoever is told so calls [`Room::give_back`] after a while, until it says that this is over.
+    /// A burst has begun. Whoever is told so calls [`Room::give_back`] again and again, until that says that it is over.
     pub fn burst_begins(&self) -> bool {
         self.is_burst() && !self.giving_back.replace(true)
     }

@@ -25,7 +25,7 @@ const FSSETXATTR: u32 = 0x401c_5820;
 const NO_PROJECT: u32 = u32::MAX;
 /// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names say (0).
 const SET_DURABILITY: u32 = 0x4004_4fd0;
-/// The flags that both ways can tell, and their bits in either (`FS_XFLAG_...`).
+/// The flags that both calls can express, and their bits in each (`FS_XFLAG_...`).
 const BOTH_WAYS: [(u32, u32); 6] = [
     (flags::SYNC, 0x20),
     (flags::IMMUTABLE, 0x8),
@@ -179,7 +179,7 @@ fn xflags_of(flags: u32) -> u32 {
     BOTH_WAYS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, xflag)| xflag).sum()
 }
 
-/// What `xflags` can tell is as it tells, the rest as before.
+/// Flags that `xflags` can express are as it says, the others as before.
 fn flags_of(xflags: u32, before: u32) -> Result<u32> {
     let known: u32 = BOTH_WAYS.iter().map(|(_, xflag)| xflag).sum();
     if xflags & !known != 0 {

@@ -22,7 +22,7 @@ use units::{InodeNumber, TransactionId};
 const ROOT_INODE: InodeNumber = InodeNumber(2);
 /// How long the kernel may believe what it was told, in seconds.
 const VALID_SECONDS: u64 = 3600;
-/// After so many reports one knows that the volume is ill.
+/// After so many reports it is clear that something is wrong with the volume.
 const REPORTS_MAX: u32 = 100;
 
 /// How the door is to behave.
@@ -64,7 +64,7 @@ impl VolumeDoor {
         Rc::new(VolumeDoor { volume, options, reports, state, capabilities_taken })
     }
 
-    /// Closes the volume: everything home, nothing accepted any more. Again: what the first time said.
+    /// Closes the volume: brings everything home, and accepts nothing any more. A second call says what the first did.
     pub async fn close(&self) -> std::result::Result<(), ClosedBadly> {
         if self.state.get() == State::Open {
             self.state.set(State::Closed);

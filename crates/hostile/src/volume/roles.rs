@@ -8,7 +8,7 @@ use disks::Image;
 use format::ext4::checksum::inode_seed;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
 use format::ext4::inode::flags;
-use format::ext4::{GroupDescriptor, Inode, SUPERBLOCK_OFFSET, Superblock, bitmap, feature, indirect};
+use format::ext4::{GroupDescriptor, RawInode, SUPERBLOCK_OFFSET, Superblock, bitmap, feature, indirect};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
@@ -241,7 +241,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn gather(&mut self, image: &Image, superblock: &Superblock, inode: &Inode) {
+    fn gather(&mut self, image: &Image, superblock: &Superblock, inode: &RawInode) {
         if inode.flags & flags::INLINE_DATA != 0 {
             return;
         }
@@ -305,7 +305,7 @@ pub(super) fn read_descriptor(image: &Image, superblock: &Superblock, group: Gro
     image.read(descriptor_at(superblock, group), &mut raw);
     GroupDescriptor::parse(&raw)
 }
-fn read_inode(image: &Image, superblock: &Superblock, number: InodeNumber) -> (u64, Inode) {
+fn read_inode(image: &Image, superblock: &Superblock, number: InodeNumber) -> (u64, RawInode) {
     let (group, index) = superblock.group_of_inode(number);
     let table = read_descriptor(image, superblock, group).inode_table.get();
     let slot = (table << superblock.block_size.shift()) + u64::from(index) * u64::from(superblock.inode_size);
@@ -313,5 +313,5 @@ fn read_inode(image: &Image, superblock: &Superblock, number: InodeNumber) -> (u
     image.read(slot, &mut raw);
     let mut layout = seal::layout_of(superblock);
     layout.checksum_seed = None;
-    (slot, Inode::parse(&raw, number, &layout).expect("a healthy inode"))
+    (slot, RawInode::parse(&raw, number, &layout).expect("a healthy inode"))
 }

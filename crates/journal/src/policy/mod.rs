@@ -41,7 +41,7 @@ pub enum DataMode {
 pub enum WriteThreshold {
     /// Those shorter than so many bytes (paper: the page size).
     Fixed(u64),
-    /// As what writes cost on this disk says.
+    /// Learnt from what writes cost on this disk.
     Auto,
 }
 
@@ -85,7 +85,7 @@ pub enum Decision {
     LogBlock,
     /// The block is not logged; it goes home before the transaction commits.
     HomeBeforeCommit,
-    /// The block is not logged; it goes home when write-back pleases.
+    /// The block is not logged; it goes home whenever write-back sends it.
     HomeWhenever,
 }
 

@@ -6,10 +6,10 @@
 //! requests of late would have cost least.
 //!
 //! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold lies between the two.
-//! 2. It moves only where another one gains a tenth: the loads between two thresholds see no back and forth.
+//! 2. It moves only where another one gains a tenth. So it does not move back and forth under a load between the two.
 //! 3. What was not tried of late is tried again, for the requests between two commits. That is so seldom that
 //!    it takes no more than one part in [`TRIAL_SHARE`] of the time.
-//! 4. It knows the time only from what it is told, and asks no dice: the same observations give the same thresholds.
+//! 4. It knows the time only from what it is told, and nothing is left to chance: the same observations give the same thresholds.
 
 use super::write_costs::{CommitCost, Took, WriteCosts};
 use std::cell::{Cell, RefCell};
@@ -28,12 +28,12 @@ const REQUESTS_REMEMBERED: f64 = 1024.0;
 const GAIN: f64 = 0.9;
 const TRIAL_SHARE: u64 = 32;
 
-/// Requests of one class, of late.
+/// Recent requests of one class.
 #[derive(Clone, Copy, Default, Debug)]
 struct Class {
     requests: f64,
     bytes: f64,
-    /// Of their blocks, and of those the ones that no request had changed of late: each will be a write home.
+    /// Their blocks, and how many of these no recent request had changed: each of those will be a write home.
     blocks: f64,
     fresh: f64,
 }
@@ -75,7 +75,7 @@ impl AutoThreshold {
         self.present.get()
     }
 
-    /// Whether a request is small to which nobody is bound yet. `sequential`: it continues a long row of one transaction, so
+    /// Whether a request counts as small, if no earlier one has decided that for its blocks. `sequential`: it continues a long row of one transaction, so
     /// at home it costs its bytes and nothing beside.
     pub fn is_small(&self, request: u64, sequential: bool) -> bool {
         if !(SMALL..LARGE).contains(&request) || sequential {
@@ -88,8 +88,8 @@ impl AutoThreshold {
         }
     }
 
-    /// So many bytes of a block, part of such a request, which is no part of a long row. `fresh`: no request of late had
-    /// changed the block.
+    /// A request of that length, which is no part of a long row, changed so many bytes of a block. `fresh`: no recent request
+    /// had changed it.
     pub fn updated(&self, request: u64, bytes: u64, fresh: bool) {
         let Some(index) = class_of(request) else { return };
         let learnt = &mut *self.learnt.borrow_mut();
@@ -132,7 +132,8 @@ impl AutoThreshold {
         }
     }
 
-    /// What the present threshold does to no request, of that which any request could have; the longest untried first.
+    /// A trial of what the present threshold did to no request of late, though there were some to do it to. Of two, the one that
+    /// was not made for longer.
     fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
         let split = self.split();
         let asked = |classes: &[Class]| classes.iter().any(|class| class.requests >= 1.0);
@@ -169,7 +170,7 @@ impl AutoThreshold {
     }
 }
 
-/// `None`: whether such requests are small is no question.
+/// `None`: such requests are small, or large, whatever the threshold.
 fn class_of(request: u64) -> Option<usize> {
     (SMALL..LARGE).contains(&request).then(|| (request / SMALL).ilog2() as usize)
 }

@@ -11,7 +11,7 @@ pub struct Variations {
     pub durable_only: bool,
     /// Overwrites in place that bypass the log go home before the commit, as in ext3. In ext4 no commit waits for them.
     pub ordered_overwrites: bool,
-    /// A threshold is held against what a request changes of one block, not against the request. The prototype of
+    /// The threshold is compared with what a request changes of one block, and not with the length of the request. The prototype of
     /// selective journaling did so.
     pub threshold_per_block: bool,
 }

@@ -1,21 +1,21 @@
 //! What writes cost on this disk: learnt from how long they took.
 //!
-//! A write takes what its bytes take, and something beside. Home writes differ in what they take beside; log writes say what a
-//! byte takes.
+//! A write takes time for its bytes, and a time beside. Home writes differ in the time beside; log writes tell what a byte
+//! takes.
 
-/// Each observation leaves so much of those before.
+/// Each observation leaves this part of the weight of those before.
 const KEPT: f64 = 3.0 / 4.0;
-/// Writes that are so long say how long a byte takes.
+/// Writes of so many bytes tell how long a byte takes.
 const STREAM: u64 = 256 << 10;
 /// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged once, which tells.
 const BYTE_AT_FIRST: f64 = 1.0;
 /// A byte may take longer than it did at best: so much with each long write.
 const BYTE_FORGETS: f64 = 1.0 + 1.0 / 256.0;
 const BYTE_MIN: f64 = 0.05;
-/// What the latest log write counts among those before; and how far they must differ, squared, to say what a byte takes.
+/// The weight of the latest log write among those before. And how far they must differ, squared, to tell what a byte takes.
 const SLOPE_FORGETS: f64 = 1.0 / 64.0;
 const SLOPE_MIN: f64 = 0.01;
-/// Home writes that nobody waits for are sorted and many. So much of one in a commit they take, as long as nobody knows.
+/// Home writes that nobody waits for are sorted and many. They take such a part of one in a commit, as long as nothing is known.
 const LATER_AT_FIRST: f64 = 0.5;
 
 /// Writes of one kind, and the time from the first one's start to the last one's end, with the barrier behind them.

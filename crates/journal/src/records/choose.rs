@@ -24,6 +24,25 @@ impl RecordFormat {
             RecordFormat::Packed => "packed",
         }
     }
+    /// Where nobody says: as others can read them, if they can; else the format that takes the fewest bytes. `bytes`: parts of
+    /// blocks are logged, which others cannot read.
+    pub fn by_default(bytes: bool) -> RecordFormat {
+        if bytes { RecordFormat::Packed } else { RecordFormat::Blocks }
+    }
+    /// Whether a transaction may set out while another is on its way: it says which ones were durable then. Of JBD2's blocks
+    /// any later transaction proves that those before it were.
+    pub fn may_overlap(self) -> bool {
+        self == RecordFormat::Packed
+    }
+    /// Whether its log blocks may be shorter than blocks of home: [`RecordsWanted::unit`].
+    pub fn has_short_units(self) -> bool {
+        self == RecordFormat::Packed
+    }
+    /// Whether its log has a checksum of the superblock in any case, and a nonce that tells its transactions from those of
+    /// logs before it. Without the one a flipped bit of the other would make each transaction a stranger's.
+    fn has_nonce(self) -> bool {
+        self == RecordFormat::Packed
+    }
 }
 
 impl FromStr for RecordFormat {
@@ -37,6 +56,9 @@ impl FromStr for RecordFormat {
 /// What a mount wants of the records of its log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordsWanted {
+    pub format: RecordFormat,
+    /// A log block should have so many bytes, if the format has short ones.
+    pub unit: u32,
     /// Parts of blocks are logged ([`crate::Policy::logs_bytes`]).
     pub bytes: bool,
     /// `journal_checksum`.
@@ -45,8 +67,6 @@ pub struct RecordsWanted {
     pub transaction_checksum: bool,
     /// Home addresses beyond 32 bits.
     pub wide: bool,
-    /// Packed transactions, in units of at least so many bytes; what else is wanted then concerns the superblock alone.
-    pub packed: Option<PackedLog>,
 }
 
 /// The record format of the log that `superblock` describes.
@@ -57,18 +77,33 @@ pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
     }
 }
 
-/// Chooses the format in which an empty log will be written, and says it in the superblock.
-pub fn begin(superblock: &mut JournalSuperblock, wanted: RecordsWanted) -> Rc<dyn Records> {
+/// Says in the superblock in which format its log, which is empty, will be written. `nonce`: asked if the format has one.
+pub fn begin(
+    superblock: &mut JournalSuperblock,
+    wanted: RecordsWanted,
+    nonce: impl FnOnce() -> u64,
+) -> Rc<dyn Records> {
     let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
-    // Without a checksum of the superblock a flipped bit of its nonce would make every run a stranger's.
-    let checksums = wanted.checksums || wanted.packed.is_some();
-    superblock.set_log_format(checksums, wanted.wide || superblock.is_wide(), multiwrite);
-    if let Some(packed) = wanted.packed {
+    let has_nonce = wanted.format.has_nonce();
+    superblock.set_log_format(wanted.checksums || has_nonce, wanted.wide || superblock.is_wide(), multiwrite);
+    if has_nonce {
         let most = superblock.block_size.bytes() as u32;
-        let unit = packed.unit.max(superblock.shortest_unit()).min(most);
-        superblock.set_packed(PackedLog { unit, ..packed });
+        let unit = wanted.unit.max(superblock.shortest_unit()).min(most);
+        superblock.set_packed(PackedLog { unit, nonce: nonce() });
     }
     of(superblock)
+}
+
+/// Whether a mount that wants this would go on with the log of `superblock` in the very format that it has.
+pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> bool {
+    let mut new = superblock.clone();
+    new.set_clean(superblock.sequence);
+    begin(&mut new, wanted, || superblock.packed.map_or(0, |packed| packed.nonce));
+    if superblock.scattered.is_some() {
+        new.set_scattered(0);
+    }
+    let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
+    format(&new) == format(superblock)
 }
 
 /// An empty log holds no records that others would not understand.

@@ -22,7 +22,7 @@ pub mod blocks;
 mod choose;
 pub mod packed;
 
-pub use choose::{RecordFormat, RecordsWanted, begin, clear, of};
+pub use choose::{RecordFormat, RecordsWanted, begin, clear, is_written_so, of};
 
 use crate::plan::{BlockKind, blocks_in};
 use crate::ranges::RangeSet;

@@ -27,14 +27,14 @@ pub use replay::{ReplayAction, ReplayPass, ReplayedRecord};
 pub use revoke_pass::RevokePass;
 pub use scan::{IN_FLIGHT_MAX, LogStart, ScanPass, Scanned};
 
-use format::jbd2::FormatError;
+use format::jbd2::JournalFormatError;
 use std::ops::Range;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoverError {
     #[error(transparent)]
-    Format(#[from] FormatError),
+    Format(#[from] JournalFormatError),
     #[error(
         "{at}: {transaction} is committed, but {what}: the log is damaged; \
          okeanos recover --until-damage replays what lies before and gives up the rest"

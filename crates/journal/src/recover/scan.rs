@@ -1,7 +1,7 @@
 use super::{FoundRuns, Pass, PassCounts, RecoverError};
 use crate::log_space::{LogRing, LogWalk};
 use crate::records::{self, LogPiece, LogSpan, RecordFault, Records, ScanVerdict, Scanner};
-use format::jbd2::{FormatError, JournalSuperblock};
+use format::jbd2::{JournalFormatError, JournalSuperblock};
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
@@ -292,11 +292,15 @@ impl Pass for ScanPass {
     }
 }
 
-pub(super) fn check_size(block: &[u8], records: &dyn Records, at: LogBlock) -> Result<(), FormatError> {
+pub(super) fn check_size(
+    block: &[u8],
+    records: &dyn Records,
+    at: LogBlock,
+) -> Result<(), JournalFormatError> {
     if block.len() == records.block_bytes() {
         return Ok(());
     }
-    Err(FormatError::Block {
+    Err(JournalFormatError::Block {
         at,
         what: "log block",
         why: format!("{} bytes instead of a block", block.len()),

@@ -1,8 +1,7 @@
 //! Packed transactions: what each must say, and what a later one proves.
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use format::packed::PackedLog;
-use journal::records::{LogContent, RecordsWanted};
+use journal::records::{LogContent, RecordFormat, RecordsWanted};
 use journal::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,10 +15,15 @@ fn size() -> BlockSize {
 }
 fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
     let mut superblock = JournalSuperblock::new(size(), LOG_BLOCKS, [9; 16]);
-    let packed = Some(PackedLog { unit, nonce });
-    let wanted =
-        RecordsWanted { bytes: true, checksums: true, transaction_checksum: false, wide: false, packed };
-    records::begin(&mut superblock, wanted)
+    let wanted = RecordsWanted {
+        format: RecordFormat::Packed,
+        unit,
+        bytes: true,
+        checksums: true,
+        transaction_checksum: false,
+        wide: false,
+    };
+    records::begin(&mut superblock, wanted, || nonce)
 }
 fn moment(durable: u32) -> CommitMoment {
     CommitMoment {
@@ -330,13 +334,14 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
     let block_records = {
         let mut superblock = JournalSuperblock::new(size(), LOG_BLOCKS, [9; 16]);
         let wanted = RecordsWanted {
+            format: RecordFormat::Blocks,
+            unit: 0,
             bytes: true,
             checksums: true,
             transaction_checksum: false,
             wide: false,
-            packed: None,
         };
-        records::begin(&mut superblock, wanted)
+        records::begin(&mut superblock, wanted, || unreachable!("blocks have no nonce"))
     };
     // Of an inode: size, blocks, version, times, and both halves of the checksum.
     const OF_INODE: [(u32, u32); 7] =

@@ -7,7 +7,7 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
 use format::scattered::ActiveLogs;
-use journal::records::RecordsWanted;
+use journal::records::{RecordFormat, RecordsWanted};
 use journal::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,18 +42,17 @@ fn policies() -> Vec<What> {
 }
 
 fn formats() -> Vec<Format> {
-    fn blocks(bytes: bool, checksums: bool) -> Rc<dyn Records> {
+    fn begun(format: RecordFormat, unit: u32, bytes: bool, checksums: bool) -> Rc<dyn Records> {
         let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
         let wanted =
-            RecordsWanted { bytes, checksums, transaction_checksum: false, wide: true, packed: None };
-        records::begin(&mut superblock, wanted)
+            RecordsWanted { format, unit, bytes, checksums, transaction_checksum: false, wide: true };
+        records::begin(&mut superblock, wanted, || 5)
+    }
+    fn blocks(bytes: bool, checksums: bool) -> Rc<dyn Records> {
+        begun(RecordFormat::Blocks, 0, bytes, checksums)
     }
     fn packed(unit: u32) -> Rc<dyn Records> {
-        let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
-        let packed = Some(PackedLog { unit, nonce: 5 });
-        let wanted =
-            RecordsWanted { bytes: true, checksums: true, transaction_checksum: false, wide: true, packed };
-        records::begin(&mut superblock, wanted)
+        begun(RecordFormat::Packed, unit, true, true)
     }
     vec![
         ("plain", || blocks(false, true)),

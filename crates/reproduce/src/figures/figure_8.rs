@@ -151,7 +151,7 @@ fn log_structured(
         let (_, text) = shipped.ok_or_else(|| FigureError::Other(format!("no model {MODEL}")))?;
         let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
         let world = VirtualWorld::new(context.seed);
-        let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::Options::default());
+        let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default());
         let files = LogStructuredFiles::new(world.clone(), disk);
         let options = PeriodicOptions {
             streams,

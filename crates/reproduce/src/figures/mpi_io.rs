@@ -67,7 +67,7 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
     let options = StageOptions { journal: None, ..rig(context, cell.mode) };
     let mut database = StageOptions { journal: None, ..rig(context, DataMode::Ordered) };
     database.home = DiskChoice {
-        options: emulated::Options {
+        options: emulated::DriveOptions {
             size: Some(database.home.options.size.unwrap_or(32_000_000_000 / 4096 * 4096)),
             ..database.home.options
         },

@@ -64,7 +64,7 @@ fn play(context: &Context, cell: &Cell) -> Result<ReadBackReport, FigureError> {
             let shipped = emulated::shipped().find(|(name, _)| *name == MODEL);
             let (_, text) = shipped.ok_or_else(|| FigureError::Other(format!("no model {MODEL}")))?;
             let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
-            let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::Options::default());
+            let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default());
             let on = LogStructuredFiles::new(world.clone(), disk);
             let result = world.run(async move {
                 write(&on, &options).await?;

@@ -1,6 +1,6 @@
 //! Keeping the processors of others awake. The answer to a request wakes a program that sleeps, mostly with its
 //! processor: half of what the request takes. The kernel has a word for who cannot wait for that. As long as a latency
-//! stands in `/dev/cpu_dma_latency`, idle processors stay in states that they leave as quickly. It goes with the file.
+//! stands in `/dev/cpu_dma_latency`, idle processors stay in states that they leave as quickly. It ends when the file is closed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,9 +9,9 @@ use std::path::Path;
 
 const FILE: &str = "/dev/cpu_dma_latency";
 /// Who governs the idling of a virtual machine. Its processors poll if the latency is zero, and otherwise are given
-/// back to the host, from where the way is long.
+/// back to the host, from which it takes long to return.
 const GOVERNOR: (&str, &str) = ("/sys/devices/system/cpu/cpuidle/current_governor", "haltpoll");
-/// Elsewhere, in microseconds: the first idle state is left as soon, and spares power.
+/// Elsewhere, in microseconds: the first idle state is left as quickly, and saves power.
 const LATENCY: i32 = 2;
 /// Nothing is wanted (`PM_QOS_DEFAULT_VALUE`).
 const ANY: i32 = -1;

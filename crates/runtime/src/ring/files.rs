@@ -69,7 +69,7 @@ impl Ring {
         }
     }
 
-    /// All of `bytes` into a stream socket. When its other end is gone: `BrokenPipe`, and no signal. One caller at a time, or
+    /// Writes all of `bytes` to a stream socket. When its other end is gone: `BrokenPipe`, and no signal. One caller at a time, or
     /// the bytes of two are mixed.
     pub async fn send_all(&self, socket: &File, bytes: Vec<u8>) -> io::Result<()> {
         let (mut bytes, mut done, mut retries) = (bytes, 0, 0);

@@ -75,7 +75,7 @@ struct State {
     /// Completions taken off the queue and not yet dispatched: (user_data, result, flags).
     arrived: RefCell<Vec<(u64, i32, u32)>>,
     statistics: Cell<RingStatistics>,
-    /// Nothing unless it was asked for, and may be had.
+    /// `None` unless it was asked for and can be had.
     awake: OnceCell<Option<Awake>>,
 }
 

@@ -82,7 +82,7 @@ fn termination() -> libc::sigset_t {
     }
 }
 
-/// As nohup(1) does it. A signal that is blocked would come all the same.
+/// As nohup(1) does. A signal that is only blocked would come all the same.
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is changed, and the kernel fills the structure.

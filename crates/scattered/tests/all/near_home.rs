@@ -2,7 +2,7 @@
 
 use device::{Buffer, Disk, Durability, World};
 use disks::MemoryDisk;
-use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
 use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes, Statistics};
 use std::rc::Rc;
@@ -59,7 +59,8 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
         let model = Model::parse(text).expect("a model");
         let inner = world.clone();
         let took = world.run(async move {
-            let options = Options { cache: CacheMode::Off, size: Some(100 << 30), ..Options::default() };
+            let options =
+                DriveOptions { cache: CacheMode::Off, size: Some(100 << 30), ..DriveOptions::default() };
             let disk = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
             let settings = Settings {
                 near_home: NearHome::IsLogged,

@@ -5,6 +5,7 @@
 //! or list `DataMode::ALL` is allowed everywhere: that decides nothing.
 
 use super::sources::{crates, root, sources};
+use std::fs;
 use std::path::PathBuf;
 
 const ABOVE: [&str; 7] = ["cli", "reproduce", "rigs", "sim", "stages", "workloads", "hostile"];
@@ -85,7 +86,7 @@ fn only_the_block_format_knows_how_blocks_of_the_log_look() {
 /// Its superblock belongs to every format; its blocks do not.
 #[test]
 fn planner_and_recovery_know_of_jbd2_its_superblock_alone() {
-    let known = ["JournalSuperblock", "FormatError", "Seed"];
+    let known = ["JournalSuperblock", "JournalFormatError", "Seed"];
     let is_more = |line: &str| {
         let names = line.split_once("format::jbd2::").map(|(_, names)| names);
         names.is_some_and(|names| {
@@ -103,6 +104,29 @@ fn planner_and_recovery_know_of_jbd2_its_superblock_alone() {
 fn only_the_packed_format_knows_how_packed_transactions_look() {
     let words = ["PackedHeader", "RecordReader", "RunWriter"];
     assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/packed"]), [""; 0]);
+}
+
+/// Whether a line names a variant of `RecordFormat`, or what only one format has.
+fn names_a_format(line: &str) -> bool {
+    let is_variant = |rest: &str| rest.chars().nth(1).is_some_and(char::is_lowercase);
+    let variants = line.split("RecordFormat::").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    variants.into_iter().any(is_variant) || line.contains("PackedLog") || line.contains(".packed")
+}
+
+/// What depends on the format is asked of [`journal::records::RecordFormat`], or of the records themselves.
+#[test]
+fn only_records_know_what_a_format_means() {
+    assert!(
+        names_a_format("    records: RecordFormat::Packed,") && names_a_format("superblock.packed.is_some()")
+    );
+    assert!(!names_a_format("RecordFormat::ALL") && !names_a_format("RecordFormat::by_default(true)"));
+    assert_eq!(lines_with(names_a_format, &["format", "journal/src/records"]), [""; 0]);
+    // The program parses a name, and tells of a log what lies in it.
+    let sources = sources(root().join("crates/cli/src"));
+    let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
+    let found = sources.iter().filter(|(_, text)| names_one(text));
+    let of_program: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    assert!(!of_program.is_empty() && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect")));
 }
 
 #[test]
@@ -129,9 +153,50 @@ fn of_the_engine_only_run_plan_makes_anything_durable() {
     assert_eq!(of_engine.collect::<Vec<_>>(), [""; 0]);
 }
 
-/// The engine matches on barriers, to keep them; it adds none to a plan.
 #[test]
 fn only_the_journal_puts_barriers_into_plans() {
     let words = [".barrier(Barrier::", "Step::Barrier(Barrier::TailBeforeReuse)"];
     assert_eq!(lines_with(any_of(&words), &["journal/src"]), [""; 0]);
+}
+
+/// The functions of a file, without its tests and comments, whose lines hold `word`.
+fn functions_with(file: &str, word: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("crates").join(file)).unwrap();
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap().lines();
+    let (mut function, mut found) = (String::new(), Vec::new());
+    for line in code.filter(|line| !line.trim_start().starts_with("//")) {
+        if let Some((before, name)) = line.split_once("fn ")
+            && before.split_whitespace().all(|word| word.starts_with("pub") || word == "async")
+        {
+            function = name.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+        }
+        if line.contains(word) && found.last() != Some(&function) {
+            found.push(function.clone());
+        }
+    }
+    found
+}
+
+/// It says what each reason costs, and states none: a flush is what a plan's barrier becomes.
+#[test]
+fn the_engine_flushes_for_the_barriers_of_plans_alone() {
+    for (path, _) in below().into_iter().filter(|(path, _)| path.starts_with("engine/src")) {
+        let expected = if path.ends_with("durability.rs") { &["end_phase"][..] } else { &[] };
+        let path = path.to_str().unwrap();
+        assert_eq!(functions_with(path, " Barrier::"), expected, "{path} names reasons of barriers");
+    }
+    let run_plan = "engine/src/run_plan.rs";
+    for (word, callers) in [
+        ("self.end_phase(", &["run"][..]),
+        ("self.flush(", &["end_phase"]),
+        (".make_durable(", &["flush"]),
+        ("disk.flush()", &["flush"]),
+    ] {
+        assert_eq!(functions_with(run_plan, word), callers, "{word}");
+    }
+    let host = "host/src/run_plan.rs";
+    assert_eq!(functions_with(host, ".flush()"), ["end_phase"]);
+    assert_eq!(functions_with(host, "end_phase("), ["run_plan", "end_phase"]);
+    let of_host = lines_with(any_of(&[".flush()"]), &[host]);
+    assert_eq!(of_host.into_iter().filter(|line| line.starts_with("host/")).collect::<Vec<_>>(), [""; 0]);
 }

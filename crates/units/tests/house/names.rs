@@ -31,18 +31,14 @@ const IN_ONE_CRATE: [(&str, &str); 14] = [
 ];
 
 /// In several crates.
-const IN_SEVERAL: [(&str, &str); 19] = [
+const IN_SEVERAL: [(&str, &str); 14] = [
     ("Access", "whether something is opened to be read, or to be written as well"),
     ("Attributes", "what stat tells"),
     ("Caller", "on whose behalf an operation runs"),
     ("CheckpointReport", "what a checkpoint did: of each kind of log"),
-    ("Entry", "a name in a directory"),
-    ("FormatError", "what is wrong with bytes: of each format"),
-    ("Inode", "an inode: its bytes, and in memory"),
     ("LogUse", "how full the log is"),
     ("Malformed", "bytes that are not what their format says: of each format"),
     ("OpenError", "why a disk cannot be opened: of each kind"),
-    ("Options", "what the type beside it is made with; it is read with the name of its crate or module"),
     ("RecoveryReport", "what recovery found and did: of each kind of journal"),
     ("RenameMode", "the flags of renameat2"),
     ("Replacement", "what a full cache drops first"),
@@ -50,7 +46,6 @@ const IN_SEVERAL: [(&str, &str); 19] = [
     ("Statistics", "counts since something was opened"),
     ("Store", "a shared file system: the promise, and Ceph that keeps it"),
     ("Superblock", "the first block that tells of all others: of each format"),
-    ("TraceError", "why a file is no trace: of each kind of trace"),
 ];
 
 /// A type that a crate declares.

@@ -133,7 +133,7 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
         Some(model) => {
             let model = disk::find(model)?;
             let world = VirtualWorld::new(arguments.seed);
-            let options = emulated::Options {
+            let options = emulated::DriveOptions {
                 cache: if arguments.cache_off { CacheMode::Off } else { CacheMode::On },
                 lies: Lies { ignores_flush: arguments.ignore_flush, ignores_cache_off: false },
                 size: None,
@@ -179,7 +179,7 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     let out = &arguments.out;
     std::fs::create_dir_all(out).map_err(|error| CliError::system(out.display(), error))?;
     let grid = Grid::of_paper();
-    let mut options = prints::Options::adaptive(grid.clone(), subject.range.clone());
+    let mut options = prints::FingerprintOptions::adaptive(grid.clone(), subject.range.clone());
     (options.trials, options.at_once) = (arguments.trials, !arguments.as_paper);
     if arguments.full {
         (options.trials_min, options.trials_at_borders) = (arguments.trials, arguments.trials);

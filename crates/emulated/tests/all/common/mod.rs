@@ -1,7 +1,7 @@
 //! Drives for scripts.
 
 use device::{Buffer, World};
-use emulated::{CacheMode, EmulatedDisk, Model, Options, shipped};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
 use std::future::Future;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub fn filled(length: usize, byte: u8) -> Vec<Rc<Buffer>> {
 /// Runs a script on a fresh drive and gives what it gave.
 pub fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
     name: &str,
-    options: Options,
+    options: DriveOptions,
     script: impl FnOnce(VirtualWorld, EmulatedDisk) -> F,
 ) -> T {
     let world = VirtualWorld::new(7);
@@ -32,6 +32,6 @@ pub async fn timed<T>(world: &VirtualWorld, work: impl Future<Output = T>) -> f6
     work.await;
     world.now().since(begin).as_secs_f64() * 1e3
 }
-pub fn honest(cache: CacheMode) -> Options {
-    Options { cache, ..Options::default() }
+pub fn honest(cache: CacheMode) -> DriveOptions {
+    DriveOptions { cache, ..DriveOptions::default() }
 }

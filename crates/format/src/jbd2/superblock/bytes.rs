@@ -4,7 +4,7 @@ use super::check::wrong;
 use super::{Incompatible, JournalSuperblock, SuperblockVersion};
 use crate::jbd2::MAGIC;
 use crate::jbd2::checksum::Seed;
-use crate::jbd2::error::FormatError;
+use crate::jbd2::error::JournalFormatError;
 use crate::jbd2::field::{be32, be64, put32, put64, uuid};
 use crate::jbd2::header::{BlockHeader, BlockType};
 use crate::jbd2::layout::TagFormat;
@@ -53,7 +53,11 @@ pub(super) const CRC32C: u8 = 4;
 impl JournalSuperblock {
     /// `bytes`: the journal's first block, at least its first 1024 bytes. `blocks`: how many blocks the
     /// journal's file or device has, `block_size` each.
-    pub fn parse(bytes: &[u8], block_size: BlockSize, blocks: u64) -> Result<JournalSuperblock, FormatError> {
+    pub fn parse(
+        bytes: &[u8],
+        block_size: BlockSize,
+        blocks: u64,
+    ) -> Result<JournalSuperblock, JournalFormatError> {
         let Some(bytes) = bytes.get(..SIZE) else {
             return Err(wrong(format!("{} bytes instead of {SIZE}", bytes.len())));
         };
@@ -165,7 +169,7 @@ impl JournalSuperblock {
     }
 }
 
-fn version(bytes: &[u8]) -> Result<SuperblockVersion, FormatError> {
+fn version(bytes: &[u8]) -> Result<SuperblockVersion, JournalFormatError> {
     match BlockHeader::parse(bytes) {
         Some(BlockHeader { kind: Some(BlockType::SuperblockV1), .. }) => Ok(SuperblockVersion::V1),
         Some(BlockHeader { kind: Some(BlockType::SuperblockV2), .. }) => Ok(SuperblockVersion::V2),

@@ -2,7 +2,7 @@
 
 use super::bytes::{CRC32C, at, checksum};
 use super::{Compatible, Incompatible, JournalSuperblock};
-use crate::jbd2::error::FormatError;
+use crate::jbd2::error::JournalFormatError;
 use crate::jbd2::field::be32;
 use crate::jbd2::layout::TagFormat;
 use crate::packed::{PackedLog, UNIT_MIN};
@@ -11,7 +11,7 @@ use crate::packed::{PackedLog, UNIT_MIN};
 pub(super) const LENGTH_MAX: u32 = 1 << 31;
 
 impl JournalSuperblock {
-    pub(super) fn check_features(&self) -> Result<(), FormatError> {
+    pub(super) fn check_features(&self) -> Result<(), JournalFormatError> {
         let mut unknown = Vec::new();
         let known = [Compatible::CHECKSUM, Incompatible::KNOWN, 0];
         let found = [self.compatible, self.incompatible, self.read_only_compatible];
@@ -21,7 +21,7 @@ impl JournalSuperblock {
             unknown.extend(bits.map(|bit| format!("{set} {bit:#x}")));
         }
         if !unknown.is_empty() {
-            return Err(FormatError::UnknownFeatures(unknown.join(", ")));
+            return Err(JournalFormatError::UnknownFeatures(unknown.join(", ")));
         }
         let checksums = [
             self.compatible & Compatible::CHECKSUM != 0,
@@ -34,7 +34,7 @@ impl JournalSuperblock {
         Ok(())
     }
 
-    pub(super) fn check_checksum(&self, bytes: &[u8]) -> Result<(), FormatError> {
+    pub(super) fn check_checksum(&self, bytes: &[u8]) -> Result<(), JournalFormatError> {
         if self.tag_format() == TagFormat::Plain {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl JournalSuperblock {
         Ok(())
     }
 
-    pub(super) fn check_geometry(&self, block_size: u32, blocks: u64) -> Result<(), FormatError> {
+    pub(super) fn check_geometry(&self, block_size: u32, blocks: u64) -> Result<(), JournalFormatError> {
         if block_size as usize != self.block_size.bytes() {
             let volume = self.block_size.bytes();
             return Err(wrong(format!("its blocks have {block_size} bytes, the volume's {volume}")));
@@ -68,7 +68,7 @@ impl JournalSuperblock {
         Ok(())
     }
 
-    pub(super) fn check_unit(&self) -> Result<(), FormatError> {
+    pub(super) fn check_unit(&self) -> Result<(), JournalFormatError> {
         let Some(PackedLog { unit, .. }) = self.packed else { return Ok(()) };
         if self.has_incompatible(Incompatible::MULTIWRITE) {
             return Err(wrong("its log has multiwrite blocks and packed transactions".to_owned()));
@@ -84,6 +84,6 @@ impl JournalSuperblock {
     }
 }
 
-pub(super) fn wrong(why: String) -> FormatError {
-    FormatError::Superblock(why)
+pub(super) fn wrong(why: String) -> JournalFormatError {
+    JournalFormatError::Superblock(why)
 }

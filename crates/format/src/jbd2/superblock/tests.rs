@@ -1,6 +1,6 @@
 use super::bytes::checksum;
 use super::*;
-use crate::jbd2::error::FormatError;
+use crate::jbd2::error::JournalFormatError;
 use crate::jbd2::field::{be32, put32};
 
 fn superblock() -> JournalSuperblock {
@@ -10,7 +10,7 @@ fn superblock() -> JournalSuperblock {
     superblock.users[47] = [1; 16];
     superblock
 }
-fn parse(superblock: &JournalSuperblock) -> Result<JournalSuperblock, FormatError> {
+fn parse(superblock: &JournalSuperblock) -> Result<JournalSuperblock, JournalFormatError> {
     JournalSuperblock::parse(&superblock.serialize(), superblock.block_size, 2048)
 }
 

@@ -90,7 +90,7 @@ impl Records for PackedRecords {
     }
     fn revoke_blocks_bound(&self, revokes: u64) -> u32 {
         let bytes = revokes * RunWriter::REVOKE_MAX as u64;
-        // A byte of each unit is no record's, and what the others leave of the last one may not do.
+        // One byte of each unit belongs to no record, and a record need not fill what is left of the last unit.
         u32::try_from(bytes.div_ceil(self.unit as u64 - 1) + 1).unwrap_or(u32::MAX)
     }
 

@@ -13,7 +13,7 @@ pub(super) fn of_metadata(ranges: &RangeSet, block_size: BlockSize) -> Option<Ve
     is_worth_it(&parts, block_size).then_some(parts)
 }
 
-/// What a whole image is but zeros, if that is worth it.
+/// The parts of a whole image that are not zeros, if leaving the zeros out is worth it.
 pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockRange>> {
     let parts = nonzero(image);
     is_worth_it(&parts, block_size).then_some(parts)

@@ -2,7 +2,7 @@ use super::PackedRecords;
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
 use crate::recover::{PassCounts, RecoverError};
 use format::jbd2::Seed;
-use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};
 
 /// Reads the runs that a scan has found, unit by unit.
@@ -25,8 +25,8 @@ enum Refused {
     Malformed,
     By(RecoverError),
 }
-impl From<Malformed> for Refused {
-    fn from(_: Malformed) -> Refused {
+impl From<MalformedRun> for Refused {
+    fn from(_: MalformedRun) -> Refused {
         Refused::Malformed
     }
 }

@@ -1,8 +1,8 @@
 use super::PackedRecords;
 use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
 use crate::recover::{PassCounts, RecoverError};
-use format::jbd2::{FormatError, Seed};
-use format::packed::{Item, Malformed, PackedHeader, RecordReader};
+use format::jbd2::{JournalFormatError, Seed};
+use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};
 
 /// Holds one unfinished record of the open transaction, and counts.
@@ -19,8 +19,8 @@ struct OpenRun {
     units_left: u32,
     sum: Seed,
     reader: RecordReader,
-    /// Counts only if the checksum is right: then nobody's disk made it so.
-    malformed: Option<Malformed>,
+    /// Counts only if the checksum is right: then it is no damage.
+    malformed: Option<MalformedRun>,
     counts: PassCounts,
     has_revokes: bool,
 }
@@ -60,7 +60,7 @@ impl OpenRun {
                 Item::Whole { .. } => counts.whole_records += 1,
                 Item::Part { .. } => counts.fragment_records += 1,
             }
-            Ok::<(), Malformed>(())
+            Ok::<(), MalformedRun>(())
         });
         self.malformed = given.err();
     }
@@ -71,10 +71,11 @@ impl OpenRun {
             let what = "the checksum of the whole transaction is wrong".to_owned();
             return Ok(ScanVerdict::End(RecordFault { at, what }));
         }
-        let complete = if self.reader.is_complete() { None } else { Some(Malformed("a record without end")) };
-        if let Some(Malformed(what)) = self.malformed.or(complete) {
+        let complete =
+            if self.reader.is_complete() { None } else { Some(MalformedRun("a record without end")) };
+        if let Some(MalformedRun(what)) = self.malformed.or(complete) {
             let why = format!("{open} holds {what}");
-            return Err(FormatError::Block { at, what: "packed transaction", why }.into());
+            return Err(JournalFormatError::Block { at, what: "packed transaction", why }.into());
         }
         let span = LogSpan { at, blocks };
         let revokes = if self.has_revokes { vec![span] } else { Vec::new() };

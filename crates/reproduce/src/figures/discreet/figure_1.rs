@@ -5,7 +5,7 @@ use crate::Context;
 use crate::figure::{Figure, FigureError, Results, Scale};
 use crate::statement::{Expected, HIGHER};
 use device::{Buffer, Disk, Durability, World};
-use emulated::{CacheMode, EmulatedDisk, Options};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk};
 use eviction::Pattern;
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
@@ -88,7 +88,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 
 fn mean_ms(cell: Cell, writes: u64, seed: u64) -> f64 {
     let world = VirtualWorld::new(seed);
-    let options = Options { cache: cell.cache, ..Options::default() };
+    let options = DriveOptions { cache: cell.cache, ..DriveOptions::default() };
     let disk = EmulatedDisk::new(Rc::new(world.clone()), super::model(MODEL), options);
     let of_run = world.clone();
     let mean = world.run(async move {

@@ -3,7 +3,7 @@
 use crate::Context;
 use crate::figure::FigureError;
 use device::{Disk, World};
-use emulated::{EmulatedDisk, Lies, Options, Replacement};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Replacement};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, Threshold};
 use eviction::{EvictionWorkload, Pattern};
 use runtime::VirtualWorld;
@@ -107,7 +107,7 @@ pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
 fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError> {
     let model = super::model(drive.model);
     let size = model.size.get();
-    let mut options = fingerprint::Options::adaptive(Grid::of_paper(), 0..size);
+    let mut options = fingerprint::FingerprintOptions::adaptive(Grid::of_paper(), 0..size);
     options.at_once = false;
     if context.quick {
         options.grid.writes = vec![1, 128];
@@ -116,7 +116,8 @@ fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError
     }
     let world = VirtualWorld::new(seed);
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, Options { lies, ..Options::default() });
+    let disk =
+        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
     let (of_run, grid, interrupted) = (world.clone(), options.grid.clone(), context.interrupted);
     let result = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);
