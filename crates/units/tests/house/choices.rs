@@ -193,6 +193,8 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
         ("self.flush(", &["end_phase"]),
         (".make_durable(", &["flush"]),
         ("disk.flush()", &["flush"]),
+        // A write that is durable by itself: in place of a plan's flush, or when no plan is carried out any more.
+        ("Durability::Durable", &["sync_home", "write_after_failure", "end_phase", "write"]),
     ] {
         assert_eq!(functions_with(run_plan, word), callers, "{word}");
     }
