@@ -1,6 +1,6 @@
 use crate::daemon::mount_table;
 use crate::mount::is_mounted;
-use disks::OpenError;
+use disks::DiskOpenError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -49,15 +49,15 @@ impl CliError {
     }
 }
 
-impl From<OpenError> for CliError {
+impl From<DiskOpenError> for CliError {
     /// Names the mount that is in the way, where it is one of ours.
-    fn from(error: OpenError) -> CliError {
+    fn from(error: DiskOpenError) -> CliError {
         let told = CliError::new(error.to_string());
         match error {
-            OpenError::Mounted { path, .. }
-            | OpenError::Busy { path, .. }
-            | OpenError::Locked { path }
-            | OpenError::Attached { path, .. } => {
+            DiskOpenError::Mounted { path, .. }
+            | DiskOpenError::Busy { path, .. }
+            | DiskOpenError::Locked { path }
+            | DiskOpenError::Attached { path, .. } => {
                 mount_table::mount_of(&path).map_or(told, |mount| is_mounted(&mount, &path))
             }
             _ => told,

@@ -11,7 +11,7 @@ mod watched;
 
 pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
-pub use file::{Access, Claim, FileDisk, Handover, OpenError, lock_image, loop_device_over, next_data};
+pub use file::{Access, Claim, DiskOpenError, FileDisk, Handover, lock_image, loop_device_over, next_data};
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, Logged, Lying, MemoryDisk,
     MemoryStatistics, Replacement,

@@ -177,7 +177,7 @@ impl LogState {
             return None;
         }
         let mut plan = Plan::default();
-        begin_log(&mut plan, self.start(first, !self.superblock.on_disk().scattered.is_some()));
+        begin_log(&mut plan, self.start(first, self.superblock.on_disk().scattered.is_none()));
         Some(plan)
     }
     /// From now on the superblock on disk says where the log begins: with `first`, which is still to come. `announces`: and

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_not_wait_for_what_sets_out_later() {
+    fn waiting_ends_although_later_writes_have_set_out() {
         let world = VirtualWorld::new(1);
         let clock = world.clone();
         world.run(async move {

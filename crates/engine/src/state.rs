@@ -75,7 +75,7 @@ mod tests {
 
     /// All that can be reached: each change touches what it names and nothing else.
     #[test]
-    fn every_change_of_every_state_touches_what_it_names_alone() {
+    fn each_change_of_a_block_state_touches_only_what_it_names() {
         let options = [None, Some(A)];
         let running = options.map(|ordered| options.map(|loose| BlockState::Running { ordered, loose }));
         for state in [BlockState::Settled, BlockState::Loose(A)].into_iter().chain(running.concat()) {

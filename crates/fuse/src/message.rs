@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_are_no_whole_sectors_stay_in_their_message() {
+    fn data_of_partial_sectors_stays_in_its_message() {
         for length in [LONG + DATA_AT + 1, LONG + 511] {
             assert_eq!(Inbox::new(1 << 20).take(length).into_data().unwrap_err().len(), length);
         }

@@ -4,7 +4,7 @@ use crate::golden;
 use crate::patches::Input;
 use crate::seal;
 use disks::Image;
-use format::ext4::{SUPERBLOCK_OFFSET, Superblock};
+use format::ext4::{SUPERBLOCK_OFFSET, VolumeSuperblock};
 use format::jbd2::{
     BlockHeader, BlockType, DescriptorBlock, JournalSuperblock, LogLayout, Packing, Seed, TagFormat,
     WholeTransaction,
@@ -191,7 +191,7 @@ fn next(at: u32, count: u32, log: &Range<u32>) -> u32 {
 pub fn journal_runs(image: &Image) -> (BlockSize, Vec<Range<u64>>) {
     let mut bytes = vec![0; 1024];
     image.read(SUPERBLOCK_OFFSET, &mut bytes);
-    let superblock = Superblock::parse(&bytes).expect("a healthy superblock");
+    let superblock = VolumeSuperblock::parse(&bytes).expect("a healthy superblock");
     let places = crate::volume::places_of_file(image, &superblock, superblock.journal_inode);
     let size = superblock.block_size;
     (size, places.into_iter().map(|at| at << size.shift()..(at + 1) << size.shift()).collect())

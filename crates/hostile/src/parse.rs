@@ -7,7 +7,7 @@ use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::IndexTable;
 use format::ext4::mmp::MmpBlock;
 use format::ext4::superblock::JournalDevice;
-use format::ext4::{GroupDescriptor, InodeLayout, RawInode, Superblock};
+use format::ext4::{GroupDescriptor, InodeLayout, RawInode, VolumeSuperblock};
 use format::ext4::{bitmap, inline, orphan, xattr};
 use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout, Packing,
@@ -35,7 +35,7 @@ pub fn superblock(bytes: &[u8]) {
             crate::seal::superblock(&mut bytes);
         }
         let _ = JournalDevice::parse(&bytes);
-        let Ok(parsed) = Superblock::parse(&bytes) else { continue };
+        let Ok(parsed) = VolumeSuperblock::parse(&bytes) else { continue };
         black_box((parsed.features.refused(), parsed.features.read_only(), parsed.serialize()));
         let groups = parsed.groups();
         for group in [0, 1, groups / 2, groups.saturating_sub(1)].map(GroupNumber) {
@@ -56,7 +56,7 @@ pub fn group_descriptors(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_at_checked(BLOCK) else { return };
     let mut first = first.to_vec();
     crate::seal::superblock(&mut first);
-    let Ok(superblock) = Superblock::parse(&first) else { return };
+    let Ok(superblock) = VolumeSuperblock::parse(&first) else { return };
     let size = usize::from(superblock.descriptor_size());
     for (group, raw) in (0..superblock.groups()).map(GroupNumber).zip(rest.chunks_exact(size)) {
         let mut raw = raw.to_vec();

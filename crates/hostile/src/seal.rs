@@ -69,7 +69,7 @@ pub fn log_tail(block: &mut [u8], layout: &LogLayout) {
 }
 
 /// For reading inodes of a base image.
-pub fn layout_of(superblock: &format::ext4::Superblock) -> InodeLayout {
+pub fn layout_of(superblock: &format::ext4::VolumeSuperblock) -> InodeLayout {
     use format::ext4::feature;
     let checksums = superblock.features.has(feature::METADATA_CSUM);
     InodeLayout {

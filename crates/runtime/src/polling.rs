@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_crowded_now_and_then_is_hardly_polled_on() {
+    fn polling_is_rare_on_a_machine_that_is_often_crowded() {
         let mut machine = Machine::new(2);
         machine.waits(100, SHORT);
         let mut crowded = 0;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_processor_never_polls_and_neither_does_who_forbids_it() {
+    fn nothing_polls_on_a_single_processor_or_where_it_is_forbidden() {
         let forbidden = Machine::new(2);
         forbidden.polling.limit_to(Duration::ZERO);
         let single = Machine::new(1);

@@ -12,7 +12,7 @@ use ::hostile::lie_in_bitmaps;
 use device::World;
 use ext4::{Error, errno};
 use format::ext4::superblock::state;
-use format::ext4::{SUPERBLOCK_OFFSET, Superblock};
+use format::ext4::{SUPERBLOCK_OFFSET, VolumeSuperblock};
 use runtime::{Either, SplitMix, VirtualWorld, race};
 use std::time::Duration;
 
@@ -85,6 +85,6 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
 fn is_marked(disks: &MemoryDisks) -> Result<bool, String> {
     let mut bytes = vec![0; 1024];
     disks.images().home.read(SUPERBLOCK_OFFSET, &mut bytes);
-    let superblock = Superblock::parse(&bytes).map_err(|error| format!("the superblock: {error}"))?;
+    let superblock = VolumeSuperblock::parse(&bytes).map_err(|error| format!("the superblock: {error}"))?;
     Ok(superblock.state & state::ERROR != 0)
 }

@@ -6,7 +6,7 @@ use crate::disk::open_disk::claim;
 use crate::error::CliError;
 use crate::inspect::reader::Reader;
 use crate::text::progress::Progress;
-use disks::OpenError;
+use disks::DiskOpenError;
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
 use format::ext4::{RawInode, bitmap, checksum, feature, group_flags, htree, xattr};
@@ -26,16 +26,16 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
     let _claim = match claim(path) {
         Ok(claim) => Some(claim),
         // Whoever may only read can look all the same.
-        Err(OpenError::Open { source, .. })
+        Err(DiskOpenError::Open { source, .. })
             if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
         {
             None
         }
         Err(
-            error @ (OpenError::Mounted { .. }
-            | OpenError::Busy { .. }
-            | OpenError::Locked { .. }
-            | OpenError::Attached { .. }),
+            error @ (DiskOpenError::Mounted { .. }
+            | DiskOpenError::Busy { .. }
+            | DiskOpenError::Locked { .. }
+            | DiskOpenError::Attached { .. }),
         ) => {
             let remedy = match mount_table::mount_of(path) {
                 Some(mount) => format!("Check it there: okeanos check {}.", mount.directory.display()),

@@ -1,7 +1,7 @@
 //! Opening and claiming image files and devices.
 
 use crate::error::CliError;
-use disks::{Access, Claim, FileDisk, OpenError};
+use disks::{Access, Claim, DiskOpenError, FileDisk};
 use runtime::RealWorld;
 use std::fs::File;
 use std::path::Path;
@@ -33,24 +33,24 @@ pub fn node_name() -> String {
 }
 
 /// Claims a disk for another program, which opens it itself. No command of ours uses it as long as the claim lives.
-pub fn claim(path: &Path) -> Result<Claim, OpenError> {
+pub fn claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }
 
 /// Locks an image file for a loop device.
-pub fn lock_image(path: &Path, image: &File, access: Access) -> Result<(), OpenError> {
+pub fn lock_image(path: &Path, image: &File, access: Access) -> Result<(), DiskOpenError> {
     patiently(|| disks::lock_image(path, image, access))
 }
 
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, DiskOpenError>) -> Result<T, DiskOpenError> {
     let begun = Instant::now();
     loop {
         match attempt() {
             Err(
-                OpenError::Busy { .. }
-                | OpenError::Locked { .. }
-                | OpenError::Attached { .. }
-                | OpenError::AttachedTwice { .. },
+                DiskOpenError::Busy { .. }
+                | DiskOpenError::Locked { .. }
+                | DiskOpenError::Attached { .. }
+                | DiskOpenError::AttachedTwice { .. },
             ) if begun.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             result => return result,
         }

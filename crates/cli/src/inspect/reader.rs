@@ -5,7 +5,7 @@ use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
 use format::ext4::inode::{InodeLayout, flags};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use format::ext4::{GroupDescriptor, RawInode, Superblock, checksum, feature, indirect};
+use format::ext4::{GroupDescriptor, RawInode, VolumeSuperblock, checksum, feature, indirect};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -16,7 +16,7 @@ use units::{FileBlock, GroupNumber, HomeBlock, InodeNumber};
 pub struct Reader {
     path: PathBuf,
     file: File,
-    pub superblock: Superblock,
+    pub superblock: VolumeSuperblock,
 }
 
 /// Where the content of an inode lies.
@@ -37,7 +37,7 @@ impl Reader {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)
             .map_err(|_| CliError::new(format!("{} is too small to hold an ext4 volume", path.display())))?;
-        let superblock = Superblock::parse(&bytes)
+        let superblock = VolumeSuperblock::parse(&bytes)
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
         Ok(Reader { path: path.to_owned(), file, superblock })
     }

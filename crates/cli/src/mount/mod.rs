@@ -16,7 +16,7 @@ use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use options::MountSettings;
 use std::fs::File;
 use std::io;
@@ -207,10 +207,10 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
 
 /// The superblock as it is now, before anything is claimed; whoever opens the volume reads it again. `None`: that tells
 /// what is wrong.
-fn look_at(source: &Path) -> Option<Superblock> {
+fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
-    Superblock::parse(&bytes).ok()
+    VolumeSuperblock::parse(&bytes).ok()
 }
 
 impl MountPlan {

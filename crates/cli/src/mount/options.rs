@@ -8,7 +8,7 @@ use crate::text::quantity::{parse_duration, parse_size};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
 use ext4::{Atime, DurableOnly, OnError};
 use format::ext4::superblock::default_options;
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use fuse::Transport;
 use journal::{DataMode, WriteThreshold};
 use std::path::PathBuf;
@@ -197,7 +197,7 @@ impl MountSettings {
 
     /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E mount_opts. Words
     /// that are not known are passed over, as the kernel does.
-    pub fn of_superblock(superblock: &Superblock) -> MountSettings {
+    pub fn of_superblock(superblock: &VolumeSuperblock) -> MountSettings {
         let mut settings = MountSettings::default();
         let bits = superblock.default_mount_options;
         settings.data = match bits & default_options::DATA_MODE {
@@ -239,7 +239,7 @@ impl MountSettings {
     /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode, it is one
     /// that wins for small synchronous writes and does not lose for large ones. Without a journal there is nothing to
     /// log into.
-    fn mode_on(&self, volume: &Superblock) -> (DataMode, WriteThreshold) {
+    fn mode_on(&self, volume: &VolumeSuperblock) -> (DataMode, WriteThreshold) {
         let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
         let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);
         let (data, threshold) = match self.data {
@@ -251,7 +251,7 @@ impl MountSettings {
     }
 
     /// What concerns the engine, over its own defaults, on a mount of this volume.
-    pub fn engine(&self, volume: &Superblock) -> EngineOptions {
+    pub fn engine(&self, volume: &VolumeSuperblock) -> EngineOptions {
         let own = EngineOptions::default();
         let (data, threshold) = self.mode_on(volume);
         EngineOptions {

@@ -23,7 +23,7 @@ use disks::{Access, FileDisk};
 use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
-use format::ext4::{Features, Superblock};
+use format::ext4::{Features, VolumeSuperblock};
 use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -489,7 +489,7 @@ struct MarksOfUse {
 
 async fn marks_of_use(disk: &FileDisk) -> Option<MarksOfUse> {
     let start = disk.read(0, SUPERBLOCK_END).await.ok()?;
-    let superblock = Superblock::parse(&start[SUPERBLOCK_OFFSET as usize..]).ok()?;
+    let superblock = VolumeSuperblock::parse(&start[SUPERBLOCK_OFFSET as usize..]).ok()?;
     Some(MarksOfUse {
         uuid: superblock.uuid,
         features: superblock.features,

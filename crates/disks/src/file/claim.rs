@@ -5,7 +5,7 @@
 //! well: two loop devices over the same bytes are one disk. While the kernel or mke2fs is given the exclusive
 //! claim on a device, its node is locked with flock(2), as udev does. So no other program of ours takes it.
 
-use super::open::OpenError;
+use super::open::DiskOpenError;
 use super::system::{Lock, lock_bytes, lock_node};
 use super::{Access, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
@@ -29,8 +29,8 @@ pub struct Claim {
 
 impl Claim {
     /// Of the file or block device at `path`, and of what is behind it.
-    pub fn take(path: &Path) -> Result<Claim, OpenError> {
-        let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+    pub fn take(path: &Path) -> Result<Claim, DiskOpenError> {
+        let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
         let metadata = metadata(path).map_err(cannot_open)?;
         let kind = super::open::kind_of(path, &metadata.file_type())?;
         refuse_if_used(path, kind, &metadata)?;
@@ -54,15 +54,15 @@ impl Claim {
 }
 
 /// Refuses what is mounted or has a loop device on it: for the reason that is told. The claim itself comes later.
-pub(super) fn refuse_if_used(path: &Path, kind: Kind, metadata: &Metadata) -> Result<(), OpenError> {
+pub(super) fn refuse_if_used(path: &Path, kind: Kind, metadata: &Metadata) -> Result<(), DiskOpenError> {
     let path = path.to_owned();
     if kind == Kind::Device
         && let Some(at) = claims::mount_point(metadata.rdev())
     {
-        return Err(OpenError::Mounted { path, at });
+        return Err(DiskOpenError::Mounted { path, at });
     }
     match loops::loop_device_over(metadata, &WHOLE, None) {
-        Some(device) => Err(OpenError::Attached { path, device }),
+        Some(device) => Err(DiskOpenError::Attached { path, device }),
         None => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    pub fn lock(&self, path: &Path, access: Access) -> Result<(), OpenError> {
+    pub fn lock(&self, path: &Path, access: Access) -> Result<(), DiskOpenError> {
         self.locked.as_ref().map_or(Ok(()), |bytes| lock_file(path, &self.file, bytes, access))
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn claim_behind(
     device: &Metadata,
     access: Access,
     given: Option<&File>,
-) -> Result<Vec<Behind>, OpenError> {
+) -> Result<Vec<Behind>, DiskOpenError> {
     let mut held = Vec::new();
     let (mut number, mut given) = (device.rdev(), given);
     for _ in 0..LOOPS_MAX {
@@ -100,7 +100,7 @@ pub(super) fn claim_behind(
         // Deleted, or not to be seen from here. The device itself is claimed.
         let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
         if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
-            return Err(OpenError::AttachedTwice { path: path.to_owned(), below: above.backing, device });
+            return Err(DiskOpenError::AttachedTwice { path: path.to_owned(), below: above.backing, device });
         }
         if below.file_type().is_block_device() {
             held.push(Behind { file: open_exclusively(&above.backing, &below)?, locked: None });
@@ -112,7 +112,7 @@ pub(super) fn claim_behind(
         let Some(file) = given.or_else(open) else { break };
         match lock_file(&above.backing, &file, &above.bytes, access) {
             // A file system without locks.
-            Err(OpenError::Open { .. }) => held.push(Behind { file, locked: None }),
+            Err(DiskOpenError::Open { .. }) => held.push(Behind { file, locked: None }),
             Ok(()) => held.push(Behind { file, locked: Some(above.bytes) }),
             Err(error) => return Err(error),
         }
@@ -122,14 +122,14 @@ pub(super) fn claim_behind(
 }
 
 /// Locks the node of a block device, for as long as the result lives.
-pub(super) fn lock_device_node(path: &Path) -> Result<File, OpenError> {
-    let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
+    let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let node = options(Access::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot_open)?;
     lock_node_of(path, &node)?;
     Ok(node)
 }
 
-pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), OpenError> {
+pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), DiskOpenError> {
     lock_node(node).map_err(|error| refusal_of(path, error))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn lock_file(
     file: &impl AsRawFd,
     bytes: &Range<u64>,
     access: Access,
-) -> Result<(), OpenError> {
+) -> Result<(), DiskOpenError> {
     let wanted = match access {
         Access::ReadWrite => Lock::Exclusive,
         Access::ReadOnly | Access::ReadFirst => Lock::Shared,
@@ -148,20 +148,22 @@ pub(super) fn lock_file(
     lock_bytes(file, wanted, bytes).map_err(|error| refusal_of(path, error))
 }
 
-fn refusal_of(path: &Path, source: io::Error) -> OpenError {
+fn refusal_of(path: &Path, source: io::Error) -> DiskOpenError {
     match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
-            OpenError::Locked { path: path.to_owned() }
+            DiskOpenError::Locked { path: path.to_owned() }
         }
-        _ => OpenError::Open { path: path.to_owned(), source },
+        _ => DiskOpenError::Open { path: path.to_owned(), source },
     }
 }
 
-fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, OpenError> {
+fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, DiskOpenError> {
     let opened = options(Access::ReadOnly).custom_flags(libc::O_EXCL).open(path);
     opened.map_err(|source| match source.raw_os_error() {
-        Some(libc::EBUSY) => OpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) },
-        _ => OpenError::Open { path: path.to_owned(), source },
+        Some(libc::EBUSY) => {
+            DiskOpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) }
+        }
+        _ => DiskOpenError::Open { path: path.to_owned(), source },
     })
 }
 

@@ -10,7 +10,7 @@ mod system;
 
 pub use claim::Claim;
 pub use loops::loop_device_over;
-pub use open::OpenError;
+pub use open::DiskOpenError;
 pub use system::next_data;
 
 use claim::Behind;
@@ -67,7 +67,7 @@ pub struct Handover {
 }
 
 /// Locks an image file for whoever puts a loop device on it, as long as the file is open.
-pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<(), OpenError> {
+pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<(), DiskOpenError> {
     claim::lock_file(path, image, &claim::WHOLE, access)
 }
 
@@ -76,7 +76,7 @@ pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<
 pub struct FileDisk(Rc<State>);
 
 impl FileDisk {
-    pub fn open(ring: &Ring, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+    pub fn open(ring: &Ring, path: &Path, access: Access) -> Result<FileDisk, DiskOpenError> {
         FileDisk::open_over(ring, path, access, None)
     }
 
@@ -86,7 +86,7 @@ impl FileDisk {
         path: &Path,
         access: Access,
         behind: Option<&std::fs::File>,
-    ) -> Result<FileDisk, OpenError> {
+    ) -> Result<FileDisk, DiskOpenError> {
         let opened = open::open(path, access, behind)?;
         Ok(FileDisk(Rc::new(State {
             ring: ring.clone(),
@@ -113,7 +113,7 @@ impl FileDisk {
 
     /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can claim it: a
     /// fuseblk mount. No other program of ours takes it before the result is dropped. A file's lock stays.
-    pub fn release_claim(&self) -> Result<Handover, OpenError> {
+    pub fn release_claim(&self) -> Result<Handover, DiskOpenError> {
         if self.0.kind == Kind::File {
             return Ok(Handover { _node: None });
         }
@@ -125,7 +125,7 @@ impl FileDisk {
     }
 
     /// Takes the claim again that the kernel did not take. Fails if somebody else has: then nothing may be written.
-    pub fn reclaim(&self) -> Result<(), OpenError> {
+    pub fn reclaim(&self) -> Result<(), DiskOpenError> {
         if self.0.kind == Kind::Device {
             let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, libc::O_EXCL)?;
             *self.0.file.borrow_mut() = Rc::new(file.into());
@@ -135,7 +135,7 @@ impl FileDisk {
 
     /// What was opened with [`Access::ReadFirst`] may be written from now on, and nobody else reads it. Fails if
     /// somebody does.
-    pub fn begin_writing(&self) -> Result<(), OpenError> {
+    pub fn begin_writing(&self) -> Result<(), DiskOpenError> {
         match self.0.access {
             Access::ReadWrite => Ok(()),
             Access::ReadFirst => {
@@ -147,7 +147,7 @@ impl FileDisk {
             }
             Access::ReadOnly | Access::Inspect => {
                 let source = io::Error::from_raw_os_error(libc::EROFS);
-                Err(OpenError::Open { path: self.0.name.clone().into(), source })
+                Err(DiskOpenError::Open { path: self.0.name.clone().into(), source })
             }
         }
     }
@@ -160,7 +160,7 @@ impl FileDisk {
         }
     }
 
-    fn lock_all(&self, access: Access) -> Result<(), OpenError> {
+    fn lock_all(&self, access: Access) -> Result<(), DiskOpenError> {
         let path = Path::new(&self.0.name);
         if self.0.kind == Kind::File {
             claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?;

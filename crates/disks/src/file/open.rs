@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a disk cannot be used. Each message says what was wrong, with what, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum DiskOpenError {
     #[error("cannot open {path}: {source}{}", advice(source))]
     Open { path: PathBuf, source: io::Error },
     #[error("cannot find out {what} of {path}: {source}")]
@@ -55,8 +55,8 @@ pub(super) struct Opened {
 }
 
 /// `behind`: the file behind a loop device, if the caller has locked it.
-pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result<Opened, OpenError> {
-    let cannot_open = |source| OpenError::Open { path: path.to_owned(), source };
+pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result<Opened, DiskOpenError> {
+    let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(cannot_open)?;
     let kind = kind_of(path, &metadata.file_type())?;
     if access != Access::Inspect {
@@ -73,7 +73,7 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
             (open_with(flags).map_err(cannot_open)?, false)
         }
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err(OpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) });
+            return Err(DiskOpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) });
         }
         result => (result.map_err(cannot_open)?, true),
     };
@@ -82,7 +82,7 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
     }
     let behind = if claim { claim_behind(path, &metadata, access, behind)? } else { Vec::new() };
     drop(node);
-    let examine = |what| move |source| OpenError::Examine { path: path.to_owned(), what, source };
+    let examine = |what| move |source| DiskOpenError::Examine { path: path.to_owned(), what, source };
     let (sector, direct) = match kind {
         Kind::Device => (logical_sector(&file).map_err(examine("the sector size"))?, wants_direct),
         Kind::File if wants_direct => file_sector(&file),
@@ -94,7 +94,7 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
     let size = (&file).seek(SeekFrom::End(0)).map_err(examine("the size"))?;
     let size = size - size % u64::from(sector);
     if size == 0 {
-        return Err(OpenError::Empty { path: path.to_owned() });
+        return Err(DiskOpenError::Empty { path: path.to_owned() });
     }
     let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
     let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access: true };
@@ -104,10 +104,10 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
 }
 
 /// The same device once more, with or without the exclusive claim.
-pub(super) fn reopen(file: &OwnedFd, name: &str, access: Access, flags: i32) -> Result<File, OpenError> {
+pub(super) fn reopen(file: &OwnedFd, name: &str, access: Access, flags: i32) -> Result<File, DiskOpenError> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let result = options(access, flags | libc::O_DIRECT).open(path);
-    result.map_err(|source| OpenError::Open { path: name.into(), source })
+    result.map_err(|source| DiskOpenError::Open { path: name.into(), source })
 }
 
 fn options(access: Access, flags: i32) -> OpenOptions {
@@ -117,7 +117,7 @@ fn options(access: Access, flags: i32) -> OpenOptions {
     options
 }
 
-pub(super) fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, OpenError> {
+pub(super) fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, DiskOpenError> {
     let other = match kind {
         kind if kind.is_block_device() => return Ok(Kind::Device),
         kind if kind.is_file() => return Ok(Kind::File),
@@ -127,7 +127,7 @@ pub(super) fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, Ope
         kind if kind.is_socket() => "a socket",
         _ => "neither file nor device",
     };
-    Err(OpenError::NotADisk { path: path.to_owned(), kind: other })
+    Err(DiskOpenError::NotADisk { path: path.to_owned(), kind: other })
 }
 
 /// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to 512 bytes.

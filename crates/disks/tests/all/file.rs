@@ -2,7 +2,7 @@
 //! say so and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use disks::{Access, Claim, FileDisk, OpenError};
+use disks::{Access, Claim, DiskOpenError, FileDisk};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,7 +21,7 @@ fn new_image(directory: &tempfile::TempDir) -> PathBuf {
 fn filled(length: usize, byte: u8) -> Rc<Buffer> {
     Rc::new(Buffer::copy_of(&vec![byte; length]))
 }
-fn open(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+fn open(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, DiskOpenError> {
     FileDisk::open(world.ring(), path, access)
 }
 /// Of an image that this test has just closed.
@@ -29,10 +29,14 @@ fn open_again(world: &RealWorld, path: &Path, access: Access) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
 /// Another test's program has copies of our files from its fork to its exec, and a loop device goes with the last of them.
-fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, OpenError>) -> T {
+fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, DiskOpenError>) -> T {
     for _ in 0..500 {
         match take() {
-            Err(OpenError::Locked { .. } | OpenError::Busy { .. } | OpenError::AttachedTwice { .. }) => {
+            Err(
+                DiskOpenError::Locked { .. }
+                | DiskOpenError::Busy { .. }
+                | DiskOpenError::AttachedTwice { .. },
+            ) => {
                 let clock = world.clone();
                 world
                     .run(async move { clock.sleep_until(clock.now().plus(Duration::from_millis(10))).await });
@@ -42,7 +46,7 @@ fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, OpenError>) -> T
     }
     panic!("it stays in use");
 }
-fn refusal(result: Result<FileDisk, OpenError>) -> OpenError {
+fn refusal(result: Result<FileDisk, DiskOpenError>) -> DiskOpenError {
     match result {
         Ok(disk) => panic!("{} was opened", disk.name()),
         Err(error) => error,
@@ -103,12 +107,12 @@ fn one_image_is_not_opened_twice() {
     let writer = open(&world, &path, Access::ReadWrite).unwrap();
     for access in [Access::ReadWrite, Access::ReadOnly] {
         let error = refusal(open(&world, &path, access));
-        assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+        assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     }
     open(&world, &path, Access::Inspect).unwrap();
     drop(writer);
     let readers = [(); 2].map(|()| open_again(&world, &path, Access::ReadOnly));
-    assert!(matches!(refusal(open(&world, &path, Access::ReadWrite)), OpenError::Locked { .. }));
+    assert!(matches!(refusal(open(&world, &path, Access::ReadWrite)), DiskOpenError::Locked { .. }));
     drop(readers);
     open_again(&world, &path, Access::ReadWrite);
 }
@@ -136,7 +140,7 @@ fn a_mounted_device_is_refused() {
     };
     let world = RealWorld::new().unwrap();
     let error = refusal(open(&world, device, Access::ReadOnly));
-    assert!(matches!(error, OpenError::Mounted { .. }), "{error}");
+    assert!(matches!(error, DiskOpenError::Mounted { .. }), "{error}");
 }
 
 /// A loop device over an image, detached when dropped.
@@ -182,20 +186,20 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
     for access in [Access::ReadWrite, Access::ReadOnly] {
         let error = refusal(open(&world, &device.0, access));
-        assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+        assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
     }
     open(&world, &device.0, Access::Inspect).unwrap();
     let error = refusal(open(&world, &image, Access::ReadWrite));
-    assert!(matches!(error, OpenError::Attached { .. }), "{error}");
+    assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
     let handover = disk.release_claim().unwrap();
     File::options().read(true).custom_flags(libc::O_EXCL).open(&device.0).expect("free for the kernel");
     let error = refusal(open(&world, &device.0, Access::ReadWrite));
-    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
-    assert!(matches!(Claim::take(&device.0), Err(OpenError::Locked { .. })));
+    assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
+    assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Locked { .. })));
     disk.reclaim().unwrap();
     drop(handover);
     let error = refusal(open(&world, &device.0, Access::ReadWrite));
-    assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+    assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
     drop(disk.release_claim().unwrap());
     // Nobody waits for the lock of a disk that is let go.
     drop(disk);
@@ -212,17 +216,17 @@ fn two_loop_devices_over_one_file_are_one_disk() {
     let second = LoopDevice::attach(&image, 512).unwrap();
     for device in [&first, &second] {
         let refused = Claim::take(&device.0).map(|_| ()).unwrap_err();
-        let in_use = matches!(refused, OpenError::Busy { .. } | OpenError::AttachedTwice { .. });
+        let in_use = matches!(refused, DiskOpenError::Busy { .. } | DiskOpenError::AttachedTwice { .. });
         assert!(in_use, "{refused}");
     }
     let error = refusal(open(&world, &second.0, Access::ReadWrite));
-    assert!(matches!(error, OpenError::AttachedTwice { .. }), "{error}");
+    assert!(matches!(error, DiskOpenError::AttachedTwice { .. }), "{error}");
     // What is behind is locked, too, for those who do not see the other device.
     drop(disk);
     drop(first);
     let held = once_free(&world, || Claim::take(&second.0));
     let error = Claim::take(&image).map(|_| ()).unwrap_err();
-    assert!(matches!(error, OpenError::Attached { .. }), "{error}");
+    assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
     drop(held);
 }
 
@@ -252,9 +256,9 @@ fn a_claim_keeps_others_off_an_image() {
     let path = new_image(&directory);
     let world = RealWorld::new().unwrap();
     let claim = Claim::take(&path).unwrap();
-    assert!(matches!(refusal(open(&world, &path, Access::ReadOnly)), OpenError::Locked { .. }));
-    assert!(matches!(Claim::take(&path), Err(OpenError::Locked { .. })));
+    assert!(matches!(refusal(open(&world, &path, Access::ReadOnly)), DiskOpenError::Locked { .. }));
+    assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
     drop(claim);
     let _disk = open(&world, &path, Access::ReadWrite).unwrap();
-    assert!(matches!(Claim::take(&path), Err(OpenError::Locked { .. })));
+    assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
 }

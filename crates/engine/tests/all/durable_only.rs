@@ -33,7 +33,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
 }
 
 #[test]
-fn what_durability_is_enough_for_goes_home_at_the_end_alone() {
+fn durable_only_files_go_home_at_unmount_alone() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
         let parts = rig.parts.clone();
@@ -59,7 +59,7 @@ fn what_durability_is_enough_for_goes_home_at_the_end_alone() {
 
 /// What stays in the log gives a checkpoint nothing to do.
 #[test]
-fn no_checkpoint_begins_for_what_durability_is_enough_for() {
+fn durable_only_files_begin_no_checkpoint() {
     for times in ["idle:5", "periodic:5"] {
         let mut setup = setup(DataMode::Journal);
         setup.options.checkpoint = times.parse().unwrap();

@@ -55,7 +55,7 @@ fn a_unit_that_the_disk_cannot_write_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_unit_shorter_than_the_disk_likes_is_warned_of() {
+fn a_log_unit_shorter_than_a_sector_gives_a_warning() {
     let warnings = |rig: Rig| {
         open(&rig).expect("it opens");
         EngineParts::warnings(&rig.parts)
@@ -73,7 +73,7 @@ fn a_unit_shorter_than_the_disk_likes_is_warned_of() {
 }
 
 #[test]
-fn a_mode_that_logs_data_is_warned_of_where_there_is_no_log() {
+fn a_mode_that_logs_data_gives_a_warning_without_a_log() {
     for mode in DataMode::ALL {
         let mut rig = rig(Layout::Internal, None, 512, 512);
         rig.parts.log = None;

@@ -213,7 +213,7 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
 }
 
 #[test]
-fn where_no_record_says_what_was_durable_one_goes_behind_the_other() {
+fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
     for (records, log, told) in [
         (RecordFormat::Blocks, LogKind::Circular, 1),
         (RecordFormat::Packed, LogKind::Scattered, 1),

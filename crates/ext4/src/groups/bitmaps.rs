@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, Volume};
 use engine::{Block, Handle};
-use format::ext4::{GroupDescriptor, Superblock, bitmap, group_flags};
+use format::ext4::{GroupDescriptor, VolumeSuperblock, bitmap, group_flags};
 use std::ops::Range;
 use units::GroupNumber;
 
@@ -181,7 +181,7 @@ impl Volume {
         Ok(())
     }
 
-    fn own_blocks_are_set(&self, group: GroupNumber, bits: &[u8], superblock: &Superblock) -> bool {
+    fn own_blocks_are_set(&self, group: GroupNumber, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
         let start = superblock.group_start(group).get();
         let count = superblock.blocks_in_group(group);
         let mut own = self.zone.within(start..start + u64::from(count));

@@ -12,7 +12,7 @@ pub(crate) use zone::SystemZone;
 
 use crate::{Error, Result, Volume};
 use engine::{Block, Engine, Handle};
-use format::ext4::{GroupDescriptor, Superblock};
+use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use std::cell::RefCell;
 use units::{BlockRange, GroupNumber};
 
@@ -38,7 +38,7 @@ pub(crate) struct Groups {
 impl Groups {
     /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before recovery, counts
     /// and checksums may be torn.
-    pub async fn load(engine: &Engine, superblock: &Superblock, trust: Trust) -> Result<Groups> {
+    pub async fn load(engine: &Engine, superblock: &VolumeSuperblock, trust: Trust) -> Result<Groups> {
         let descriptor_blocks = read_descriptor_blocks(engine, superblock).await?;
         let mut states = Vec::with_capacity(superblock.groups() as usize);
         for block in &descriptor_blocks {
@@ -87,7 +87,7 @@ impl Groups {
 }
 
 /// All blocks of the descriptor table, those that lie side by side with one request.
-async fn read_descriptor_blocks(engine: &Engine, superblock: &Superblock) -> Result<Vec<Block>> {
+async fn read_descriptor_blocks(engine: &Engine, superblock: &VolumeSuperblock) -> Result<Vec<Block>> {
     let count = superblock.descriptor_blocks();
     let most = RUN_BYTES >> superblock.block_size.shift();
     let mut blocks = Vec::new();

@@ -2,7 +2,7 @@
 //! No file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
 use super::Groups;
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use std::ops::Range;
 use units::{GroupNumber, HomeBlock};
 
@@ -14,7 +14,7 @@ pub(crate) struct SystemZone {
 
 impl SystemZone {
     /// `journal`: start and length of each run of the hidden journal inode.
-    pub fn new(superblock: &Superblock, groups: &Groups, journal: &[(HomeBlock, u64)]) -> SystemZone {
+    pub fn new(superblock: &VolumeSuperblock, groups: &Groups, journal: &[(HomeBlock, u64)]) -> SystemZone {
         let table = u64::from(superblock.inode_table_blocks());
         let mut ranges: Vec<Range<u64>> = Vec::new();
         ranges.push(0..u64::from(superblock.first_data_block) + 1);

@@ -6,7 +6,7 @@
 use super::{OpenParts, Volume, journal, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::Disk;
-use format::ext4::Superblock;
+use format::ext4::VolumeSuperblock;
 use format::ext4::inode::flags;
 use format::ext4::superblock::JournalDevice;
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
@@ -105,7 +105,7 @@ pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZon
     Ok((home, journal))
 }
 
-async fn of_volume(parts: &OpenParts, superblock: &Superblock) -> Result<Option<FoundFlushZone>> {
+async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Option<FoundFlushZone>> {
     let volume = journal::readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
     // Anybody may make a file that looks like one, but for the flag.

@@ -10,7 +10,7 @@ use engine::{
     LogPlace, NoPace, RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
@@ -51,7 +51,11 @@ pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport>
     report
 }
 
-async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool) -> Result<RecoveryReport> {
+async fn recover_protected(
+    parts: &OpenParts,
+    first: &VolumeSuperblock,
+    dry_run: bool,
+) -> Result<RecoveryReport> {
     let found = find(parts, first).await?;
     if !has_records(parts, first) {
         return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
@@ -71,14 +75,14 @@ async fn recover_protected(parts: &OpenParts, first: &Superblock, dry_run: bool)
 }
 
 /// Without the superblock's flag what the log holds is stale.
-fn has_records(parts: &OpenParts, superblock: &Superblock) -> bool {
+fn has_records(parts: &OpenParts, superblock: &VolumeSuperblock) -> bool {
     superblock.features.has(feature::RECOVER) || parts.options.engine.find_log
 }
 
 /// Replays the log if the superblock asks for it; or it goes on with what it holds.
 pub(super) async fn restart(
     parts: &OpenParts,
-    first: &Superblock,
+    first: &VolumeSuperblock,
     found: &FoundJournal,
 ) -> Result<(RecoveryReport, Option<KeptLog>)> {
     if !has_records(parts, first) {
@@ -98,12 +102,12 @@ fn refused(parts: &OpenParts, error: EngineError) -> Error {
 }
 
 /// The blocks of the volume.
-fn home_of(parts: &OpenParts, superblock: &Superblock) -> Rc<dyn Home> {
+fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dyn Home> {
     Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
 }
 
 /// Finds the journal: blocks of the hidden inode, or a disk of its own.
-pub(super) async fn find(parts: &OpenParts, superblock: &Superblock) -> Result<FoundJournal> {
+pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<FoundJournal> {
     let read_only = parts.options.access == Access::ReadOnly;
     let mut engine_parts = EngineParts {
         world: parts.world.clone(),
@@ -147,20 +151,20 @@ pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
     Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|superblock| superblock.errno != 0))
 }
 
-fn journal_is_missing(superblock: &Superblock) -> Error {
+fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {
     let uuid = uuid_text(&superblock.journal_uuid);
     Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
 }
 
 /// The volume as far as one may read it before recovery, straight from the disk. Descriptors are trusted only as far
 /// as the place of the inode table goes.
-pub(super) async fn readable(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Volume>> {
+pub(super) async fn readable(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Volume>> {
     let engine = without_log(parts, superblock).await?;
     Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
 }
 
 /// An engine that reads what is at home.
-pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> Result<Rc<Engine>> {
+pub(super) async fn without_log(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Engine>> {
     let engine_parts = EngineParts {
         world: parts.world.clone(),
         home: home_of(parts, superblock),
@@ -175,7 +179,7 @@ pub(super) async fn without_log(parts: &OpenParts, superblock: &Superblock) -> R
 /// The runs of the hidden journal inode.
 async fn hidden_journal(
     parts: &OpenParts,
-    superblock: &Superblock,
+    superblock: &VolumeSuperblock,
     number: InodeNumber,
 ) -> Result<Vec<(HomeBlock, u64)>> {
     let volume = readable(parts, superblock).await?;
@@ -239,7 +243,7 @@ fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {
 /// The log in the hidden inode's blocks, and the scattered logs where the log lies in them or is to.
 async fn internal_journal(
     parts: &OpenParts,
-    superblock: &Superblock,
+    superblock: &VolumeSuperblock,
     runs: &[(HomeBlock, u64)],
 ) -> Result<LogArea> {
     let mut extents = log_extents(runs);
@@ -255,7 +259,11 @@ async fn internal_journal(
 }
 
 /// Whether the journal says that its log lies in scattered logs. What else is wrong with it the engine tells.
-async fn is_scattered(parts: &OpenParts, superblock: &Superblock, runs: &[(HomeBlock, u64)]) -> Result<bool> {
+async fn is_scattered(
+    parts: &OpenParts,
+    superblock: &VolumeSuperblock,
+    runs: &[(HomeBlock, u64)],
+) -> Result<bool> {
     let Some((at, _)) = runs.first() else { return Ok(false) };
     let size = superblock.block_size;
     let bytes = parts.home.read(at.get() << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
@@ -264,7 +272,7 @@ async fn is_scattered(parts: &OpenParts, superblock: &Superblock, runs: &[(HomeB
 }
 
 /// Checks that the disk is this volume's journal.
-async fn external_journal(disk: &Rc<dyn Disk>, superblock: &Superblock) -> Result<LogArea> {
+async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) -> Result<LogArea> {
     let size = disk.geometry().size;
     let needed = SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64;
     if size < needed {

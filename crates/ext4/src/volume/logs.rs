@@ -9,7 +9,7 @@ use super::{OpenParts, Volume, journal};
 use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};
 use engine::{LogExtent, LogPlaces};
 use format::ext4::inode::flags;
-use format::ext4::{Superblock, bitmap, feature};
+use format::ext4::{VolumeSuperblock, bitmap, feature};
 use format::scattered::{LOGS_MAX, LOGS_SUPERBLOCK_SIZE, LogsError, LogsSuperblock};
 use std::ops::Range;
 use std::rc::Rc;
@@ -155,7 +155,7 @@ impl Volume {
 /// The scattered logs of a volume that is not open, if it has any. `first`: the number of their first log block.
 pub(super) async fn find(
     parts: &OpenParts,
-    superblock: &Superblock,
+    superblock: &VolumeSuperblock,
     first: LogBlock,
 ) -> Result<Option<LogPlaces>> {
     let volume = journal::readable(parts, superblock).await?;

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use device::{Buffer, Disk, Durability, World};
 use engine::{Engine, EngineError};
 use format::ext4::mmp::{LENGTH, MmpBlock, Use};
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use runtime::race;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -44,7 +44,7 @@ struct MmpOnDisk {
 }
 
 impl MmpOnDisk {
-    fn of(world: &Rc<dyn World>, disk: &Rc<dyn Disk>, superblock: &Superblock) -> Result<MmpOnDisk> {
+    fn of(world: &Rc<dyn World>, disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) -> Result<MmpOnDisk> {
         let (at, length) = (superblock.mmp_block, superblock.block_size.bytes());
         if at <= u64::from(superblock.first_data_block) || at >= superblock.blocks || length < LENGTH {
             return Err(corrupt(HomeBlock(at), "it lies outside the volume"));
@@ -73,7 +73,7 @@ impl MmpOnDisk {
     }
 
     /// The block, when nobody is there: at once if it says so, else after having watched it for a while.
-    async fn watch(&self, superblock: &Superblock) -> Result<(Buffer, MmpBlock, Duration)> {
+    async fn watch(&self, superblock: &VolumeSuperblock) -> Result<(Buffer, MmpBlock, Duration)> {
         let (bytes, first) = self.read().await?;
         let interval = superblock.mmp_update_interval.max(first.check_interval);
         let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
@@ -110,7 +110,7 @@ impl Protection {
     pub async fn begin(
         world: &Rc<dyn World>,
         disk: &Rc<dyn Disk>,
-        superblock: &Superblock,
+        superblock: &VolumeSuperblock,
         node: &str,
     ) -> Result<Option<Rc<Protection>>> {
         if !superblock.features.has(feature::MMP) {

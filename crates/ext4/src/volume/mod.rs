@@ -28,7 +28,7 @@ use crate::{Atime, Caller, Error, OrphanReport, Result};
 use device::Disk;
 use engine::{BarrierKind, Block, Engine, EngineError, RecoveryReport};
 use format::ext4::superblock::state;
-use format::ext4::{Feature, InodeLayout, Superblock, feature};
+use format::ext4::{Feature, InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct Volume {
     pub(crate) engine: Rc<Engine>,
     home: Rc<dyn Disk>,
     pub(crate) options: VolumeOptions,
-    pub(crate) superblock: RefCell<Superblock>,
+    pub(crate) superblock: RefCell<VolumeSuperblock>,
     /// Pinned, so that the superblock changes without await.
     superblock_block: Block,
     pub(crate) layout: InodeLayout,
@@ -125,7 +125,7 @@ impl Volume {
         self.layout.inode_size
     }
     /// A copy of the superblock as it is now.
-    pub fn superblock(&self) -> Superblock {
+    pub fn superblock(&self) -> VolumeSuperblock {
         self.superblock.borrow().clone()
     }
     /// As inodes can keep it.

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use device::{Disk, World};
 use engine::{CommitPace, Engine, EngineOptions, NoPace};
 use format::ext4::superblock::state;
-use format::ext4::{InodeLayout, Superblock, feature};
+use format::ext4::{InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{HomeBlock, Timestamp};
@@ -92,7 +92,7 @@ impl Volume {
     async fn open_protected(
         parts: &OpenParts,
         pace: Rc<dyn CommitPace>,
-        first: Superblock,
+        first: VolumeSuperblock,
         protection: Option<&Protection>,
     ) -> Result<Rc<Volume>> {
         let mut found = journal::find(parts, &first).await?;
@@ -128,7 +128,7 @@ impl Volume {
     }
 
     /// As it is at home, which may be any mixture of old and new.
-    async fn open_without_journal(parts: &OpenParts, superblock: Superblock) -> Result<Rc<Volume>> {
+    async fn open_without_journal(parts: &OpenParts, superblock: VolumeSuperblock) -> Result<Rc<Volume>> {
         if parts.options.access == Access::ReadWrite {
             return Err(Error::Journal("without its journal a volume can only be read".into()));
         }
@@ -147,7 +147,7 @@ impl Volume {
     async fn start(
         parts: &OpenParts,
         engine: &Rc<Engine>,
-        superblock: Superblock,
+        superblock: VolumeSuperblock,
         journal: &[(HomeBlock, u64)],
         report: &mut OpenReport,
     ) -> Result<Rc<Volume>> {
@@ -193,7 +193,7 @@ impl Volume {
     pub(super) async fn assemble(
         parts: &OpenParts,
         engine: Rc<Engine>,
-        mut superblock: Superblock,
+        mut superblock: VolumeSuperblock,
         journal: &[(HomeBlock, u64)],
         trust: Trust,
     ) -> Result<Rc<Volume>> {
@@ -253,7 +253,7 @@ impl Volume {
 }
 
 /// Refuses by name.
-pub(super) fn check_features(superblock: &Superblock, access: Access) -> Result<()> {
+pub(super) fn check_features(superblock: &VolumeSuperblock, access: Access) -> Result<()> {
     let names = superblock.features.read_only();
     if access == Access::ReadWrite && !names.is_empty() {
         return Err(Error::OnlyReadable { names });
@@ -261,7 +261,7 @@ pub(super) fn check_features(superblock: &Superblock, access: Access) -> Result<
     Ok(())
 }
 
-fn warn_of_state(superblock: &Superblock, report: &mut OpenReport) {
+fn warn_of_state(superblock: &VolumeSuperblock, report: &mut OpenReport) {
     if superblock.state & state::ERROR != 0 {
         report.warnings.push("errors were found on this volume earlier; run e2fsck".into());
     } else if superblock.state & state::VALID == 0 {
@@ -270,7 +270,7 @@ fn warn_of_state(superblock: &Superblock, report: &mut OpenReport) {
 }
 
 /// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash leaves.
-fn mark_in_use(superblock: &mut Superblock, now: Timestamp, mount_point: &str) {
+fn mark_in_use(superblock: &mut VolumeSuperblock, now: Timestamp, mount_point: &str) {
     superblock::stamp(superblock, now);
     superblock.mount_time = now.seconds as u32;
     superblock.mount_time_high = (now.seconds >> 32) as u8;

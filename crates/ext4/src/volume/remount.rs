@@ -5,7 +5,7 @@ use super::open::check_features;
 use super::{Access, OpenReport, Volume, superblock};
 use crate::{Error, Result};
 use engine::EngineError;
-use format::ext4::Superblock;
+use format::ext4::VolumeSuperblock;
 use std::rc::Rc;
 
 impl Volume {
@@ -105,7 +105,7 @@ impl Volume {
 }
 
 /// What changes when anybody makes, checks or mounts the volume.
-fn marks_of_change(superblock: &Superblock) -> impl PartialEq {
+fn marks_of_change(superblock: &VolumeSuperblock) -> impl PartialEq {
     let times = (superblock.mount_time, superblock.write_time, superblock.last_check);
     (superblock.uuid, superblock.features, superblock.mount_count, times)
 }

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::Result;
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use units::GroupNumber;
 
 /// As `statfs(2)`, in blocks and inodes.
@@ -38,7 +38,7 @@ impl Volume {
 
 /// What the kernel's ext4 keeps back for splits of extents (its `s_resv_clusters`), and does not count as available.
 /// Here such a split holds its blocks before it begins; but `df` is to say the same of a volume, whoever mounts it.
-fn kept_by_ext4(superblock: &Superblock) -> u64 {
+fn kept_by_ext4(superblock: &VolumeSuperblock) -> u64 {
     match superblock.features.has(feature::EXTENTS) {
         true => (superblock.blocks / 50).min(4096),
         false => 0,
@@ -47,7 +47,7 @@ fn kept_by_ext4(superblock: &Superblock) -> u64 {
 
 /// Blocks of superblocks, descriptors, bitmaps, inode tables and journal: as mke2fs counted them, else the
 /// same sum.
-fn overhead(superblock: &Superblock) -> u64 {
+fn overhead(superblock: &VolumeSuperblock) -> u64 {
     if superblock.overhead_blocks != 0 {
         return superblock.overhead_blocks.into();
     }

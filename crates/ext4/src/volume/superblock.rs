@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use device::{Buffer, Disk, Durability};
 use engine::{EngineError, Handle};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
-use format::ext4::{Superblock, feature};
+use format::ext4::{VolumeSuperblock, feature};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, HomeBlock, Timestamp};
 
@@ -19,13 +19,13 @@ pub(super) fn place(block_size: BlockSize) -> (HomeBlock, BlockRange) {
 }
 
 /// Reads and checks the superblock, and that the disk is as large as it says.
-pub async fn read(disk: &dyn Disk) -> Result<Superblock> {
+pub async fn read(disk: &dyn Disk) -> Result<VolumeSuperblock> {
     let size = disk.geometry().size;
     if size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
         return Err(Error::Truncated { needed: SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64, found: size });
     }
     let (_, bytes, within) = read_surroundings(disk).await?;
-    let superblock = Superblock::parse(&bytes[within..within + SUPERBLOCK_SIZE])?;
+    let superblock = VolumeSuperblock::parse(&bytes[within..within + SUPERBLOCK_SIZE])?;
     let needed = superblock.blocks << superblock.block_size.shift();
     if size < needed {
         return Err(Error::Truncated { needed, found: size });
@@ -41,7 +41,7 @@ pub async fn was_closed(disk: &dyn Disk) -> Result<bool> {
 }
 
 /// Writes it to its home at once, durably.
-pub(super) async fn write(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+pub(super) async fn write(disk: &dyn Disk, superblock: &VolumeSuperblock) -> Result<()> {
     let (at, mut bytes, within) = read_surroundings(disk).await?;
     bytes[within..within + SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
     let written = disk.write(at, vec![Rc::new(bytes)], Durability::Durable).await;
@@ -67,7 +67,7 @@ pub(super) async fn read_surroundings(disk: &dyn Disk) -> Result<(u64, Buffer, u
 }
 
 /// Sets the time of writing, 40 bits of seconds.
-pub(super) fn stamp(superblock: &mut Superblock, now: Timestamp) {
+pub(super) fn stamp(superblock: &mut VolumeSuperblock, now: Timestamp) {
     superblock.write_time = now.seconds as u32;
     superblock.write_time_high = (now.seconds >> 32) as u8;
 }

@@ -2,7 +2,7 @@
 
 use super::checksum::crc32c;
 use super::feature;
-use super::superblock::Superblock;
+use super::superblock::VolumeSuperblock;
 use std::ops::Range;
 
 /// A set bit is in use.
@@ -75,16 +75,16 @@ fn for_bytes(bits: &mut [u8], range: Range<u32>, mut apply: impl FnMut(&mut u8, 
 }
 
 /// As the group descriptor keeps it: 32 bits, or 16 in descriptors of 32 bytes. `None` without metadata_csum.
-pub fn block_bitmap_checksum(bits: &[u8], superblock: &Superblock) -> Option<u32> {
+pub fn block_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     checksum(&bits[..superblock.blocks_per_group as usize / 8], superblock)
 }
 
 /// The same for inodes.
-pub fn inode_bitmap_checksum(bits: &[u8], superblock: &Superblock) -> Option<u32> {
+pub fn inode_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     checksum(&bits[..superblock.inodes_per_group as usize / 8], superblock)
 }
 
-fn checksum(bits: &[u8], superblock: &Superblock) -> Option<u32> {
+fn checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     let mask = if superblock.descriptor_size() >= 64 { u32::MAX } else { 0xffff };
     let has = superblock.features.has(feature::METADATA_CSUM);
     has.then(|| crc32c(superblock.checksum_seed, bits) & mask)

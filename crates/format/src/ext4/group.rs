@@ -2,7 +2,7 @@
 //! (`Documentation/filesystems/ext4/group_descr.rst`).
 
 use super::checksum::{crc16, crc32c};
-use super::superblock::{Field, Superblock};
+use super::superblock::{Field, VolumeSuperblock};
 use super::{bitmap, feature};
 use units::{GroupNumber, HomeBlock};
 
@@ -44,7 +44,7 @@ pub enum GroupError {
 const CHECKSUM: usize = 0x1e;
 
 impl GroupDescriptor {
-    /// `raw` has [`Superblock::descriptor_size`] bytes. Only reads the fields: see [`Self::check`].
+    /// `raw` has [`VolumeSuperblock::descriptor_size`] bytes. Only reads the fields: see [`Self::check`].
     pub fn parse(raw: &[u8]) -> GroupDescriptor {
         let low = |at: usize| u32::from(u16::load(&raw[at..]));
         let wide = raw.len() >= 64;
@@ -68,7 +68,7 @@ impl GroupDescriptor {
     }
 
     /// Writes all fields but the places of bitmaps and table (which never change), and the checksum.
-    pub fn serialize(&self, raw: &mut [u8], group: GroupNumber, superblock: &Superblock) {
+    pub fn serialize(&self, raw: &mut [u8], group: GroupNumber, superblock: &VolumeSuperblock) {
         let counts = [
             (self.free_blocks, 0x0c, 0x2c),
             (self.free_inodes, 0x0e, 0x2e),
@@ -90,7 +90,12 @@ impl GroupDescriptor {
     }
 
     /// Whether checksum and fields are possible, so that whatever is computed from them stays in bounds.
-    pub fn check(&self, raw: &[u8], group: GroupNumber, superblock: &Superblock) -> Result<(), GroupError> {
+    pub fn check(
+        &self,
+        raw: &[u8],
+        group: GroupNumber,
+        superblock: &VolumeSuperblock,
+    ) -> Result<(), GroupError> {
         let stored = u16::load(&raw[CHECKSUM..]);
         if let Some(computed) = compute_checksum(raw, group, superblock).filter(|&sum| sum != stored) {
             return Err(GroupError::BadChecksum { stored, computed });
@@ -113,7 +118,7 @@ impl GroupDescriptor {
     }
 
     /// Bitmaps and table lie in the volume; without flex_bg in their own group.
-    pub fn check_places(&self, group: GroupNumber, superblock: &Superblock) -> Result<(), GroupError> {
+    pub fn check_places(&self, group: GroupNumber, superblock: &VolumeSuperblock) -> Result<(), GroupError> {
         let table = u64::from(superblock.inode_table_blocks());
         let (first, end) = if superblock.features.has(feature::FLEX_BG) {
             // Behind the primary superblock.
@@ -140,18 +145,18 @@ impl GroupDescriptor {
     }
 
     /// Whether a block bitmap has the checksum that the descriptor tells. True without metadata_csum.
-    pub fn block_bitmap_matches(&self, bits: &[u8], superblock: &Superblock) -> bool {
+    pub fn block_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
         bitmap::block_bitmap_checksum(bits, superblock).is_none_or(|sum| sum == self.block_bitmap_checksum)
     }
     /// The same for an inode bitmap.
-    pub fn inode_bitmap_matches(&self, bits: &[u8], superblock: &Superblock) -> bool {
+    pub fn inode_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
         bitmap::inode_bitmap_checksum(bits, superblock).is_none_or(|sum| sum == self.inode_bitmap_checksum)
     }
 }
 
 /// `None` when the volume has no checksums in descriptors. The checksum's own bytes are left out (CRC-16) or
 /// taken as zero (CRC-32C, of which the low half is kept).
-fn compute_checksum(raw: &[u8], group: GroupNumber, superblock: &Superblock) -> Option<u16> {
+fn compute_checksum(raw: &[u8], group: GroupNumber, superblock: &VolumeSuperblock) -> Option<u16> {
     let number = group.get().to_le_bytes();
     let (before, behind) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);
     if superblock.features.has(feature::METADATA_CSUM) {

@@ -21,5 +21,5 @@ pub mod xattr;
 pub use features::{Feature, FeatureWord, Features, feature};
 pub use group::{GroupDescriptor, GroupError, group_flags};
 pub use inode::{InodeError, InodeLayout, RawInode};
-pub use superblock::{SUPERBLOCK_OFFSET, Superblock, SuperblockError};
+pub use superblock::{SUPERBLOCK_OFFSET, SuperblockError, VolumeSuperblock};
 pub use tables::tables;

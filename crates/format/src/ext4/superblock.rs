@@ -1,6 +1,6 @@
 //! The superblock: 1024 bytes at byte 1024 of the volume.
 //!
-//! [`Superblock::parse`] takes a volume whose geometry adds up, or says what is wrong with it; everything
+//! [`VolumeSuperblock::parse`] takes a volume whose geometry adds up, or says what is wrong with it; everything
 //! computed from it afterwards stays within bounds. Unknown bytes are kept.
 
 use super::checksum::{crc32c, forge_crc32c};
@@ -14,7 +14,7 @@ pub const MAGIC: u16 = 0xef53;
 const SNAPSHOT_ID: usize = 0x184;
 const CHECKSUM: usize = 0x3fc;
 
-/// Bits of [`Superblock::state`].
+/// Bits of [`VolumeSuperblock::state`].
 pub mod state {
     /// Unmounted cleanly.
     pub const VALID: u16 = 1;
@@ -24,7 +24,7 @@ pub mod state {
     pub const ORPHANS: u16 = 4;
 }
 
-/// Bits of [`Superblock::default_mount_options`].
+/// Bits of [`VolumeSuperblock::default_mount_options`].
 pub mod default_options {
     /// New files get their directory's group.
     pub const BSD_GROUPS: u32 = 0x2;
@@ -62,7 +62,7 @@ macro_rules! superblock {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $offset:literal,)*) => {
         /// The superblock, parsed. Block and free counts of 64 bits are joined from their halves.
         #[derive(Clone, PartialEq, Eq, Debug)]
-        pub struct Superblock {
+        pub struct VolumeSuperblock {
             $($(#[$doc])* pub $field: $type,)*
             pub features: Features,
             pub block_size: BlockSize,
@@ -77,9 +77,9 @@ macro_rules! superblock {
         pub const SUPERBLOCK_FIELDS: &[(&str, usize, usize)] =
             &[$((stringify!($field), $offset, size_of::<$type>()),)*];
 
-        impl Superblock {
-            fn from_raw(raw: Box<[u8; SUPERBLOCK_SIZE]>) -> Superblock {
-                Superblock {
+        impl VolumeSuperblock {
+            fn from_raw(raw: Box<[u8; SUPERBLOCK_SIZE]>) -> VolumeSuperblock {
+                VolumeSuperblock {
                     $($field: <$type as Field>::load(&raw[$offset..]),)*
                     features: Features {
                         compatible: u32::load(&raw[0x5c..]),
@@ -175,10 +175,10 @@ superblock! {
 /// `EXT2_OS_HURD`.
 const HURD: u32 = 1;
 
-impl Superblock {
+impl VolumeSuperblock {
     /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not support, for
     /// the geometry might mean something else; whether the volume may be written: [`Features::read_only`].
-    pub fn parse(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    pub fn parse(bytes: &[u8]) -> Result<VolumeSuperblock, SuperblockError> {
         let raw: Box<[u8; SUPERBLOCK_SIZE]> = match bytes.get(..SUPERBLOCK_SIZE) {
             Some(bytes) => Box::new(bytes.try_into().expect("1024 bytes")),
             None => return Err(SuperblockError::TooShort { length: bytes.len() }),
@@ -187,7 +187,7 @@ impl Superblock {
         if found != MAGIC {
             return Err(SuperblockError::BadMagic { found });
         }
-        let mut superblock = Superblock::from_raw(raw);
+        let mut superblock = VolumeSuperblock::from_raw(raw);
         superblock.check_checksum()?;
         if superblock.creator_os == HURD {
             return Err(SuperblockError::Hurd);
@@ -444,13 +444,13 @@ impl JournalDevice {
         if found != MAGIC {
             return Err(SuperblockError::BadMagic { found });
         }
-        let mut superblock = Superblock::from_raw(raw);
+        let mut superblock = VolumeSuperblock::from_raw(raw);
         superblock.check_checksum()?;
         if !superblock.features.has(feature::JOURNAL_DEV) {
             return Err(SuperblockError::NoJournal);
         }
         superblock.derive()?;
-        let Superblock { uuid, block_size, blocks, .. } = superblock;
+        let VolumeSuperblock { uuid, block_size, blocks, .. } = superblock;
         check(
             "s_blocks_count",
             blocks,

@@ -27,7 +27,7 @@ fn project(projid: u32) -> Vec<u8> {
 }
 
 #[test]
-fn flags_and_projects_change_only_for_whom_somebody_checked() {
+fn flags_and_projects_change_only_after_a_permission_check() {
     // A caller gives as much as the number of the call says; the kernel gives the 32 bits that it has.
     let (long, word) = (u64::from(EXTENTS | NO_DUMP).to_le_bytes(), (EXTENTS | NO_DUMP).to_le_bytes());
     let own = std::process::id();

@@ -18,7 +18,7 @@ fn batch(nodes: &[u64]) -> Request {
 }
 
 #[test]
-fn one_that_cannot_be_forgotten_keeps_none_of_the_others() {
+fn a_forget_that_fails_does_not_stop_the_others() {
     door_over_a_volume(true, |door, volume, _| async move {
         let free = async || volume.statfs().await.unwrap().inodes_free;
         let root = volume.inode(InodeNumber(2)).await.unwrap();

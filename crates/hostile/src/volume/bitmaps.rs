@@ -2,7 +2,7 @@
 
 use super::roles::{descriptor_at, read_block, read_descriptor, read_superblock};
 use disks::Image;
-use format::ext4::{Superblock, bitmap, group_flags};
+use format::ext4::{VolumeSuperblock, bitmap, group_flags};
 use runtime::SplitMix;
 use units::{GroupNumber, HomeBlock};
 
@@ -27,7 +27,12 @@ pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, dice: &SplitMix) {
     }
 }
 
-fn bits(image: &Image, superblock: &Superblock, group: GroupNumber, of_inodes: bool) -> (HomeBlock, Vec<u8>) {
+fn bits(
+    image: &Image,
+    superblock: &VolumeSuperblock,
+    group: GroupNumber,
+    of_inodes: bool,
+) -> (HomeBlock, Vec<u8>) {
     let descriptor = read_descriptor(image, superblock, group);
     let (at, uninitialised) = match of_inodes {
         true => (descriptor.inode_bitmap, group_flags::INODE_UNINIT),
@@ -38,7 +43,7 @@ fn bits(image: &Image, superblock: &Superblock, group: GroupNumber, of_inodes: b
 }
 
 /// Makes the group's counts and checksums say what its bitmaps say.
-pub fn vouch_for_bitmaps(image: &mut Image, superblock: &Superblock, group: GroupNumber) {
+pub fn vouch_for_bitmaps(image: &mut Image, superblock: &VolumeSuperblock, group: GroupNumber) {
     let mut descriptor = read_descriptor(image, superblock, group);
     if !descriptor.is(group_flags::BLOCK_UNINIT) {
         let bits = read_block(image, superblock, descriptor.block_bitmap.get());

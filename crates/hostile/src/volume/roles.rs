@@ -8,7 +8,9 @@ use disks::Image;
 use format::ext4::checksum::inode_seed;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
 use format::ext4::inode::flags;
-use format::ext4::{GroupDescriptor, RawInode, SUPERBLOCK_OFFSET, Superblock, bitmap, feature, indirect};
+use format::ext4::{
+    GroupDescriptor, RawInode, SUPERBLOCK_OFFSET, VolumeSuperblock, bitmap, feature, indirect,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
@@ -48,7 +50,7 @@ enum Role {
 pub const SUPERBLOCK_OF_JOURNAL: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
 
 pub struct Roles {
-    superblock: Superblock,
+    superblock: VolumeSuperblock,
     /// Sorted, so that a patch finds the same place always.
     places: Vec<(Role, u64)>,
     /// Where each inode's slot is, in bytes.
@@ -226,7 +228,7 @@ impl Roles {
 }
 
 /// The blocks of a file of a healthy volume, in order, without those that only map.
-pub fn places_of_file(image: &Image, superblock: &Superblock, number: u32) -> Vec<u64> {
+pub fn places_of_file(image: &Image, superblock: &VolumeSuperblock, number: u32) -> Vec<u64> {
     let (_, inode) = read_inode(image, superblock, InodeNumber(number));
     let mut tree = Tree::default();
     tree.gather(image, superblock, &inode);
@@ -241,7 +243,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn gather(&mut self, image: &Image, superblock: &Superblock, inode: &RawInode) {
+    fn gather(&mut self, image: &Image, superblock: &VolumeSuperblock, inode: &RawInode) {
         if inode.flags & flags::INLINE_DATA != 0 {
             return;
         }
@@ -255,7 +257,7 @@ impl Tree {
             }
         }
     }
-    fn extents(&mut self, image: &Image, superblock: &Superblock, node: &[u8]) {
+    fn extents(&mut self, image: &Image, superblock: &VolumeSuperblock, node: &[u8]) {
         for entry in ExtentNode::parse(node).expect("a healthy node").entries() {
             match entry {
                 ExtentEntry::Extent(extent) => {
@@ -269,7 +271,7 @@ impl Tree {
             }
         }
     }
-    fn pointers(&mut self, image: &Image, superblock: &Superblock, block: u64, levels: u32) {
+    fn pointers(&mut self, image: &Image, superblock: &VolumeSuperblock, block: u64, levels: u32) {
         if levels == 0 {
             self.data.push(block);
             return;
@@ -284,28 +286,32 @@ impl Tree {
     }
 }
 
-pub(super) fn read_superblock(image: &Image) -> Superblock {
+pub(super) fn read_superblock(image: &Image) -> VolumeSuperblock {
     let mut bytes = vec![0; 1024];
     image.read(SUPERBLOCK_OFFSET, &mut bytes);
-    Superblock::parse(&bytes).expect("a healthy superblock")
+    VolumeSuperblock::parse(&bytes).expect("a healthy superblock")
 }
-pub(super) fn read_block(image: &Image, superblock: &Superblock, block: u64) -> Vec<u8> {
+pub(super) fn read_block(image: &Image, superblock: &VolumeSuperblock, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; superblock.block_size.bytes()];
     image.read(block << superblock.block_size.shift(), &mut bytes);
     bytes
 }
-pub(super) fn descriptor_at(superblock: &Superblock, group: GroupNumber) -> u64 {
+pub(super) fn descriptor_at(superblock: &VolumeSuperblock, group: GroupNumber) -> u64 {
     let per_block = superblock.descriptors_per_block();
     let block = superblock.descriptor_block(group.get() / per_block).get();
     let within = u64::from(group.get() % per_block) * u64::from(superblock.descriptor_size());
     (block << superblock.block_size.shift()) + within
 }
-pub(super) fn read_descriptor(image: &Image, superblock: &Superblock, group: GroupNumber) -> GroupDescriptor {
+pub(super) fn read_descriptor(
+    image: &Image,
+    superblock: &VolumeSuperblock,
+    group: GroupNumber,
+) -> GroupDescriptor {
     let mut raw = vec![0; superblock.descriptor_size().into()];
     image.read(descriptor_at(superblock, group), &mut raw);
     GroupDescriptor::parse(&raw)
 }
-fn read_inode(image: &Image, superblock: &Superblock, number: InodeNumber) -> (u64, RawInode) {
+fn read_inode(image: &Image, superblock: &VolumeSuperblock, number: InodeNumber) -> (u64, RawInode) {
     let (group, index) = superblock.group_of_inode(number);
     let table = read_descriptor(image, superblock, group).inode_table.get();
     let slot = (table << superblock.block_size.shift()) + u64::from(index) * u64::from(superblock.inode_size);

@@ -126,7 +126,9 @@ fn only_records_know_what_a_format_means() {
     let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
     let found = sources.iter().filter(|(_, text)| names_one(text));
     let of_program: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
-    assert!(!of_program.is_empty() && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect")));
+    assert!(
+        !of_program.is_empty() && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect"))
+    );
 }
 
 #[test]
@@ -191,6 +193,8 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
         ("self.flush(", &["end_phase"]),
         (".make_durable(", &["flush"]),
         ("disk.flush()", &["flush"]),
+        // A write that is durable by itself: in place of a plan's flush, or when no plan is carried out any more.
+        ("Durability::Durable", &["sync_home", "write_after_failure", "end_phase", "write"]),
     ] {
         assert_eq!(functions_with(run_plan, word), callers, "{word}");
     }

@@ -31,21 +31,19 @@ const IN_ONE_CRATE: [(&str, &str); 14] = [
 ];
 
 /// In several crates.
-const IN_SEVERAL: [(&str, &str); 14] = [
+const IN_SEVERAL: [(&str, &str); 12] = [
     ("Access", "whether something is opened to be read, or to be written as well"),
     ("Attributes", "what stat tells"),
     ("Caller", "on whose behalf an operation runs"),
     ("CheckpointReport", "what a checkpoint did: of each kind of log"),
     ("LogUse", "how full the log is"),
     ("Malformed", "bytes that are not what their format says: of each format"),
-    ("OpenError", "why a disk cannot be opened: of each kind"),
     ("RecoveryReport", "what recovery found and did: of each kind of journal"),
     ("RenameMode", "the flags of renameat2"),
     ("Replacement", "what a full cache drops first"),
     ("Request", "what a peer asks for: of each protocol"),
     ("Statistics", "counts since something was opened"),
     ("Store", "a shared file system: the promise, and Ceph that keeps it"),
-    ("Superblock", "the first block that tells of all others: of each format"),
 ];
 
 /// A type that a crate declares.

@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Access, next_data};
-use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, SuperblockError};
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock};
 use runtime::RealWorld;
 use std::fs::File;
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
 fn holds_volume(path: &Path) -> bool {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET));
-    read.is_ok() && !matches!(Superblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
+    read.is_ok() && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
 }
 
 /// The first byte from `from` on that the file system keeps no block for, or only a promise of one.

@@ -4,7 +4,7 @@ use crate::features::support::*;
 use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
 use ext4::{Caller, errno};
-use format::ext4::Superblock;
+use format::ext4::VolumeSuperblock;
 use format::ext4::mmp::{MmpBlock, Use};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ fn rig(arguments: &str) -> Rig {
 fn place(image: &Image) -> (u64, Option<u32>) {
     let mut bytes = vec![0; 1024];
     image.read(1024, &mut bytes);
-    let superblock = Superblock::parse(&bytes).unwrap();
+    let superblock = VolumeSuperblock::parse(&bytes).unwrap();
     let checksums = superblock.features.has(format::ext4::feature::METADATA_CSUM);
     (superblock.mmp_block << superblock.block_size.shift(), checksums.then_some(superblock.checksum_seed))
 }

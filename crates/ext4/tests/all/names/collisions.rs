@@ -2,14 +2,14 @@
 
 use crate::names::support::*;
 use format::ext4::SUPERBLOCK_OFFSET;
-use format::ext4::Superblock;
+use format::ext4::VolumeSuperblock;
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use std::collections::BTreeMap;
 
 /// The hash function of a volume.
 fn hasher(image: &TestImage) -> NameHasher {
     let bytes = std::fs::read(image.path()).unwrap();
-    let superblock = Superblock::parse(&bytes[SUPERBLOCK_OFFSET as usize..][..1024]).unwrap();
+    let superblock = VolumeSuperblock::parse(&bytes[SUPERBLOCK_OFFSET as usize..][..1024]).unwrap();
     let version = HashVersion::new(superblock.default_hash_version).unwrap();
     NameHasher { version, bytes: HashBytes::new(superblock.flags), seed: superblock.hash_seed }
 }

@@ -5,7 +5,7 @@ use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
 use disks::{Image, MemoryDisk};
 use ext4::{Access, AllocationRequest, Error, Purpose, Result};
-use format::ext4::{GroupDescriptor, Superblock};
+use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use units::{FileBlock, InodeNumber};
@@ -58,7 +58,7 @@ fn random_damage_gives_errors_and_no_panic() {
         let image = TestImage::make(kind);
         let bytes = image.bytes();
         let pristine = Image::read_file(&image.path()).unwrap();
-        let superblock = Superblock::parse(&bytes[1024..]).unwrap();
+        let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let block = superblock.block_size.bytes() as u64;
         // The blocks that this floor reads: descriptors, bitmaps, the first inodes.
         let at = (superblock.descriptor_block(0).get() * block) as usize;
@@ -89,7 +89,7 @@ fn no_superblock_can_do_harm() {
         for value in [0, 1, 0x7f, 0xff] {
             let mut damaged = bytes[1024..2048].to_vec();
             damaged[at - 1024] = value;
-            if let Ok(superblock) = Superblock::parse(&damaged) {
+            if let Ok(superblock) = VolumeSuperblock::parse(&damaged) {
                 let _ =
                     (superblock.groups(), superblock.descriptor_blocks(), superblock.inode_table_blocks());
                 for group in 0..superblock.groups().min(100) {

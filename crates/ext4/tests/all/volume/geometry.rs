@@ -1,7 +1,7 @@
 //! What we read against what dumpe2fs reads.
 
 use crate::volume::image::{ALL, TestImage};
-use format::ext4::{GroupDescriptor, Superblock};
+use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use units::GroupNumber;
 
 fn field(text: &str, name: &str) -> u64 {
@@ -14,7 +14,7 @@ fn field(text: &str, name: &str) -> u64 {
 fn superblock_says_what_dumpe2fs_says() {
     for kind in ALL {
         let image = TestImage::make(kind);
-        let superblock = Superblock::parse(&image.bytes()[1024..]).unwrap();
+        let superblock = VolumeSuperblock::parse(&image.bytes()[1024..]).unwrap();
         let text = image.dumpe2fs();
         let numbers = [
             ("Inode count:", u64::from(superblock.inodes)),
@@ -53,7 +53,7 @@ fn group_descriptors_say_what_dumpe2fs_says() {
     for kind in ALL {
         let image = TestImage::make(kind);
         let bytes = image.bytes();
-        let superblock = Superblock::parse(&bytes[1024..]).unwrap();
+        let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let text = image.dumpe2fs();
         let groups: Vec<&str> =
             text.split("\nGroup ").filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).collect();
@@ -98,15 +98,15 @@ fn group_descriptors_say_what_dumpe2fs_says() {
 fn a_torn_superblock_is_the_old_one_or_the_new_one() {
     for kind in ALL {
         let bytes = TestImage::make(kind).bytes();
-        let old = Superblock::parse(&bytes[1024..]).unwrap();
+        let old = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let mut new = old.clone();
         new.features.set(format::ext4::feature::RECOVER);
         (new.mount_time, new.mount_count, new.last_orphan) = (77, 8, 13);
         let (before, after) = (old.serialize(), new.serialize());
-        assert_eq!(Superblock::parse(&after).unwrap().serialize(), after);
+        assert_eq!(VolumeSuperblock::parse(&after).unwrap().serialize(), after);
         let torn = [&after[..512], &before[512..]].concat();
-        assert_eq!(Superblock::parse(&torn).unwrap().last_orphan, 13);
+        assert_eq!(VolumeSuperblock::parse(&torn).unwrap().last_orphan, 13);
         let torn = [&before[..512], &after[512..]].concat();
-        assert_eq!(Superblock::parse(&torn).unwrap().last_orphan, 0);
+        assert_eq!(VolumeSuperblock::parse(&torn).unwrap().last_orphan, 0);
     }
 }

@@ -4,7 +4,7 @@ use crate::volume::image::{Kind, TestImage, open};
 use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use ext4::{Access, Caller, Volume};
-use format::ext4::Superblock;
+use format::ext4::VolumeSuperblock;
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -68,7 +68,7 @@ fn descriptor_bytes(image: &TestImage) -> u64 {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; 1024];
     std::fs::File::open(image.path()).unwrap().read_exact_at(&mut bytes, 1024).unwrap();
-    let superblock = Superblock::parse(&bytes).unwrap();
+    let superblock = VolumeSuperblock::parse(&bytes).unwrap();
     u64::from(superblock.descriptor_blocks()) << superblock.block_size.shift()
 }
 

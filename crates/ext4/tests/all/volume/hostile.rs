@@ -8,7 +8,7 @@ use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
 use ext4::{Caller, Error, Inode, OpenParts, Result, SetXattr, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use format::ext4::superblock::state;
-use format::ext4::{GroupDescriptor, Superblock, bitmap};
+use format::ext4::{GroupDescriptor, VolumeSuperblock, bitmap};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock, InodeNumber};
@@ -140,7 +140,7 @@ async fn check_files(volume: &Rc<Volume>) {
 /// Marks inodes and blocks free, with counts and checksums that agree.
 fn lie(image: &TestImage, inodes: &[u32], blocks: &[u64]) {
     let mut bytes = image.bytes();
-    let superblock = Superblock::parse(&bytes[1024..2048]).unwrap();
+    let superblock = VolumeSuperblock::parse(&bytes[1024..2048]).unwrap();
     let shift = superblock.block_size.shift();
     let in_inodes = inodes.iter().map(|number| (superblock.group_of_inode(InodeNumber(*number)), true));
     let in_blocks = blocks.iter().map(|block| (superblock.group_of_block(HomeBlock(*block)), false));
