@@ -58,7 +58,7 @@ impl LogState {
             LogKind::Circular => Box::new(CircularLog::of(&superblock)),
             LogKind::Scattered => {
                 superblock.set_scattered(parts.world.random());
-                Box::new(ScatteredLog::new(&superblock, area.logs(each)?))
+                Box::new(with_table(ScatteredLog::new(&superblock, area.logs(each)?), parts))
             }
         };
         Ok(LogState {
@@ -81,7 +81,10 @@ impl LogState {
         let mut log = LogState {
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
-            space: Box::new(ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs)),
+            space: {
+                let log = ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs);
+                Box::new(with_table(log, parts))
+            },
             superblock: LogSuperblock::new(superblock, area, true),
             tail: Tail::new(first),
             live: LiveRecords::default(),
@@ -367,6 +370,10 @@ impl LogState {
 
     // How runs move to another log.
 
+    /// Runs are about to move: what makes the table of runs count for nothing.
+    pub fn forget_table(&mut self) -> Vec<TablePage> {
+        self.space.forget_table()
+    }
     /// A log is above so many `percent`, and another may take its runs, while the largest transaction finds room elsewhere.
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
@@ -396,6 +403,14 @@ impl LogState {
                 tell(*block, &run);
             }
         }
+    }
+}
+
+/// With a table of its runs, if the mount has memory for one. Its mark is of this mount alone.
+fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
+    match parts.options.run_table {
+        Some(_) => log.with_table((parts.world.random() as u32).max(1)),
+        None => log,
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::common::{Layout, Rig, Setup};
 use disks::{CrashPolicy, Image};
 use engine::{
-    Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, KeptLog, LogKind, RecoveryReport,
+    Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, KeptLog, LogKind,
+    RecoveryReport,
 };
 use journal::DataMode;
 use journal::records::RecordFormat;
@@ -13,16 +14,16 @@ use units::{BlockRange, HomeBlock, LogBlock, Owner};
 const LOG_BLOCKS: u32 = 700;
 /// Between two logs.
 const BETWEEN: u64 = 1500;
-const LOGS: u64 = 3;
+pub const LOGS: u64 = 3;
 /// Blocks that are written, all of them before the first log.
-const BLOCKS: u64 = 120;
+pub const BLOCKS: u64 = 120;
 const BYTES: u64 = 4096;
 
-fn log_home(log: u64) -> HomeBlock {
+pub fn log_home(log: u64) -> HomeBlock {
     HomeBlock(500 + log * BETWEEN)
 }
 
-fn setup(mode: DataMode, records: RecordFormat) -> Setup {
+pub fn setup(mode: DataMode, records: RecordFormat) -> Setup {
     let mut setup = Setup::new(mode, Layout::Internal, BYTES as u32);
     setup.home_blocks = LOGS * BETWEEN;
     let options = &mut setup.options;
@@ -31,18 +32,20 @@ fn setup(mode: DataMode, records: RecordFormat) -> Setup {
     setup
 }
 
-fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
+pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
     rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(log_home).collect());
+    // Behind home lies what has a table of the runs, if anything has.
+    rig.parts.options.run_table = rig.disks.get(1).map(|disk| DurableMemory(Rc::new(disk.clone())));
     rig
 }
 
 /// What `block` holds in `version`: no zeros, so that packed records log it whole.
-fn content(block: u64, version: u8) -> Vec<u8> {
+pub fn content(block: u64, version: u8) -> Vec<u8> {
     (0..BYTES).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
 }
 
-async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
+pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let made = handle.create(HomeBlock(block));
     let whole = BlockRange::new(0, BYTES as u32);
@@ -69,17 +72,17 @@ async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[
     engine.commit(handle.stop()).await.unwrap();
 }
 
-async fn read(engine: &Engine, block: u64) -> Vec<u8> {
+pub async fn read(engine: &Engine, block: u64) -> Vec<u8> {
     engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
 }
 
-async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
+pub async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
     let (report, kept): (_, Option<KeptLog>) = engine::restart(&parts, &[]).await.unwrap();
     (report, Engine::open_with(parts, kept).await.unwrap())
 }
 
 /// Plays one life, which the loss of power ends. What is left of the disk.
-fn live<F: Future<Output = ()> + 'static>(
+pub fn live<F: Future<Output = ()> + 'static>(
     setup: &Setup,
     images: Vec<Image>,
     life: impl FnOnce(RecoveryReport, Rc<Engine>) -> F + 'static,
@@ -94,7 +97,7 @@ fn live<F: Future<Output = ()> + 'static>(
     rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect()
 }
 
-fn all() -> impl Iterator<Item = Setup> {
+pub fn all() -> impl Iterator<Item = Setup> {
     let each = |mode| [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(mode, records));
     DataMode::ALL.into_iter().flat_map(each)
 }

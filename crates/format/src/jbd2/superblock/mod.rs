@@ -275,6 +275,6 @@ impl JournalSuperblock {
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
-        self.scattered = Some(ScatteredLogs { nonce, active: ActiveLogs::none() });
+        self.scattered = Some(ScatteredLogs { nonce, table_mark: 0, active: ActiveLogs::none() });
     }
 }
