@@ -24,7 +24,7 @@ use journal::records::{self, Images, Records};
 use journal::{
     Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
     LockedTransaction, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun,
-    WholePlace, begin_log, plan_commit,
+    TablePage, WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ impl LogState {
         area: &LogArea,
     ) -> Result<LogState, EngineError> {
         let is_scattered = parts.options.log == LogKind::Scattered;
-        let records = records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
+        records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
@@ -63,7 +63,7 @@ impl LogState {
         };
         Ok(LogState {
             checkpoint: Checkpoint::new(next),
-            records,
+            records: records::of(&superblock),
             superblock: LogSuperblock::new(superblock, area, false),
             space,
             tail: Tail::new(next),

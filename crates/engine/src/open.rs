@@ -69,7 +69,7 @@ impl Engine {
     /// Whether the superblock on disk says that the log may hold something: from the first commit on, or from the beginning
     /// where a restart has kept a log.
     pub fn has_begun_log(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().started)
+        self.log.as_ref().is_some_and(|log| log.borrow().is_started())
     }
 
     /// Says in the journal superblock that the log has begun, although nothing is in it yet, where that is to keep others

@@ -9,6 +9,7 @@ use engine::{
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockRange, HomeBlock, LogBlock, Owner};
 
 const LOG_BLOCKS: u32 = 700;
@@ -56,6 +57,17 @@ pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
 
 /// One request that fills a block of a file.
 async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
+    write(engine, block, range, bytes, request, false).await;
+}
+
+async fn write(
+    engine: &Rc<Engine>,
+    block: u64,
+    range: BlockRange,
+    bytes: &[u8],
+    request: u64,
+    durable_only: bool,
+) {
     let update = FileUpdate {
         owner: Owner(1),
         home: HomeBlock(block),
@@ -65,7 +77,7 @@ async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[
         request,
         sequential: request > BYTES,
         in_place: true,
-        durable_only: false,
+        durable_only,
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
     handle.file_data(update).await.unwrap();
@@ -239,4 +251,41 @@ fn a_log_of_another_format_is_brought_home() {
         assert_eq!((report.home_blocks_written, report.blocks_kept), (1, 0));
         assert_eq!(read(&engine, 1).await, content(1, 1));
     });
+}
+
+/// Checkpoints leave what durability is enough for, before a power cut as well as after it. A mount that does not ask for it brings
+/// all home.
+#[test]
+fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
+    for (mode, records) in
+        DataMode::ALL.into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed].into_iter().cycle())
+    {
+        let mut with = setup(mode, records);
+        with.options.durable_only = true;
+        with.options.checkpoint = CheckpointTimes::ByAge;
+        let images = live(&with, with.images(), async |_, engine| {
+            for block in 0..10 {
+                let bytes = content(block, 1);
+                let range = BlockRange::new(0, BYTES as u32);
+                write(&engine, block, range, &bytes, BYTES, block < 6).await;
+            }
+            engine.sync().await.unwrap();
+        });
+        let mut without = with.clone();
+        without.options.durable_only = false;
+        for (setup, stay) in [(with, 6), (without, 0)] {
+            live(&setup, images.clone(), async move |report, engine| {
+                assert!(report.blocks_kept >= 6, "{mode} {records:?}: {report:?}");
+                let world = engine.world();
+                // Longer than anything waits to go home by its age.
+                world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+                engine.checkpoint().await.unwrap();
+                let told = engine.statistics().log.mapped_blocks;
+                assert_eq!(told, stay, "{mode} {records:?}: stay in the logs");
+                for block in 0..10 {
+                    assert_eq!(read(&engine, block).await, content(block, 1), "{mode} {records:?}: {block}");
+                }
+            });
+        }
+    }
 }

@@ -162,6 +162,11 @@ fn tag_flags(text: &mut String) {
             "BASE_ZERO",
             "ours, with MULTIWRITE: all other bytes of the home block become zero",
         ),
+        (
+            flag::STAYS,
+            "STAYS",
+            "ours, in scattered logs, of a whole block: durability is enough for its file",
+        ),
     ];
     for (bit, name, meaning) in flags {
         row(text, &[&format!("{bit:#x}"), &name, &meaning]);

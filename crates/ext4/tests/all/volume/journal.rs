@@ -394,8 +394,7 @@ fn what_a_mount_over_a_kept_log_says_in_the_superblock_survives_the_next_power_c
             // As recovery would leave it, on a copy.
             let copy: Rc<dyn Disk> = Rc::new(MemoryDisk::from_image(shared.clone(), disk.image()));
             let (world_of_copy, options) = (shared.clone(), VolumeOptions::default());
-            let recovered =
-                OpenParts { world: world_of_copy, home: copy.clone(), journal: None, options };
+            let recovered = OpenParts { world: world_of_copy, home: copy.clone(), journal: None, options };
             let superblock = world.run(async move {
                 ext4::recover(&recovered, false).await.unwrap();
                 ext4::read_superblock(&*copy).await.unwrap()

@@ -183,6 +183,7 @@ impl JournalSuperblock {
         LogLayout {
             wide: self.is_wide(),
             multiwrite: self.has_incompatible(Incompatible::MULTIWRITE),
+            scattered: self.has_incompatible(Incompatible::SCATTERED),
             ..LogLayout::new(self.block_size, self.tag_format(), self.uuid)
         }
     }
