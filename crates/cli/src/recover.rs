@@ -164,11 +164,20 @@ fn tell(recovered: &Recovered) -> String {
 pub fn at_mount(report: &RecoveryReport) -> Option<String> {
     let time = format_duration(Duration::from_nanos(report.nanoseconds));
     let (transactions, home) = (report.transactions, report.home_blocks_written);
-    let logs = match report.logs_read {
-        0 => String::new(),
-        logs => format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept),
+    let logs = match (report.logs_read, report.table_pages_read) {
+        (0, 0) => String::new(),
+        (0, pages) => {
+            format!(" told by {pages} pages of the table, {} blocks stay in the logs,", report.blocks_kept)
+        }
+        (logs, _) => format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept),
     };
-    let text = || format!("recovered in {time}: {transactions} transactions,{logs} {home} blocks went home");
+    let refused = match &report.table_refused {
+        Some(why) => format!("; the table of mtl= was not believed: {why}"),
+        None => String::new(),
+    };
+    let text = || {
+        format!("recovered in {time}: {transactions} transactions,{logs} {home} blocks went home{refused}")
+    };
     (!report.clean).then(text)
 }
 
@@ -221,6 +230,13 @@ mod tests {
         assert_eq!(at_mount(&plain).unwrap(), "recovered in 3.10 s: 9 transactions, 4 blocks went home");
         let told = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
         assert_eq!(at_mount(&scattered).unwrap(), told);
+        let why = Some("it does not tell of transaction 7".to_owned());
+        let refused = RecoveryReport { table_pages_read: 3, table_refused: why, ..scattered.clone() };
+        let behind = "; the table of mtl= was not believed: it does not tell of transaction 7";
+        assert_eq!(at_mount(&refused).unwrap(), told.to_owned() + behind);
+        let believed = RecoveryReport { logs_read: 0, table_pages_read: 3, ..scattered };
+        let told = "recovered in 3.10 s: 9 transactions, told by 3 pages of the table, 1800 blocks stay in the logs, 4 blocks went home";
+        assert_eq!(at_mount(&believed).unwrap(), told);
     }
 
     #[test]

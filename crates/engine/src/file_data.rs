@@ -76,7 +76,10 @@ impl Engine {
         self.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
         self.queue.soil(block, || self.world.now(), &self.cache);
         let mut transaction = self.pipeline.transaction();
-        block.set_stays(update.durable_only && decision.is_logged());
+        let stays = update.durable_only && decision.is_logged();
+        block.set_stays(stays);
+        // A restart asks for it, and that keeps scattered logs alone.
+        transaction.set_stays(at, stays && self.log.as_ref().is_some_and(|log| log.borrow().redirects()));
         // From now on the commit makes the block durable as a whole, in the log or at home.
         let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
         if takes_along && self.loose.remove(update.owner, at) {

@@ -46,12 +46,12 @@ impl Gathered {
 
     /// Records come in log order. `read_early`: blocks that are read at home before there is an engine.
     pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) {
-        let ReplayedRecord { by, place, action } = record;
+        let ReplayedRecord { by, place, stays, action } = record;
         let home = home_of(action);
         let (coverage, copy) = match action {
             ReplayAction::WriteWhole { bytes, .. } => {
-                // Whose it is, and whether its file is one of which durability is enough, no record says.
-                let copy = place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, false));
+                // Whose it is no record says.
+                let copy = place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, *stays));
                 (Coverage::Whole, copy)
             }
             ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),

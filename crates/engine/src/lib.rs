@@ -75,7 +75,7 @@ pub use handle::Handle;
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogKind, LogPlaces, WriteThreshold};
 pub use kept::KeptLog;
-pub use options::{BarrierKind, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
+pub use options::{BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};
 pub use recovery::recover;
 pub use recovery_report::{PassReport, RecoveryReport};

@@ -24,7 +24,7 @@ use journal::records::{self, Images, Records};
 use journal::{
     Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
     LockedTransaction, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun,
-    WholePlace, begin_log, plan_commit,
+    TablePage, WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ impl LogState {
         area: &LogArea,
     ) -> Result<LogState, EngineError> {
         let is_scattered = parts.options.log == LogKind::Scattered;
-        let records = records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
+        records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
         superblock.errno = 0;
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
@@ -58,12 +58,12 @@ impl LogState {
             LogKind::Circular => Box::new(CircularLog::of(&superblock)),
             LogKind::Scattered => {
                 superblock.set_scattered(parts.world.random());
-                Box::new(ScatteredLog::new(&superblock, area.logs(each)?))
+                Box::new(with_table(ScatteredLog::new(&superblock, area.logs(each)?), parts))
             }
         };
         Ok(LogState {
             checkpoint: Checkpoint::new(next),
-            records,
+            records: records::of(&superblock),
             superblock: LogSuperblock::new(superblock, area, false),
             space,
             tail: Tail::new(next),
@@ -81,7 +81,10 @@ impl LogState {
         let mut log = LogState {
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
-            space: Box::new(ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs)),
+            space: {
+                let log = ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs);
+                Box::new(with_table(log, parts))
+            },
             superblock: LogSuperblock::new(superblock, area, true),
             tail: Tail::new(first),
             live: LiveRecords::default(),
@@ -367,6 +370,10 @@ impl LogState {
 
     // How runs move to another log.
 
+    /// Runs are about to move: what makes the table of runs count for nothing.
+    pub fn forget_table(&mut self) -> Vec<TablePage> {
+        self.space.forget_table()
+    }
     /// A log is above so many `percent`, and another may take its runs, while the largest transaction finds room elsewhere.
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
@@ -396,6 +403,14 @@ impl LogState {
                 tell(*block, &run);
             }
         }
+    }
+}
+
+/// With a table of its runs, if the mount has memory for one. Its mark is of this mount alone.
+fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
+    match parts.options.run_table {
+        Some(_) => log.with_table((parts.world.random() as u32).max(1)),
+        None => log,
     }
 }
 

@@ -66,6 +66,12 @@ impl Engine {
         Ok(Engine::assemble(parts, Some(log), next))
     }
 
+    /// Whether the superblock on disk says that the log may hold something: from the first commit on, or from the beginning
+    /// where a restart has kept a log.
+    pub fn has_begun_log(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.borrow().is_started())
+    }
+
     /// Says in the journal superblock that the log has begun, although nothing is in it yet, where that is to keep others
     /// off ([`EngineOptions::keep_others_out`]). The volume must say before that its journal is to be replayed.
     pub async fn keep_others_out(&self) -> Result<(), EngineError> {

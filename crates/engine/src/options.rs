@@ -10,6 +10,7 @@ use journal::records::RecordFormat;
 use journal::{
     DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, Variations, WriteThreshold, varied,
 };
+use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
@@ -175,6 +176,16 @@ impl LogArea {
     }
 }
 
+/// Memory that survives a power cut, as a disk of at least [`format::run_table::TABLE_BYTES`].
+#[derive(Clone)]
+pub struct DurableMemory(pub Rc<dyn Disk>);
+
+impl fmt::Debug for DurableMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name())
+    }
+}
+
 /// The options of a mount that concern the engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -200,6 +211,8 @@ pub struct EngineOptions {
     pub checkpoint: CheckpointTimes,
     /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
     pub swap_above: Option<u32>,
+    /// Scattered logs: where the table of their runs lies (`mtl=`).
+    pub run_table: Option<DurableMemory>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -240,6 +253,7 @@ impl Default for EngineOptions {
             expire: Duration::from_secs(30),
             checkpoint: CheckpointTimes::ByAge,
             swap_above: Some(80),
+            run_table: None,
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,

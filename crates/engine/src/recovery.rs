@@ -11,13 +11,14 @@ use crate::options::{EngineParts, LogArea};
 use crate::recovery_report::{PassReport, RecoveryReport};
 use crate::run_plan::Runner;
 use crate::whose::Home;
-use device::Buffer;
+use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
+use format::run_table::TABLE_PAGE;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Pass, ReplayAction, ReplayImage,
-    ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass, Scanned, SuperblockImage,
-    plan_empty_log,
+    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Logs, Pass, ReadTable,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass,
+    Scanned, SuperblockImage, plan_empty_log,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -108,13 +109,28 @@ impl<'a> Recovery<'a> {
 
     /// The first two passes.
     pub async fn read_log(&mut self) -> Result<ReadLog, EngineError> {
-        let (found, scan) = match &self.superblock.scattered {
-            Some(_) => {
-                let found = self.find_runs().await?;
-                let scan = ScanPass::over_runs(records::of(&self.superblock), &found);
-                (Some(found), scan)
+        if self.superblock.scattered.is_none() {
+            return self.read_runs(None).await;
+        }
+        if let Some(found) = self.ask_table().await? {
+            match self.read_runs(Some(found)).await {
+                // Whatever is wrong with what it tells, the logs tell for themselves.
+                Err(EngineError::Recover(error)) => self.report.table_refused = Some(error.to_string()),
+                read => return read,
             }
-            None => (None, ScanPass::new(&self.superblock)?),
+        }
+        let found = self.find_runs().await?;
+        self.read_runs(Some(found)).await
+    }
+
+    /// `found`: in scattered logs.
+    async fn read_runs(&mut self, found: Option<FoundRuns>) -> Result<ReadLog, EngineError> {
+        let scan = match &found {
+            Some(found) => {
+                self.reader.follow(found.walk(), READ_BYTES);
+                ScanPass::over_runs(records::of(&self.superblock), found)
+            }
+            None => ScanPass::new(&self.superblock)?,
         };
         let mut scan = scan.until_damage(self.parts.options.until_damage);
         self.report.scan = self.scan(&mut scan).await?;
@@ -171,8 +187,26 @@ impl<'a> Recovery<'a> {
         self.report.logs_read = found.logs_read;
         self.report.run_headers_read = found.blocks_read;
         self.report.find_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
-        self.reader.follow(found.walk(), READ_BYTES);
         Ok(found)
+    }
+
+    /// What the table of runs tells, if there is one and it fits. Otherwise the logs are searched.
+    async fn ask_table(&mut self) -> Result<Option<FoundRuns>, EngineError> {
+        let options = &self.parts.options;
+        let Some(memory) = options.run_table.as_ref().filter(|_| !options.until_damage) else {
+            return Ok(None);
+        };
+        let begun = self.parts.world.now();
+        let logs = Rc::new(self.area.logs(self.superblock.log_blocks_per_block())?);
+        let told = read_table(&*memory.0, &self.superblock, logs, &mut self.report.table_pages_read).await;
+        self.report.table_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
+        match told {
+            Ok(found) => Ok(Some(found)),
+            Err(why) => {
+                self.report.table_refused = Some(why);
+                Ok(None)
+            }
+        }
     }
 
     async fn scan(&mut self, scan: &mut ScanPass) -> Result<PassReport, EngineError> {
@@ -250,6 +284,22 @@ impl<'a> Recovery<'a> {
         let image = SuperblockImage { at: self.area.superblock, image: image_of(&superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
     }
+}
+
+async fn read_table(
+    memory: &dyn Disk,
+    superblock: &JournalSuperblock,
+    logs: Rc<Logs>,
+    pages_read: &mut u64,
+) -> Result<FoundRuns, String> {
+    let mut table = ReadTable::new(superblock, logs).map_err(|refused| refused.to_string())?;
+    while let Some(page) = table.wants() {
+        let bytes =
+            memory.read(page * TABLE_PAGE as u64, TABLE_PAGE).await.map_err(|error| error.to_string())?;
+        *pages_read += 1;
+        table.give(&bytes).map_err(|refused| refused.to_string())?;
+    }
+    table.finish().map_err(|refused| refused.to_string())
 }
 
 /// Cuts images into runs of neighbours, of `most` at most.

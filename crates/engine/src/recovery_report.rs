@@ -51,6 +51,10 @@ pub struct RecoveryReport {
     pub logs_read: u32,
     pub run_headers_read: u64,
     pub find_nanoseconds: u64,
+    /// Of the table of runs (`mtl=`): its pages that were read, and how long that took. Why it was not believed, and the logs were searched.
+    pub table_pages_read: u64,
+    pub table_nanoseconds: u64,
+    pub table_refused: Option<String>,
     pub scan: PassReport,
     /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
     pub look_ahead_nanoseconds: u64,

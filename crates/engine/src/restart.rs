@@ -15,7 +15,7 @@ use crate::options::EngineParts;
 use crate::recovery::{Begun, ReadLog, Recovery, recover};
 use crate::recovery_report::RecoveryReport;
 use device::Buffer;
-use journal::{LogKind, plan_kept_log, records};
+use journal::{LogKind, ReplayedRecord, plan_kept_log, records};
 use std::rc::Rc;
 use units::HomeBlock;
 
@@ -56,7 +56,9 @@ impl Recovery<'_> {
             return Ok(None);
         };
         let mut gathered = Gathered::new(first, count);
-        let add = |record| {
+        let leaves_them = self.parts.options.durable_only;
+        let add = |mut record: ReplayedRecord| {
+            record.stays &= leaves_them;
             gathered.add(&record, read_early);
             None
         };

@@ -9,7 +9,8 @@ use crate::home_claims::HomeClaims;
 use crate::options::{EngineParts, LogArea, LogPlace};
 use crate::stats::Counters;
 use crate::whose::Home;
-use device::{Buffer, DeviceError, LocalFuture};
+use device::{Buffer, DeviceError, Disk, LocalFuture};
+use format::run_table::TABLE_PAGE;
 use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write};
 use runtime::{join_all, join_window};
 use std::cell::{Cell, RefCell};
@@ -44,6 +45,8 @@ impl DiskWrite {
 pub(crate) struct Runner {
     home: Rc<dyn Home>,
     log: Option<LogArea>,
+    /// Memory that has the table of runs.
+    table: Option<Rc<dyn Disk>>,
     block_size: BlockSize,
     /// Bytes of a log block.
     log_unit: Cell<usize>,
@@ -63,6 +66,7 @@ impl Runner {
         Runner {
             home: parts.home.clone(),
             log: parts.log.clone(),
+            table: parts.options.run_table.as_ref().map(|memory| memory.0.clone()),
             block_size: parts.block_size,
             log_unit: Cell::new(parts.block_size.bytes()),
             claims,
@@ -81,6 +85,10 @@ impl Runner {
         let mut phase = Vec::new();
         for step in plan.steps {
             match step {
+                Step::Write(Write { at: Address::Table(page), blocks }) => {
+                    self.write_table(page, blocks.into_iter().map(|(_, bytes)| bytes).collect()).await?;
+                }
+                Step::Barrier(Barrier::TableBeforeRun) => self.flush_table().await?,
                 Step::Write(write) => self.translate(write, &mut phase)?,
                 Step::Barrier(reason) => self.end_phase(std::mem::take(&mut phase), Some(reason)).await?,
             }
@@ -129,6 +137,19 @@ impl Runner {
         self.durability.check()?;
         let written = self.home.write(at, parts, durability).await;
         self.durability.note(written.map_err(EngineError::from))
+    }
+
+    /// Memory is not ordered with the disks: what is written there is durable before anything else is asked for.
+    async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
+        let Some(table) = &self.table else { return Ok(()) };
+        self.durability.check()?;
+        let written = table.write(page * TABLE_PAGE as u64, parts, device::Durability::Cached).await;
+        self.durability.note(written.map_err(EngineError::from))
+    }
+    async fn flush_table(&self) -> Result<(), EngineError> {
+        let Some(table) = &self.table else { return Ok(()) };
+        self.durability.check()?;
+        self.durability.note(table.flush().await.map_err(EngineError::from))
     }
 
     /// `blocks`: of home, which a plan wrote.
@@ -187,6 +208,7 @@ impl Runner {
                     (Place::Log, at, None, room)
                 }
                 Address::Slot(slot) => unreachable!("{slot:?} was not bound before its plan was issued"),
+                Address::Table(page) => unreachable!("page {page} of the table lies on no disk"),
             };
             let (mut taken, mut length) = (Vec::new(), 0);
             while taken.len() < BLOCKS_PER_WRITE_MAX

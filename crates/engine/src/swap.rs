@@ -10,7 +10,7 @@
 use crate::engine::Engine;
 use crate::error::EngineError;
 use device::Buffer;
-use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers};
+use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers, plan_table_forgotten};
 use std::rc::Rc;
 use units::HomeBlock;
 
@@ -63,6 +63,9 @@ impl Engine {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = &self.log else { return Ok(false) };
+        // Nothing is on its way yet, and what comes from now on tells the table nothing before the swap is over.
+        let pages = log.borrow_mut().forget_table();
+        self.runner.run(plan_table_forgotten(pages)).await?;
         self.announce_places(None).await?;
         let copies = self.copy_runs(swap, activity).await;
         self.cache.borrow_mut().note_fetched(0);

@@ -5,4 +5,5 @@ pub mod ext4;
 pub mod flush_zone;
 pub mod jbd2;
 pub mod packed;
+pub mod run_table;
 pub mod scattered;

@@ -31,6 +31,8 @@ pub const LOG_BLOCKS_MIN: u32 = 64;
 pub struct ScatteredLogs {
     /// Chosen anew whenever the log is begun.
     pub nonce: u64,
+    /// Which table of runs tells of all that was written since (`mtl=`); 0: none does.
+    pub table_mark: u32,
     pub active: ActiveLogs,
 }
 
@@ -116,6 +118,11 @@ impl RunHeader {
             blocks: word(at::BLOCKS),
             durable: TransactionId(word(at::DURABLE)),
         })
+    }
+
+    /// The same wherever it is kept besides its own place.
+    pub fn parse_copy(bytes: &[u8], seed: Seed) -> Option<RunHeader> {
+        RunHeader::parse(LogBlock(field::be32(bytes.get(..Self::SIZE)?, at::AT)), bytes, seed)
     }
 
     /// Fills the start of `block`.

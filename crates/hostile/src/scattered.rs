@@ -1,9 +1,12 @@
-//! Scattered logs: the superblock of their file, headers of runs, and the search for runs in logs that hold any headers.
+//! Scattered logs: the superblock of their file, and headers of runs. Logs and tables of runs hold any such headers, and runs are
+//! looked for there.
 
 use format::ext4::checksum::crc32c;
 use format::jbd2::JournalSuperblock;
+use format::run_table::{self, TABLE_PAGE};
 use format::scattered::{ActiveLogs, LOGS_SUPERBLOCK_SIZE, LogsSuperblock, RunHeader};
-use journal::{FindRuns, LogPlaces};
+use journal::{FindRuns, FoundRuns, LogPlaces, Logs, ReadTable};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 
@@ -12,6 +15,7 @@ const BLOCK: usize = 1024;
 const EACH: u32 = 96;
 const FIRST: u32 = 64;
 const LOGS: u32 = 4;
+const ALL: u32 = LOGS * EACH;
 
 /// The first byte chooses. The others are read as the superblock of the file and as a header. Then every ten of them
 /// make a header, which is put into the logs with a right checksum.
@@ -20,6 +24,7 @@ pub fn run(bytes: &[u8]) {
     logs_superblock(rest);
     run_header(rest);
     search(choice, rest);
+    table(choice, rest);
 }
 
 fn logs_superblock(bytes: &[u8]) {
@@ -74,40 +79,88 @@ fn search(choice: u8, bytes: &[u8]) {
     }
     superblock.transaction_bound =
         [None, Some(100), Some(1 << 20), Some(u32::MAX)][usize::from(choice >> 4) % 4];
-    let homes = (0..LOGS).map(|log| HomeBlock(1000 * u64::from(log))).collect();
-    let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
-    let logs = Rc::new(places.in_units(1).expect("few blocks"));
-    let all = LOGS * EACH;
-    let mut blocks = vec![vec![0; BLOCK]; (FIRST + all) as usize];
+    let mut blocks = vec![vec![0; BLOCK]; (FIRST + ALL) as usize];
     for word in bytes.chunks_exact(10) {
-        let number = |from: usize| u32::from(word[from]) << 8 | u32::from(word[from + 1]);
-        let at = LogBlock(FIRST + number(0) % all);
-        // Most lengths fit, and transactions are near the tail.
-        let long = if word[8] & 7 == 0 { u32::MAX - 300 } else { 0 };
-        let far = if word[8] & 0x70 == 0 { 1 << 31 } else { 0 };
-        let near = |word: u32| TransactionId(superblock.sequence.0.wrapping_add(word % 64).wrapping_add(far));
-        let (transaction, durable) = (near(number(4)), near(number(6)));
-        let header = RunHeader { at, transaction, blocks: (number(2) % 300).wrapping_add(long), durable };
-        header.serialize(seed, &mut blocks[at.get() as usize]);
+        let header = header_of(word, superblock.sequence);
+        let block = &mut blocks[header.at.get() as usize];
+        header.serialize(seed, block);
         if word[9] == 0 {
-            blocks[at.get() as usize][usize::from(word[8]) % RunHeader::SIZE] ^= 1;
+            block[usize::from(word[8]) % RunHeader::SIZE] ^= 1;
         }
     }
-    let mut find = FindRuns::new(&superblock, logs);
+    let mut find = FindRuns::new(&superblock, logs());
     let mut turns = 0;
     while let Some(at) = find.wants() {
         turns += 1;
-        assert!(turns <= all, "a block of the logs is read twice");
-        assert!((FIRST..FIRST + all).contains(&at.get()), "{at} lies in no log");
+        assert!(turns <= ALL, "a block of the logs is read twice");
+        assert!((FIRST..FIRST + ALL).contains(&at.get()), "{at} lies in no log");
         find.give(&blocks[at.get() as usize]);
     }
-    let Ok(found) = find.finish(choice & 8 != 0) else { return };
+    if let Ok(found) = find.finish(choice & 8 != 0) {
+        is_walked_once(&found);
+    }
+}
+
+fn logs() -> Rc<Logs> {
+    let homes = (0..LOGS).map(|log| HomeBlock(1000 * u64::from(log))).collect();
+    let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
+    Rc::new(places.in_units(1).expect("few blocks"))
+}
+
+/// Of ten bytes. Most lengths fit, and most transactions are near the tail.
+fn header_of(word: &[u8], tail: TransactionId) -> RunHeader {
+    let number = |from: usize| u32::from(word[from]) << 8 | u32::from(word[from + 1]);
+    let at = LogBlock(FIRST + number(0) % ALL);
+    let long = if word[8] & 7 == 0 { u32::MAX - 300 } else { 0 };
+    let far = if word[8] & 0x70 == 0 { 1 << 31 } else { 0 };
+    let near = |word: u32| TransactionId(tail.0.wrapping_add(word % 64).wrapping_add(far));
+    let (transaction, durable) = (near(number(4)), near(number(6)));
+    RunHeader { at, transaction, blocks: (number(2) % 300).wrapping_add(long), durable }
+}
+
+/// The same headers as a table, each with a right checksum; some are told as the latest.
+fn table(choice: u8, bytes: &[u8]) {
+    let mut superblock = superblock();
+    superblock.sequence = TransactionId(u32::MAX - 3);
+    if let Some(scattered) = &mut superblock.scattered {
+        scattered.active = ActiveLogs::parse(&[choice | 1; ActiveLogs::BYTES]);
+        scattered.table_mark = 9;
+    }
+    let seed = run_table::table_seed(superblock.scattered_seed(), 9);
+    let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut put = |page, put: &mut dyn FnMut(&mut [u8])| {
+        put(pages.entry(page).or_insert_with(|| vec![0; TABLE_PAGE]));
+    };
+    for word in bytes.chunks_exact(10) {
+        let header = header_of(word, superblock.sequence);
+        let transaction = header.transaction;
+        put(run_table::slot_page(transaction), &mut |page| run_table::put_slot(&header, seed, page));
+        if word[9] & 3 == 0 {
+            put(run_table::latest_page(transaction), &mut |page| run_table::put_latest(&header, seed, page));
+        }
+    }
+    let mut table = ReadTable::new(&superblock, logs()).expect("the superblock names one");
+    let mut turns = 0;
+    while let Some(page) = table.wants() {
+        turns += 1;
+        assert!(turns <= run_table::TABLE_BYTES / TABLE_PAGE as u64 + 1, "a page of the table is read twice");
+        let zeros = vec![0; TABLE_PAGE];
+        if table.give(pages.get(&page).unwrap_or(&zeros)).is_err() {
+            return;
+        }
+    }
+    if let Ok(found) = table.finish() {
+        is_walked_once(&found);
+    }
+}
+
+fn is_walked_once(found: &FoundRuns) {
     let walk = found.walk();
     let (mut at, mut visited) = (found.start(), 0);
     while let Some(block) = at {
         visited += 1;
-        assert!(visited <= all, "the walk has no end");
-        assert!((FIRST..FIRST + all).contains(&block.get()), "{block} lies in no log");
+        assert!(visited <= ALL, "the walk has no end");
+        assert!((FIRST..FIRST + ALL).contains(&block.get()), "{block} lies in no log");
         at = walk.next(block);
     }
 }

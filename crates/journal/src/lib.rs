@@ -19,7 +19,7 @@ pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
     CircularLog, LogFull, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace, LogSwap, LogWalk,
-    Logs, ScatteredLog, SwappedRun,
+    Logs, ScatteredLog, SwappedRun, TablePage,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
@@ -29,12 +29,12 @@ pub use policy::{
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Holdings, Records, WholePlace};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, RecoverError,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned,
-    look_ahead,
+    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, ReadTable,
+    RecoverError, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass,
+    Scanned, TableRefused, look_ahead,
 };
 pub use revoke::RevokeTable;
-pub use swap::{plan_copies, plan_run_headers};
+pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
     SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_kept_log,
     plan_tail_update, take_tail_along,

@@ -1,7 +1,7 @@
 //! Plans are data: what is written where, in what order and why. The engine carries them out; the barrier
 //! kind decides what each barrier costs; tests read them, cut them at every place, and ask what survives.
 
-use crate::log_space::{LogRuns, LogSlot};
+use crate::log_space::{LogRuns, LogSlot, TablePage};
 use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,6 +24,8 @@ pub enum Barrier {
     HomeBeforeReply,
     /// The journal superblock's new tail before its old log blocks are written again; and the new headers of runs that move.
     TailBeforeReuse,
+    /// What the table of runs tells, before the runs that it tells of. Or that it tells nothing, before runs move.
+    TableBeforeRun,
     /// Copies of runs that move, before headers say that they lie there.
     CopyBeforeHeader,
 }
@@ -49,6 +51,8 @@ pub enum BlockKind {
 pub enum Address {
     Home(HomeBlock),
     Log(LogBlock),
+    /// A page of the table of runs.
+    Table(u64),
     /// A block of a transaction's log whose address is not known yet: no plan is carried out before [`Plan::bind`].
     Slot(LogSlot),
 }
@@ -108,6 +112,17 @@ impl Plan {
             Some(Step::Barrier(reason)) => Some(*reason),
             _ => None,
         }
+    }
+    /// Puts in front of everything what the table of runs must tell before.
+    pub fn tell_table(&mut self, pages: Vec<TablePage>) {
+        if pages.is_empty() {
+            return;
+        }
+        let write = |(page, bytes)| {
+            Step::Write(Write { at: Address::Table(page), blocks: vec![(BlockKind::RunHeader, bytes)] })
+        };
+        let writes = pages.into_iter().map(write);
+        self.steps.splice(0..0, writes.chain([Step::Barrier(Barrier::TableBeforeRun)]));
     }
     /// Takes off what stands between the last two barriers, and the last.
     pub fn split_off_last_phase(&mut self) -> Plan {

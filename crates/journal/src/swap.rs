@@ -1,12 +1,20 @@
 //! The plans of log swapping.
 //!
-//! Copies; `CopyBeforeHeader`; headers; `TailBeforeReuse`. Before the headers recovery believes the runs where they were,
+//! The table of runs counts for nothing; `TableBeforeRun`. Copies; `CopyBeforeHeader`; headers; `TailBeforeReuse`. Before the headers recovery believes the runs where they were,
 //! and behind the last barrier the log that held them is written again.
 
+use crate::log_space::TablePage;
 use crate::plan::{Address, Barrier, BlockKind, Plan};
 use device::Buffer;
 use std::rc::Rc;
 use units::LogBlock;
+
+/// Runs are about to move. Until all of them are told again, recovery finds them by their headers.
+pub fn plan_table_forgotten(pages: Vec<TablePage>) -> Plan {
+    let mut plan = Plan::default();
+    plan.tell_table(pages);
+    plan
+}
 
 /// Blocks of a run to where it is to lie.
 pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {

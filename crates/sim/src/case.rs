@@ -181,6 +181,11 @@ impl Case {
         self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
     }
 
+    /// Scattered logs: in two of three cases memory that survives the cuts has a table of their runs.
+    pub(crate) fn has_run_table(&self) -> bool {
+        self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
+    }
+
     /// Seeds take all worlds in turn; on each kind of volume another one first.
     fn turn(&self) -> u64 {
         let name = self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
@@ -261,6 +266,9 @@ pub struct CaseReport {
     pub swaps: u64,
     /// Mounts that went on with what the logs held.
     pub kept: u64,
+    /// Mounts that believed a table of runs, and those that had one and did not.
+    pub told: u64,
+    pub untold: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
@@ -282,6 +290,8 @@ impl CaseReport {
         self.redirected += other.redirected;
         self.swaps += other.swaps;
         self.kept += other.kept;
+        self.told += other.told;
+        self.untold += other.untold;
         self.lost += other.lost;
     }
 }

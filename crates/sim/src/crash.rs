@@ -6,10 +6,11 @@ use crate::earlier;
 use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
+use crate::run_table::{self, spoiled};
 use crate::setup::Disks;
 use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
-use disks::{Atomicity, CrashPolicy};
+use disks::{Atomicity, CrashPolicy, Image};
 use ext4::{Error, Volume};
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
@@ -50,7 +51,8 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         false => None,
     };
     let world = VirtualWorld::new(case.seed);
-    let disks = MemoryDisks::of(&world, &with_zones(case, lived.as_ref().unwrap_or(fresh)), case);
+    let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
+    let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
     let cuts = Rc::new(Cell::new(0));
     let outcome = world.run({
@@ -59,7 +61,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         async move {
             let volume = disks.open(&world, &case).await?;
             let writers = Writers::prepare(&volume, &world, &case).await?;
-            watch(&disks, &volume, &case, only_cut, snapshots, writers.progress.clone(), cuts);
+            watch(&disks, &volume, &case, begun.table, only_cut, snapshots, writers.progress.clone(), cuts);
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
                 ended?;
@@ -85,6 +87,7 @@ fn watch(
     disks: &MemoryDisks,
     volume: &Rc<Volume>,
     case: &Case,
+    older_table: Option<Image>,
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
@@ -111,6 +114,7 @@ fn watch(
         }
         let mut snapshots = snapshots.borrow_mut();
         for (left, disks) in images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut)) {
+            let (left, disks) = spoiled(left, disks, older_table.as_ref(), snapshots.len() as u64);
             snapshots.push(Snapshot { cut, left, disks, progress: progress.borrow().clone() });
         }
     });

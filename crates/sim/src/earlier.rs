@@ -3,6 +3,7 @@
 
 use crate::case::Case;
 use crate::memory_disks::MemoryDisks;
+use crate::run_table::with_memory;
 use crate::setup::Disks;
 use disks::CrashPolicy;
 use ext4::{Caller, Error, Volume, WriteFlags, errno};
@@ -32,7 +33,7 @@ fn changed(number: u8) -> Vec<u8> {
 /// What such a life leaves of `fresh` disks.
 pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
     let world = VirtualWorld::new(case.seed);
-    let disks = MemoryDisks::of(&world, fresh, case);
+    let disks = MemoryDisks::of(&world, &with_memory(case, fresh), case);
     let lived = world.run({
         let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
         async move {

@@ -61,12 +61,12 @@ fn judge_once(
 ) -> Result<(), Wrong> {
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
-    let (found, kept) = world.run({
+    let (found, recovery) = world.run({
         let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
         let case = case.clone();
         async move {
             let volume = memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
-            let kept = volume.open_report().recovery.blocks_kept > 0;
+            let recovery = volume.open_report().recovery;
             if case.had_earlier_life() {
                 earlier::check(&volume).await?;
             }
@@ -77,10 +77,12 @@ fn judge_once(
                 _ => format!("what was recovered cannot be read: {error}"),
             })?;
             volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
-            Ok::<_, String>((found, kept))
+            Ok::<_, String>((found, recovery))
         }
     })?;
-    report.kept += u64::from(kept);
+    report.kept += u64::from(recovery.blocks_kept > 0);
+    report.untold += u64::from(recovery.table_refused.is_some());
+    report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];

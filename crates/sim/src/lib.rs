@@ -13,6 +13,7 @@ mod judge;
 pub mod liar;
 mod memory_disks;
 pub mod model;
+mod run_table;
 pub mod script;
 pub mod script_text;
 pub mod setup;

@@ -3,7 +3,7 @@
 use crate::case::{Case, Pace};
 use crate::setup::Disks;
 use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
-use engine::{EngineOptions, LogKind};
+use engine::{DurableMemory, EngineOptions, LogKind};
 use ext4::{Error, OpenParts, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -17,6 +17,8 @@ const SCATTERED_LATENCY: Latency =
 pub struct MemoryDisks {
     pub home: MemoryDisk,
     pub journal: Option<MemoryDisk>,
+    /// The table of runs.
+    pub table: Option<MemoryDisk>,
 }
 
 impl MemoryDisks {
@@ -32,7 +34,9 @@ impl MemoryDisks {
             }
             disk
         };
-        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make) }
+        let memory = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+        let table = disks.table.as_ref().map(memory);
+        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make), table }
     }
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
@@ -60,6 +64,7 @@ impl MemoryDisks {
             durable_only: case.durable_only().is_some(),
             // Whatever there is: scripts leave the disk alone for a moment only.
             swap_above: Some(1),
+            run_table: self.table.clone().map(|table| DurableMemory(Rc::new(table))),
             ..EngineOptions::default()
         };
         let durable_only = case.durable_only();
@@ -74,21 +79,25 @@ impl MemoryDisks {
     }
 
     pub fn all(&self) -> impl Iterator<Item = &MemoryDisk> {
-        [Some(&self.home), self.journal.as_ref()].into_iter().flatten()
+        [Some(&self.home), self.journal.as_ref(), self.table.as_ref()].into_iter().flatten()
     }
     pub fn inject(&self, fault: &Fault) {
         self.all().for_each(|disk| disk.inject(fault.clone()));
     }
     pub fn images(&self) -> Disks {
-        Disks { home: self.home.image(), journal: self.journal.as_ref().map(MemoryDisk::image) }
+        self.crash_by(MemoryDisk::image)
     }
     pub fn crash(&self, policy: CrashPolicy) -> Disks {
         self.crash_by(|disk| disk.crash(policy))
     }
     pub fn crash_by(&self, mut image: impl FnMut(&MemoryDisk) -> Image) -> Disks {
-        Disks { home: image(&self.home), journal: self.journal.as_ref().map(image) }
+        Disks {
+            home: image(&self.home),
+            journal: self.journal.as_ref().map(&mut image),
+            table: self.table.as_ref().map(&mut image),
+        }
     }
-    /// Calls `hook` when a write, flush or discard starts on either disk.
+    /// Calls `hook` when a write, flush or discard starts on any disk.
     pub fn on_change(&self, hook: impl Fn(&MemoryDisk, &Logged) + Clone + 'static) {
         for disk in self.all() {
             let hook = hook.clone();

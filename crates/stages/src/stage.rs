@@ -188,7 +188,7 @@ impl Stage {
 
     /// What the disks hold, their caches included.
     pub fn images(&self) -> Images {
-        Images { home: self.home.image(), journal: self.journal.as_ref().map(Drives::image) }
+        Images { home: self.home.image(), journal: self.journal.as_ref().map(Drives::image), table: None }
     }
 
     /// Writes everything home; what the disks then hold is given to `e2fsck -fn`.

@@ -32,6 +32,8 @@ pub enum Journal {
 pub struct Images {
     pub home: Image,
     pub journal: Option<Image>,
+    /// Memory that survives power cuts, with the table of runs.
+    pub table: Option<Image>,
 }
 
 /// Of the volume, of its journal device, and where the hashes of names begin.
@@ -66,7 +68,7 @@ pub fn make(request: &Request<'_>) -> io::Result<Images> {
     if journal.is_some() {
         attach(&home)?;
     }
-    Ok(Images { home: Image::read_file(&home)?, journal })
+    Ok(Images { home: Image::read_file(&home)?, journal, table: None })
 }
 
 fn mke2fs(request: &Request<'_>) -> Command {

@@ -5,6 +5,7 @@ pub mod helper;
 pub mod loop_device;
 pub mod options;
 mod remount;
+mod run_table;
 mod serve;
 pub mod umount;
 mod users;
@@ -87,6 +88,10 @@ Mount options:
   swap_above=PERCENT|off
                        log=scattered: in idle time a log that is fuller than PERCENT moves to a cold
                        one far from where the disk works (default 80)
+  mtl=PATH             log=scattered: a file or device on memory that survives a power cut. It holds a
+                       table of where the log's transactions lie, written before they are. After a
+                       crash the next mount with the same PATH reads it instead of searching the
+                       logs. What does not fit is not believed (8 MiB; a file is made if need be)
   durable_only[=NAME:DIRECTORY/*]
                        files of which durability is enough, as a database's log: those with the
                        attribute user.okeanos.durability=only, on them or on a directory above them,

@@ -41,6 +41,8 @@ pub struct MountSettings {
     pub checkpoint: CheckpointTimes,
     /// Percent of a scattered log; `None`: never.
     pub swap_above: Option<u32>,
+    /// Where the table of runs lies, on memory that survives a power cut.
+    pub run_table: Option<PathBuf>,
     /// Files of which durability is enough.
     pub durable_only: Option<DurableOnly>,
     /// Bytes.
@@ -111,6 +113,7 @@ impl Default for MountSettings {
             expire: None,
             checkpoint: CheckpointTimes::ByAge,
             swap_above: EngineOptions::default().swap_above,
+            run_table: None,
             durable_only: None,
             cache: None,
             journal_device: None,
@@ -192,6 +195,10 @@ impl MountSettings {
             return Err(CliError::new("noload: without its journal a volume can only be read")
                 .with_remedy("Mount with -o ro,noload, or leave noload out."));
         }
+        if settings.run_table.is_some() && settings.log != LogKind::Scattered {
+            return Err(CliError::new("mtl=: only scattered logs have such a table")
+                .with_remedy("Mount with -o log=scattered, or leave mtl= out."));
+        }
         Ok(settings)
     }
 
@@ -271,6 +278,8 @@ impl MountSettings {
             expire: self.expire.unwrap_or(own.expire),
             checkpoint: self.checkpoint,
             swap_above: self.swap_above,
+            // Whoever mounts opens it.
+            run_table: None,
             durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
@@ -358,6 +367,7 @@ impl MountSettings {
                     _ => return Err(known("off, or from 1 to 99 (percent)")),
                 }
             }
+            "mtl" => self.run_table = Some(value.into()),
             "durable_only" => self.durable_only = Some(value.parse().map_err(Refusal::Wrong)?),
             "cache" => {
                 self.cache = match parse_size(value)? {

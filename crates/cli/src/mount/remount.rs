@@ -123,7 +123,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 31] = [
+    let stays: [(&str, bool); 32] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -134,6 +134,7 @@ fn refuse_what_stays(
         ("checkpoint", before.checkpoint == after.checkpoint),
         ("logged_write_size", before.logged_write_size == after.logged_write_size),
         ("swap_above", before.swap_above == after.swap_above),
+        ("mtl", before.run_table == after.run_table),
         ("durable_only", before.durable_only == after.durable_only),
         ("cache", before.cache == after.cache),
         ("journal_dev", before.journal_device == after.journal_device),

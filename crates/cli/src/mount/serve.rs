@@ -17,6 +17,7 @@ use crate::mount::MountPlan;
 use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice};
 use crate::mount::options::Barrier;
+use crate::mount::run_table;
 use crate::recover::at_mount;
 use device::Disk;
 use disks::{Access, FileDisk};
@@ -389,6 +390,8 @@ async fn open_volume(
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
     let mut engine = plan.settings.engine(&superblock);
     engine.keep_others_out = !disk.is_block_device();
+    let table = plan.settings.run_table.as_deref().filter(|_| !plan.settings.without_journal);
+    engine.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk.clone()),

@@ -70,7 +70,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 16] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 18] {
     // All of them: a new one is not to be forgotten here.
     let CaseReport {
         scripts,
@@ -88,6 +88,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 16] {
         redirected,
         swaps,
         kept,
+        told,
+        untold,
         lost,
     } = *report;
     [
@@ -106,6 +108,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 16] {
         ("read from the log", redirected),
         ("logs swapped", swaps),
         ("went on with logs", kept),
+        ("tables believed", told),
+        ("tables refused", untold),
         ("cuts that lost", lost),
     ]
 }

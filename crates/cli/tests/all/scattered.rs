@@ -169,7 +169,7 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
     rig.run("$O mkfs --scattered-logs=log-size=1M,group-size=16M image 64M -- -q; touch acknowledged");
     for round in 0..4 {
         rig.run(&format!(
-            "serve log=scattered,data=adaptive image
+            "serve log=scattered,data=adaptive,mtl=memory image
              while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged
              write() {{ for at in $(seq 2000); do
                  echo \"round-{round}-$1-$at\" >$M/round-{round}-$1-$at && sync $M/round-{round}-$1-$at || break
@@ -187,6 +187,40 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
          $O mount image $M; while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged; $O umount $M; {DETACHED}"
     ));
     rig.check("");
+}
+
+/// Where the runs lie the next mount reads from memory. A mount without it makes what is there count for nothing.
+#[test]
+fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+    let life = |options: &str| {
+        let said = rig.run(&format!(
+            "rm -f told; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_file=told{options} image
+             {SYNC_WRITES}; {KILL}; cat told"
+        ));
+        said.lines().find(|line| line.contains("recovered in")).unwrap_or_default().to_owned()
+    };
+    assert_eq!(life(",mtl=memory"), "");
+    rig.run("cp memory older");
+    for (options, told) in [
+        (",mtl=memory", " told by "),
+        (",mtl=older", "was not believed: it is another volume's, older than the last mount"),
+        (",mtl=older", " told by "),
+        ("", " scattered logs, "),
+        (",mtl=older", "was not believed: the last mount had none"),
+        (",mtl=new", "was not believed"),
+    ] {
+        let said = life(options);
+        assert!(said.contains(told) && !said.contains(" 0 blocks stay"), "{options}: {said}");
+    }
+    rig.run("$O recover image; $O mount image $M; test $(stat -c %s $M/log) = 2800; $O umount $M");
+    rig.check("");
+    let said = rig.run(
+        "echo mine >other; refuses $O mount -o log=scattered,mtl=other image $M 2>&1; grep -q mine other
+         refuses $O mount -o mtl=memory image $M 2>&1",
+    );
+    assert!(said.contains("something else is there") && said.contains("only scattered logs"), "{said}");
 }
 
 /// In idle time a full log moves; what it holds is read where it is now, and is there when the daemon was killed.

@@ -16,6 +16,7 @@ mod overlap;
 mod owners;
 mod past_cache;
 mod restart;
+mod run_table;
 mod space;
 mod swap;
 mod time;

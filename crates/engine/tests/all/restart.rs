@@ -3,26 +3,28 @@
 use crate::common::{Layout, Rig, Setup};
 use disks::{CrashPolicy, Image};
 use engine::{
-    Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, KeptLog, LogKind, RecoveryReport,
+    Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, KeptLog, LogKind,
+    RecoveryReport,
 };
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockRange, HomeBlock, LogBlock, Owner};
 
 const LOG_BLOCKS: u32 = 700;
 /// Between two logs.
 const BETWEEN: u64 = 1500;
-const LOGS: u64 = 3;
+pub const LOGS: u64 = 3;
 /// Blocks that are written, all of them before the first log.
-const BLOCKS: u64 = 120;
+pub const BLOCKS: u64 = 120;
 const BYTES: u64 = 4096;
 
-fn log_home(log: u64) -> HomeBlock {
+pub fn log_home(log: u64) -> HomeBlock {
     HomeBlock(500 + log * BETWEEN)
 }
 
-fn setup(mode: DataMode, records: RecordFormat) -> Setup {
+pub fn setup(mode: DataMode, records: RecordFormat) -> Setup {
     let mut setup = Setup::new(mode, Layout::Internal, BYTES as u32);
     setup.home_blocks = LOGS * BETWEEN;
     let options = &mut setup.options;
@@ -31,18 +33,20 @@ fn setup(mode: DataMode, records: RecordFormat) -> Setup {
     setup
 }
 
-fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
+pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
     rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(log_home).collect());
+    // Behind home lies what has a table of the runs, if anything has.
+    rig.parts.options.run_table = rig.disks.get(1).map(|disk| DurableMemory(Rc::new(disk.clone())));
     rig
 }
 
 /// What `block` holds in `version`: no zeros, so that packed records log it whole.
-fn content(block: u64, version: u8) -> Vec<u8> {
+pub fn content(block: u64, version: u8) -> Vec<u8> {
     (0..BYTES).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
 }
 
-async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
+pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let made = handle.create(HomeBlock(block));
     let whole = BlockRange::new(0, BYTES as u32);
@@ -53,6 +57,17 @@ async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
 
 /// One request that fills a block of a file.
 async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
+    write(engine, block, range, bytes, request, false).await;
+}
+
+async fn write(
+    engine: &Rc<Engine>,
+    block: u64,
+    range: BlockRange,
+    bytes: &[u8],
+    request: u64,
+    durable_only: bool,
+) {
     let update = FileUpdate {
         owner: Owner(1),
         home: HomeBlock(block),
@@ -62,24 +77,24 @@ async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[
         request,
         sequential: request > BYTES,
         in_place: true,
-        durable_only: false,
+        durable_only,
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
     handle.file_data(update).await.unwrap();
     engine.commit(handle.stop()).await.unwrap();
 }
 
-async fn read(engine: &Engine, block: u64) -> Vec<u8> {
+pub async fn read(engine: &Engine, block: u64) -> Vec<u8> {
     engine.read_data(HomeBlock(block), 1).await.unwrap()[0].to_vec()
 }
 
-async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
+pub async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
     let (report, kept): (_, Option<KeptLog>) = engine::restart(&parts, &[]).await.unwrap();
     (report, Engine::open_with(parts, kept).await.unwrap())
 }
 
 /// Plays one life, which the loss of power ends. What is left of the disk.
-fn live<F: Future<Output = ()> + 'static>(
+pub fn live<F: Future<Output = ()> + 'static>(
     setup: &Setup,
     images: Vec<Image>,
     life: impl FnOnce(RecoveryReport, Rc<Engine>) -> F + 'static,
@@ -94,7 +109,7 @@ fn live<F: Future<Output = ()> + 'static>(
     rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect()
 }
 
-fn all() -> impl Iterator<Item = Setup> {
+pub fn all() -> impl Iterator<Item = Setup> {
     let each = |mode| [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(mode, records));
     DataMode::ALL.into_iter().flat_map(each)
 }
@@ -236,4 +251,41 @@ fn a_log_of_another_format_is_brought_home() {
         assert_eq!((report.home_blocks_written, report.blocks_kept), (1, 0));
         assert_eq!(read(&engine, 1).await, content(1, 1));
     });
+}
+
+/// Checkpoints leave what durability is enough for, before a power cut as well as after it. A mount that does not ask for it brings
+/// all home.
+#[test]
+fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
+    for (mode, records) in
+        DataMode::ALL.into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed].into_iter().cycle())
+    {
+        let mut with = setup(mode, records);
+        with.options.durable_only = true;
+        with.options.checkpoint = CheckpointTimes::ByAge;
+        let images = live(&with, with.images(), async |_, engine| {
+            for block in 0..10 {
+                let bytes = content(block, 1);
+                let range = BlockRange::new(0, BYTES as u32);
+                write(&engine, block, range, &bytes, BYTES, block < 6).await;
+            }
+            engine.sync().await.unwrap();
+        });
+        let mut without = with.clone();
+        without.options.durable_only = false;
+        for (setup, stay) in [(with, 6), (without, 0)] {
+            live(&setup, images.clone(), async move |report, engine| {
+                assert!(report.blocks_kept >= 6, "{mode} {records:?}: {report:?}");
+                let world = engine.world();
+                // Longer than anything waits to go home by its age.
+                world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+                engine.checkpoint().await.unwrap();
+                let told = engine.statistics().log.mapped_blocks;
+                assert_eq!(told, stay, "{mode} {records:?}: stay in the logs");
+                for block in 0..10 {
+                    assert_eq!(read(&engine, block).await, content(block, 1), "{mode} {records:?}: {block}");
+                }
+            });
+        }
+    }
 }

@@ -2,8 +2,9 @@
 
 use crate::common::{Layout, Rig, Setup};
 use device::Operation;
-use disks::Fault;
-use engine::{CheckpointTimes, Credits, Engine, LogKind};
+use disks::{Fault, Image};
+use engine::{CheckpointTimes, Credits, DurableMemory, Engine, LogKind};
+use format::run_table::TABLE_BYTES;
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::cell::RefCell;
@@ -39,10 +40,17 @@ fn all() -> [Setup; 4] {
     [blocks, packed].concat().try_into().expect("four")
 }
 
-fn rig(setup: &Setup, images: Vec<disks::Image>) -> Rig {
+/// Where disks have no FUA, memory has a table of the runs.
+fn images(setup: &Setup) -> Vec<Image> {
+    let table = (!setup.forced_unit_access).then(|| Image::new(TABLE_BYTES));
+    setup.images().into_iter().chain(table).collect()
+}
+
+fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
     let home = |log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS));
     rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(home).collect());
+    rig.parts.options.run_table = rig.disks.get(1).map(|disk| DurableMemory(Rc::new(disk.clone())));
     rig
 }
 
@@ -105,7 +113,7 @@ fn swaps_in_idle_time_empty_logs_near_the_head_and_reads_follow() {
     for mut setup in all() {
         // Little memory: most blocks are known to the table alone.
         setup.options.cache_bytes = 1 << 20;
-        let rig = rig(&setup, setup.images());
+        let rig = rig(&setup, images(&setup));
         let parts = rig.parts.clone();
         rig.run(async move {
             let engine = Rig::open(parts).await;
@@ -136,7 +144,7 @@ fn nothing_is_swapped_below_the_share_or_if_nobody_wants_it() {
     for swap_above in [None, Some(100), Some(95)] {
         let mut setup = setup(RecordFormat::Blocks, true);
         setup.options.swap_above = swap_above;
-        let rig = rig(&setup, setup.images());
+        let rig = rig(&setup, images(&setup));
         let parts = rig.parts.clone();
         rig.run(async move {
             let engine = Rig::open(parts).await;
@@ -155,7 +163,7 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
     for setup in all() {
         // Before it, all is as in other tests.
         for cut in 15.. {
-            let first = rig(&setup, setup.images());
+            let first = rig(&setup, images(&setup));
             let (parts, seen) = (first.parts.clone(), Versions::default());
             first.cut_at(cut);
             let ended = first.run({
@@ -188,7 +196,7 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
 #[test]
 fn a_swap_is_given_up_when_somebody_comes() {
     let setup = setup(RecordFormat::Blocks, true);
-    let rig = rig(&setup, setup.images());
+    let rig = rig(&setup, images(&setup));
     let parts = rig.parts.clone();
     rig.run(async move {
         let engine = Rig::open(parts).await;
@@ -212,7 +220,7 @@ fn a_swap_is_given_up_when_somebody_comes() {
 #[test]
 fn a_commit_gets_by_while_a_swap_is_announced() {
     let setup = setup(RecordFormat::Blocks, true);
-    let rig = rig(&setup, setup.images());
+    let rig = rig(&setup, images(&setup));
     let parts = rig.parts.clone();
     rig.run(async move {
         let engine = Rig::open(parts).await;
@@ -234,7 +242,7 @@ fn a_commit_gets_by_while_a_swap_is_announced() {
 #[test]
 fn a_log_that_cannot_be_read_stays_where_it_is() {
     let setup = setup(RecordFormat::Blocks, true);
-    let rig = rig(&setup, setup.images());
+    let rig = rig(&setup, images(&setup));
     let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
     rig.run(async move {
         let engine = Rig::open(parts).await;
@@ -256,7 +264,7 @@ fn a_log_that_cannot_be_read_stays_where_it_is() {
 fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
     for mut setup in all() {
         setup.options.cache_bytes = 1 << 20;
-        let rig = rig(&setup, setup.images());
+        let rig = rig(&setup, images(&setup));
         let parts = rig.parts.clone();
         rig.run(async move {
             let engine = Rig::open(parts).await;
@@ -297,7 +305,7 @@ fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
     for setup in all() {
         let mut swapped = false;
         for cut in 15.. {
-            let first = rig(&setup, setup.images());
+            let first = rig(&setup, images(&setup));
             let (parts, seen) = (first.parts.clone(), Versions::default());
             first.cut_at(cut);
             let ended = first.run({

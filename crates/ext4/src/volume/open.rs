@@ -6,7 +6,7 @@ use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
 use device::{Disk, World};
-use engine::{CommitPace, Engine, EngineOptions, NoPace};
+use engine::{CommitPace, Credits, Engine, EngineOptions, NoPace};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
@@ -163,9 +163,7 @@ impl Volume {
     pub(super) async fn begin_changes(self: &Rc<Self>, report: &mut OpenReport) -> Result<()> {
         let now = self.engine.world().wall_clock();
         mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
-        // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
-        let marked = self.superblock();
-        superblock::write(&**self.home_disk(), &marked).await?;
+        self.write_mark().await?;
         self.engine.keep_others_out().await?;
         if !self.was_writable.get() {
             report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
@@ -173,6 +171,19 @@ impl Volume {
             self.was_writable.set(true);
         }
         Ok(())
+    }
+
+    /// Over a log that a restart has kept it is a change as any other. A record of the block there would be replayed over
+    /// what is written past it; and home says already that there is something to replay.
+    async fn write_mark(&self) -> Result<()> {
+        if self.engine.has_begun_log() {
+            let mut handle = self.engine.start(Credits(1)).await?;
+            self.change_superblock(&mut handle);
+            return Ok(self.engine.commit(handle.stop()).await?);
+        }
+        // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
+        let marked = self.superblock();
+        superblock::write(&**self.home_disk(), &marked).await
     }
 
     /// Nothing can be reached on a volume whose root is not a directory.

@@ -72,9 +72,10 @@ mod tests {
         let mut all = Vec::new();
         for size in [1024, 2048, 4096] {
             for tags in [TagFormat::Plain, TagFormat::ChecksumV2, TagFormat::ChecksumV3] {
-                for (wide, multiwrite) in [(false, false), (true, false), (false, true), (true, true)] {
+                for bits in 0..8 {
+                    let [wide, multiwrite, scattered] = [1, 2, 4].map(|bit| bits & bit != 0);
                     let layout = LogLayout::new(BlockSize::new(size).unwrap(), tags, *b"0123456789abcdef");
-                    all.push(LogLayout { wide, multiwrite, ..layout });
+                    all.push(LogLayout { wide, multiwrite, scattered, ..layout });
                 }
             }
         }
@@ -89,13 +90,15 @@ mod tests {
             TagFormat::ChecksumV2 => index & 0xffff,
             TagFormat::ChecksumV3 => index.wrapping_mul(77_777_777),
         };
+        let fragment = (layout.multiwrite && index.is_multiple_of(2))
+            .then_some(Fragment { range, base_zero: index.is_multiple_of(4) });
         BlockTag {
             home: HomeBlock(u64::from(index) | wide),
             escaped: index.is_multiple_of(3),
             deleted: index.is_multiple_of(5),
             checksum,
-            fragment: (layout.multiwrite && index.is_multiple_of(2))
-                .then_some(Fragment { range, base_zero: index.is_multiple_of(4) }),
+            stays: layout.scattered && fragment.is_none() && index.is_multiple_of(7),
+            fragment,
         }
     }
 

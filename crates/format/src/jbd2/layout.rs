@@ -23,6 +23,8 @@ pub struct LogLayout {
     pub wide: bool,
     /// Multiwrite tags may occur.
     pub multiwrite: bool,
+    /// The log lies in scattered logs: tags may say that a block stays there.
+    pub scattered: bool,
     pub uuid: [u8; 16],
     /// Of the UUID; computed once.
     pub seed: Seed,
@@ -30,7 +32,8 @@ pub struct LogLayout {
 
 impl LogLayout {
     pub fn new(block_size: BlockSize, tags: TagFormat, uuid: [u8; 16]) -> LogLayout {
-        LogLayout { block_size, tags, wide: false, multiwrite: false, uuid, seed: Seed::of_journal(&uuid) }
+        let seed = Seed::of_journal(&uuid);
+        LogLayout { block_size, tags, wide: false, multiwrite: false, scattered: false, uuid, seed }
     }
     /// Bytes of a tag, without what may follow it (multiwrite range, UUID).
     pub fn tag_bytes(&self) -> usize {

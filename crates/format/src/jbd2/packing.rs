@@ -67,7 +67,7 @@ mod tests {
     fn tag(length: Option<u32>) -> BlockTag {
         let fragment =
             length.map(|length| Fragment { range: BlockRange::new(1, 1 + length), base_zero: false });
-        BlockTag { home: HomeBlock(1), escaped: false, deleted: false, checksum: 0, fragment }
+        BlockTag { home: HomeBlock(1), escaped: false, deleted: false, stays: false, checksum: 0, fragment }
     }
 
     #[test]

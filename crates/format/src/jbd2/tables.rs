@@ -73,6 +73,11 @@ fn superblock(text: &mut String) {
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
         (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
         (
+            at::SCATTERED_TABLE_MARK,
+            "ours",
+            "the mark of the table of runs, with scattered logs and `mtl=`; else 0",
+        ),
+        (
             at::MAX_TRANSACTION_SINCE,
             "ours",
             "`s_sequence` inverted, while `s_max_transaction` is ours; else 0",
@@ -156,6 +161,11 @@ fn tag_flags(text: &mut String) {
             flag::BASE_ZERO,
             "BASE_ZERO",
             "ours, with MULTIWRITE: all other bytes of the home block become zero",
+        ),
+        (
+            flag::STAYS,
+            "STAYS",
+            "ours, in scattered logs, of a whole block: durability is enough for its file",
         ),
     ];
     for (bit, name, meaning) in flags {

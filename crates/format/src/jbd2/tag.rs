@@ -13,7 +13,10 @@ pub(super) mod flag {
     pub const MULTIWRITE: u32 = 0x10;
     /// Ours, with MULTIWRITE: all other bytes of the home block become zero.
     pub const BASE_ZERO: u32 = 0x20;
-    pub const KNOWN: u32 = ESCAPE | SAME_UUID | DELETED | LAST | MULTIWRITE | BASE_ZERO;
+    /// Ours, in scattered logs, of a whole block: durability is enough for its file.
+    pub const STAYS: u32 = 0x40;
+    pub const OF_JBD2: u32 = ESCAPE | SAME_UUID | DELETED | LAST;
+    pub const OF_PARTS: u32 = MULTIWRITE | BASE_ZERO;
 }
 /// Bytes of the range that follows a multiwrite tag, and of the UUID that follows a tag without SAME_UUID.
 pub(super) const RANGE_BYTES: usize = 4;
@@ -30,6 +33,8 @@ pub struct BlockTag {
     pub deleted: bool,
     /// Of the log block as it stands in the log: 32 bits (v3), its low 16 bits (v2), or 0.
     pub checksum: u32,
+    /// Durability is enough for the block's file. Only of a whole block.
+    pub stays: bool,
     /// `None`: the log block is the whole home block (a regular block).
     pub fragment: Option<Fragment>,
 }
@@ -65,6 +70,10 @@ impl BlockTag {
         if let Some(fragment) = self.fragment {
             assert!(layout.multiwrite, "multiwrite tags only in extended journals");
             flags |= flag::MULTIWRITE | if fragment.base_zero { flag::BASE_ZERO } else { 0 };
+        }
+        if self.stays {
+            assert!(layout.scattered && self.fragment.is_none(), "{} cannot say that it stays", self.home);
+            flags |= flag::STAYS;
         }
         let number = self.home.get();
         assert!(layout.wide || number <= u64::from(u32::MAX), "{} needs a 64-bit journal", self.home);
@@ -103,7 +112,9 @@ impl BlockTag {
         let mut next = from + layout.tag_bytes();
         let v3 = layout.tags == TagFormat::ChecksumV3;
         let flags = if v3 { be32(block, from + 4) } else { u32::from(be16(block, from + 6)) };
-        let allowed = if layout.multiwrite { flag::KNOWN } else { flag::MULTIWRITE - 1 };
+        let allowed = flag::OF_JBD2
+            | if layout.multiwrite { flag::OF_PARTS } else { 0 }
+            | if layout.scattered { flag::STAYS } else { 0 };
         if flags & !allowed != 0 {
             return Err(wrong(format!("the tag at byte {from} has unknown flags {:#x}", flags & !allowed)));
         }
@@ -132,6 +143,7 @@ impl BlockTag {
             escaped: flags & flag::ESCAPE != 0,
             deleted: flags & flag::DELETED != 0,
             checksum,
+            stays: flags & flag::STAYS != 0,
             fragment,
         };
         Ok((tag, next, flags & flag::LAST != 0))

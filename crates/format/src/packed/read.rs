@@ -6,9 +6,11 @@ use units::{BlockRange, BlockSize, HomeBlock};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
     Revoke(HomeBlock),
-    /// `at`: of the bytes of all records, with which the image begins ([`super::PackedHeader::place_of`]).
+    /// `at`: of the bytes of all records, with which the image begins ([`super::PackedHeader::place_of`]). `stays`: durability is
+    /// enough for the block's file.
     Whole {
         home: HomeBlock,
+        stays: bool,
         bytes: &'a [u8],
         at: u64,
     },
@@ -111,13 +113,13 @@ impl RecordReader {
         let (count, block) = (what >> Kind::BITS, self.block_size.bytes());
         let home = HomeBlock(self.previous.wrapping_add(distance));
         match kind {
-            Kind::Revoke | Kind::Whole if count != 0 => {
+            Kind::Revoke | Kind::Whole if count > u64::from(kind == Kind::Whole) => {
                 return Err(MalformedRun("a record without parts that counts some").into());
             }
             Kind::Revoke => sink(Item::Revoke(home))?,
             Kind::Whole => {
                 let Some(image) = bytes.get(at..at + block) else { return Ok(None) };
-                sink(Item::Whole { home, bytes: image, at: self.done + at as u64 })?;
+                sink(Item::Whole { home, stays: count == 1, bytes: image, at: self.done + at as u64 })?;
                 at += block;
             }
             Kind::Parts if count == 0 => return Err(MalformedRun("a record of no part").into()),

@@ -40,7 +40,9 @@ pub fn tables() -> String {
         let (name, count, behind) = match kind {
             Kind::Parts => ("parts of a block", "of parts, 1 or more", "the parts"),
             Kind::BaseZero => ("parts of a block whose other bytes become zero", "of parts", "the parts"),
-            Kind::Whole => ("a whole block", "0", "the block"),
+            Kind::Whole => {
+                ("a whole block", "0; 1 if durability is enough for its file, in scattered logs", "the block")
+            }
             Kind::Revoke => ("revoke", "0", ""),
         };
         writeln!(text, "| {} | {name} | {count} | {behind} |", kind.number()).expect("text");

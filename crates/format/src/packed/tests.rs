@@ -7,7 +7,7 @@ const SEED: Seed = Seed(0x1234_5678);
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Owned {
     Revoke(HomeBlock),
-    Whole(HomeBlock, Vec<u8>),
+    Whole(HomeBlock, bool, Vec<u8>),
     Part(HomeBlock, BlockRange, Vec<u8>, bool),
 }
 
@@ -24,7 +24,7 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
             reader.give(piece, &mut |item| {
                 found.push(match item {
                     Item::Revoke(home) => Owned::Revoke(home),
-                    Item::Whole { home, bytes, .. } => Owned::Whole(home, bytes.to_vec()),
+                    Item::Whole { home, stays, bytes, .. } => Owned::Whole(home, stays, bytes.to_vec()),
                     Item::Part { home, range, bytes, base_zero } => {
                         Owned::Part(home, range, bytes.to_vec(), base_zero)
                     }
@@ -74,8 +74,9 @@ fn whatever_is_written_comes_back_as_it_was() {
                     expected.push(Owned::Revoke(home));
                 }
                 1 => {
-                    writer.whole(home, &image);
-                    expected.push(Owned::Whole(home, image));
+                    let stays = dice.below(2) == 0;
+                    writer.whole(home, &image, stays);
+                    expected.push(Owned::Whole(home, stays, image));
                 }
                 kind => {
                     let (parts, base_zero) = (random_parts(&dice, size), kind == 2);
@@ -157,13 +158,17 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
         let (size, image) = (BlockSize::new(4096).unwrap(), vec![5; 4096]);
         let mut writer = RunWriter::new(unit, 0);
         for home in 0..100 {
-            writer.whole(HomeBlock(home), &image);
+            writer.whole(HomeBlock(home), &image, false);
         }
         let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
         assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len().is_multiple_of(unit));
         let found = read(&pieces.concat(), unit, size, unit).unwrap();
-        assert!(found.into_iter().eq((0..100).map(|home| Owned::Whole(HomeBlock(home), image.clone()))));
+        assert!(found.into_iter().eq((0..100).map(|home| Owned::Whole(
+            HomeBlock(home),
+            false,
+            image.clone()
+        ))));
     }
 }

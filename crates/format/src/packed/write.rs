@@ -43,9 +43,10 @@ impl RunWriter {
     pub fn revoke(&mut self, home: HomeBlock) {
         self.head(home, Kind::Revoke, 0);
     }
-    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it.
-    pub fn whole(&mut self, home: HomeBlock, image: &[u8]) -> u64 {
-        self.head(home, Kind::Whole, 0);
+    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it. `stays`: durability is enough for the
+    /// block's file.
+    pub fn whole(&mut self, home: HomeBlock, image: &[u8], stays: bool) -> u64 {
+        self.head(home, Kind::Whole, stays.into());
         let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;
         self.put(image);
         // A unit begins with a byte of its own.

@@ -16,11 +16,13 @@ mod circular;
 mod held;
 mod places;
 mod rooms;
+mod run_table;
 mod scattered;
 mod swap;
 
 pub use circular::{CircularLog, LogRing};
 pub use places::{LogPlaces, Logs};
+pub use run_table::TablePage;
 pub(crate) use scattered::LENGTH_UNSAID;
 pub use scattered::ScatteredLog;
 pub use swap::{LogSwap, SwappedRun};
@@ -152,6 +154,14 @@ pub trait LogSpace {
     /// that transaction and all before it are.
     fn header(&self, _transaction: TransactionId, _durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
         None
+    }
+    /// What the table of runs must tell, durably, before the blocks of `transaction`, which is bound, are written.
+    fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {
+        Vec::new()
+    }
+    /// What makes the table of runs count for nothing, until a transaction has told all of it again. No transaction is on its way.
+    fn forget_table(&mut self) -> Vec<TablePage> {
+        Vec::new()
     }
     /// Says in the superblock what recovery must know beside where the log begins. It tells this of all transactions
     /// from `tail` on, or, without one, of the place that was chosen. It also tells how long transactions are. Whether

@@ -58,6 +58,11 @@ impl Logs {
         let offset = at.get() - self.first.get();
         (offset / self.blocks, offset % self.blocks)
     }
+    /// The log that `at` lies in.
+    pub(crate) fn holding(&self, at: LogBlock) -> Option<u32> {
+        let log = at.get().checked_sub(self.first.get())? / self.blocks;
+        (log < self.count()).then_some(log)
+    }
     /// Where the block `index` of a log lies on the home disk.
     pub fn home(&self, log: u32, index: u32) -> HomeBlock {
         self.homes[log as usize].plus(u64::from(index / self.each))

@@ -11,6 +11,7 @@
 use super::held::HeldInOrder;
 use super::places::Logs;
 use super::rooms::{Rooms, Used};
+use super::run_table::{RunTable, TablePage};
 use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
 use device::Buffer;
@@ -39,6 +40,7 @@ pub struct ScatteredLog {
     longest: u32,
     /// The log that is being filled with another one's runs.
     pub(super) swapping: Option<u32>,
+    pub(super) table: Option<RunTable>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +65,7 @@ impl ScatteredLog {
             chosen: None,
             longest: 0,
             swapping: None,
+            table: None,
             logs,
         }
     }
@@ -170,6 +173,8 @@ impl LogSpace for ScatteredLog {
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
         let is_longer = self.announce_longest(&mut superblock.transaction_bound);
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
+        let mark = self.table.as_ref().map_or(0, |table| table.mark);
+        let is_marked = std::mem::replace(&mut scattered.table_mark, mark) == mark;
         let chosen = self.chosen.unwrap_or(self.last);
         let mut wanted = ActiveLogs::none();
         for log in [Some(chosen), self.swapping].into_iter().flatten() {
@@ -190,7 +195,13 @@ impl LogSpace for ScatteredLog {
                 said
             }
         };
-        is_longer || !said.includes(&scattered.active)
+        is_longer || !is_marked || !said.includes(&scattered.active)
+    }
+    fn table_pages(&mut self, transaction: TransactionId) -> Vec<TablePage> {
+        self.pages_for(transaction)
+    }
+    fn forget_table(&mut self) -> Vec<TablePage> {
+        self.pages_without()
     }
     /// Recovery begins with the logs that are announced, wherever a transaction starts.
     fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {

@@ -210,9 +210,11 @@ pub trait Scanner {
 /// What a span of the log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
-    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be told.
+    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be told. `stays`: durability is
+    /// enough for the block's file.
     Whole {
         home: HomeBlock,
+        stays: bool,
         bytes: &'a [u8],
         place: Option<WholePlace>,
     },

@@ -63,7 +63,7 @@ pub struct FoundRuns {
     /// Up to which one all were durable once.
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
-    headers: Vec<(LogBlock, TransactionId)>,
+    pub(super) headers: Vec<(LogBlock, TransactionId)>,
     pub logs_read: u32,
     pub blocks_read: u64,
 }
@@ -200,7 +200,7 @@ pub(super) struct RunsInOrder {
 }
 
 impl RunsInOrder {
-    fn new(runs: Vec<LogRun>, blocks: u32) -> RunsInOrder {
+    pub fn new(runs: Vec<LogRun>, blocks: u32) -> RunsInOrder {
         let by_start = runs.iter().enumerate().map(|(index, run)| (run.start, index)).collect();
         RunsInOrder { runs, by_start, blocks }
     }

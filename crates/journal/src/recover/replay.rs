@@ -17,6 +17,8 @@ pub struct ReplayedRecord {
     pub by: TransactionId,
     /// Where a log in one piece holds the block whole, if that can be told.
     pub place: Option<WholePlace>,
+    /// Durability is enough for the block's file.
+    pub stays: bool,
     pub action: ReplayAction,
 }
 
@@ -81,18 +83,18 @@ impl ReplayOutcome {
             self.counts.revokes += 1;
             return Ok(());
         }
-        let (place, action) = match decoded {
+        let (place, stays, action) = match decoded {
             Decoded::Part { range, bytes, base_zero, .. } => {
                 self.counts.fragment_records += 1;
-                (None, ReplayAction::Merge { home, range, bytes: bytes.to_vec(), base_zero })
+                (None, false, ReplayAction::Merge { home, range, bytes: bytes.to_vec(), base_zero })
             }
-            Decoded::Whole { bytes, place, .. } => {
+            Decoded::Whole { stays, bytes, place, .. } => {
                 self.counts.whole_records += 1;
-                (place, ReplayAction::WriteWhole { home, bytes: bytes.to_vec() })
+                (place, stays, ReplayAction::WriteWhole { home, bytes: bytes.to_vec() })
             }
             Decoded::Revoke(_) => return Ok(()),
         };
-        self.records.push(ReplayedRecord { by: transaction, place, action });
+        self.records.push(ReplayedRecord { by: transaction, place, stays, action });
         Ok(())
     }
 }

@@ -16,6 +16,8 @@ pub struct LockedTransaction {
     pub(crate) handles: u64,
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
+    /// Of the data, the blocks of files for which durability is enough.
+    pub(crate) stays: BTreeSet<HomeBlock>,
     /// Sorted.
     pub(crate) home_data: Vec<HomeBlock>,
     /// Some were written early, so that the barrier before the commit is due though no block is left.
@@ -44,6 +46,10 @@ impl LockedTransaction {
     }
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
+    }
+    /// Whether durability is enough for the file of a block of data.
+    pub fn stays(&self, block: HomeBlock) -> bool {
+        self.stays.contains(&block)
     }
     pub fn home_data(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.home_data.iter().copied()

@@ -18,6 +18,7 @@ pub struct RunningTransaction {
     handles: u64,
     metadata: BlockMap<RangeSet>,
     data: BlockMap<Record>,
+    stays: BlockSet,
     home_data: HomeData,
     home_written_early: bool,
     revoked: BlockSet,
@@ -40,6 +41,7 @@ impl RunningTransaction {
             handles: 0,
             metadata: BlockMap::default(),
             data: BlockMap::default(),
+            stays: BlockSet::default(),
             home_data: HomeData::default(),
             home_written_early: false,
             revoked: BlockSet::default(),
@@ -165,6 +167,15 @@ impl RunningTransaction {
         self.whole_data += 1;
     }
 
+    /// Whether durability is enough for the file of a data block that is to be logged.
+    pub fn set_stays(&mut self, block: HomeBlock, stays: bool) {
+        if stays {
+            self.stays.insert(block);
+        } else if !self.stays.is_empty() {
+            self.stays.remove(&block);
+        }
+    }
+
     /// `bytes` of a data block of `owner` changed; the block must be home before this transaction commits.
     pub fn add_home_data(&mut self, owner: Owner, block: HomeBlock, bytes: u64) {
         self.payload += bytes;
@@ -238,6 +249,7 @@ impl RunningTransaction {
             handles: self.handles,
             metadata: self.metadata.into_iter().collect(),
             data: self.data.into_iter().collect(),
+            stays: self.stays.into_iter().collect(),
             home_data: self.home_data.sorted(),
             home_written_early: self.home_written_early,
             revoked: self.revoked.into_iter().collect(),

@@ -91,6 +91,7 @@ impl Image {
             (Address::Log(log), None) => (&self.path, self.journal[log.get() as usize].get() * size),
             (Address::Home(home), _) => (&self.path, home.get() * size),
             (Address::Slot(slot), _) => panic!("{slot:?} was not bound"),
+            (Address::Table(page), _) => panic!("page {page} of a table that is not there"),
         }
     }
     fn read(&self, at: Address) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Plans say what is written where, in which order and why.
 
 use crate::simulation::*;
+use format::jbd2::JournalSuperblock;
 use journal::*;
 use units::*;
 
@@ -17,6 +18,7 @@ fn words(plan: &Plan) -> Vec<String> {
         Step::Write(Write { at: Address::Slot(slot), blocks }) => {
             format!("slot {}+{}", slot.index, blocks.len())
         }
+        Step::Write(Write { at: Address::Table(page), .. }) => format!("table {page}"),
     };
     plan.steps.iter().map(word).collect()
 }
@@ -261,4 +263,33 @@ fn no_transaction_takes_more_log_than_its_bound() {
             volume.plan(running);
         }
     }
+}
+
+#[test]
+fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
+    let volume = &mut Volume::new(Format { extended: true, ..FORMAT }, 64, TransactionId(1));
+    let mut superblock = JournalSuperblock::new(volume.block_size, 64, [9; 16]);
+    superblock.set_scattered(5);
+    let places = LogPlaces { first: LogBlock(64), blocks: 32, homes: vec![HomeBlock(0)] };
+    let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap()).with_table(7);
+    let mut words_of = |number: u32| {
+        let mut running = RunningTransaction::new(TransactionId(number), Instant(0), volume.block_size);
+        let range = BlockRange::new(0, 8);
+        running.add_metadata(volume.change(9, range, 1), range);
+        running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
+        let (locked, cache) = (running.lock(), &volume.cache);
+        let moment = CommitMoment { durable: TransactionId(number - 1), ..volume.moment() };
+        let images = |home: HomeBlock| cache[&home].clone();
+        let mut planned = plan_commit(&locked, &images, &mut log, &*volume.records, &moment).unwrap();
+        log.choose(TransactionId(number), HomeBlock(0));
+        planned.issue(&mut log);
+        words(&planned.plan)
+    };
+    // The first tells what the file is, too.
+    let told = ["table 0", "table 2", "table 3", "TableBeforeRun"];
+    let run = ["home 50+1", "DataBeforeCommit", "log 64+1", "log 65+3", "CommitBeforeReply"];
+    assert_eq!(words_of(1), [&told[..], &run].concat());
+    let told = ["table 1", "table 3", "TableBeforeRun"];
+    assert_eq!(words_of(2)[..3], told);
+    assert_eq!(words(&plan_table_forgotten(log.forget_table())), ["table 1", "table 2", "TableBeforeRun"]);
 }

@@ -235,7 +235,14 @@ fn forged(home: u64) -> Volume {
     let layout = volume.superblock.layout();
     let (transaction, time) = (TransactionId(1), Timestamp::default());
     let checksum = layout.seed.of_logged_block(transaction, &volume.disk.log[2]);
-    let tag = BlockTag { home: HomeBlock(home), escaped: false, deleted: false, checksum, fragment: None };
+    let tag = BlockTag {
+        home: HomeBlock(home),
+        escaped: false,
+        deleted: false,
+        stays: false,
+        checksum,
+        fragment: None,
+    };
     DescriptorBlock { transaction, tags: vec![tag] }.serialize(&layout, &mut volume.disk.log[1]);
     CommitBlock { transaction, time, whole: None }.serialize(&layout, &mut volume.disk.log[3]);
     volume

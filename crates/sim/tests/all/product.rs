@@ -231,7 +231,7 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
     if cut.number.is_multiple_of(CUTS_A_CHECK) {
         let read = world.run(async move { whole.read(0, size as usize).await.unwrap() });
         let home = Image::of_bytes(&read);
-        setup::check(&Disks { home, journal: None })
+        setup::check(&Disks { home, journal: None, table: None })
             .unwrap_or_else(|why| panic!("{}, cut {}: {why}", of.name(), cut.number));
     }
     world.end();

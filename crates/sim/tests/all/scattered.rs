@@ -30,6 +30,12 @@ fn explore(mode: DataMode) {
         "{}: hardly a mount went on with the logs: {total:?}",
         mode.name()
     );
+    let [told, untold] = [total.told, total.untold].map(|mounts| mounts * 8 > total.images);
+    assert!(
+        told && untold,
+        "{}: tables of runs were hardly believed, or hardly refused: {total:?}",
+        mode.name()
+    );
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
             let world = Rc::new(world.clone());
             Volume::open(OpenParts { world, home: Rc::new(image), journal: None, options })
         };
-        let images = |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None };
+        let images = |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None, table: None };
         let opened = open(disk.clone(), LogKind::Scattered);
         world.run(async move {
             let volume = opened.await.unwrap();
@@ -117,7 +123,7 @@ fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
                 volume.sync().await.unwrap();
             }
         });
-        let crashed = setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None };
+        let crashed = setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None, table: None };
         let said = setup::check(&crashed).unwrap_err();
         assert!(said.contains("unsupported feature") || said.contains("unknown"), "{said}");
 

@@ -6,7 +6,7 @@ use crate::volume::image::{
 };
 use device::{Disk, World};
 use disks::{CrashPolicy, MemoryDisk};
-use engine::{Contents, EngineOptions};
+use engine::{Contents, EngineOptions, RecordFormat};
 use ext4::{Access, AllocationRequest, Caller, OpenParts, Purpose, Volume, VolumeOptions, WriteFlags};
 use format::scattered::{LOGS_MAGIC, LogsSuperblock};
 use journal::LogKind;
@@ -357,5 +357,52 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
             let volume = Volume::open(parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
             volume.close().await.unwrap();
         });
+    }
+}
+
+/// The log still has a record of the superblock's block. What the mount says of itself must not be undone by it.
+#[test]
+fn what_a_mount_over_a_kept_log_says_in_the_superblock_survives_the_next_power_cut() {
+    for (kind, records) in [EXT4, EXT4_1K].into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed]) {
+        let image = TestImage::make(kind);
+        with_volume(&image, 1, |volume| async move {
+            volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
+        });
+        let world = VirtualWorld::new(1);
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let mut disk = image.disk(&shared);
+        for mount_point in ["/one", "/two", "/three"] {
+            let engine =
+                EngineOptions { log: LogKind::Scattered, records: Some(records), ..EngineOptions::default() };
+            let options =
+                VolumeOptions { engine, mount_point: mount_point.into(), ..VolumeOptions::default() };
+            let home: Rc<dyn Disk> = Rc::new(disk.clone());
+            let parts = OpenParts { world: shared.clone(), home, journal: None, options };
+            let kept = world.run(async move {
+                let volume = Volume::open(parts).await.unwrap();
+                let kept = volume.engine().has_begun_log();
+                let root = volume.inode(InodeNumber(2)).await.unwrap();
+                volume.mkdir(&root, mount_point[1..].as_bytes(), &Caller::ROOT, 0o755).await.unwrap();
+                volume.sync().await.unwrap();
+                if mount_point == "/one" {
+                    volume.set_label(b"name").await.unwrap();
+                }
+                kept
+            });
+            assert!(kept || mount_point == "/one", "{records:?}: the log was not kept");
+            disk = MemoryDisk::from_image(shared.clone(), disk.crash(CrashPolicy::LoseAll));
+            // As recovery would leave it, on a copy.
+            let copy: Rc<dyn Disk> = Rc::new(MemoryDisk::from_image(shared.clone(), disk.image()));
+            let (world_of_copy, options) = (shared.clone(), VolumeOptions::default());
+            let recovered = OpenParts { world: world_of_copy, home: copy.clone(), journal: None, options };
+            let superblock = world.run(async move {
+                ext4::recover(&recovered, false).await.unwrap();
+                ext4::read_superblock(&*copy).await.unwrap()
+            });
+            let said = superblock.last_mounted.split(|byte| *byte == 0).next().unwrap();
+            assert_eq!(said, mount_point.as_bytes(), "{records:?}");
+            assert_eq!(&superblock.volume_name[..4], b"name");
+        }
+        world.end();
     }
 }

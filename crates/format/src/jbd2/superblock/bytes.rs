@@ -31,6 +31,8 @@ pub(in crate::jbd2) mod at {
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
     /// Ours, in the kernel's padding: `s_sequence` inverted, where `s_max_transaction` is ours.
+    /// The kernel's `s_head` while the journal is plain.
+    pub const SCATTERED_TABLE_MARK: usize = 0x58;
     pub const MAX_TRANSACTION_SINCE: usize = 0x5c;
     /// Ours, likewise: of scattered logs.
     pub const SCATTERED_NONCE: usize = 0x60;
@@ -102,6 +104,7 @@ impl JournalSuperblock {
             .then(|| PackedLog { unit: be32(bytes, at::PACKED_UNIT), nonce: be64(bytes, at::PACKED_NONCE) });
         self.scattered = self.has_incompatible(Incompatible::SCATTERED).then(|| ScatteredLogs {
             nonce: be64(bytes, at::SCATTERED_NONCE),
+            table_mark: be32(bytes, at::SCATTERED_TABLE_MARK),
             active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
         });
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
@@ -152,6 +155,7 @@ impl JournalSuperblock {
         }
         if let Some(scattered) = &self.scattered {
             put64(bytes, at::SCATTERED_NONCE, scattered.nonce);
+            put32(bytes, at::SCATTERED_TABLE_MARK, scattered.table_mark);
             bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES].copy_from_slice(scattered.active.bytes());
         }
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);

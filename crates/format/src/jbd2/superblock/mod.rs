@@ -183,6 +183,7 @@ impl JournalSuperblock {
         LogLayout {
             wide: self.is_wide(),
             multiwrite: self.has_incompatible(Incompatible::MULTIWRITE),
+            scattered: self.has_incompatible(Incompatible::SCATTERED),
             ..LogLayout::new(self.block_size, self.tag_format(), self.uuid)
         }
     }
@@ -275,6 +276,6 @@ impl JournalSuperblock {
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
-        self.scattered = Some(ScatteredLogs { nonce, active: ActiveLogs::none() });
+        self.scattered = Some(ScatteredLogs { nonce, table_mark: 0, active: ActiveLogs::none() });
     }
 }

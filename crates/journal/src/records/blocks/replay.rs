@@ -71,7 +71,7 @@ impl BlockDecoder {
             self.tags.pop_front();
             let (home, bytes) = (tag.home, &content[place.offset..][..place.length]);
             sink(match tag.fragment {
-                None => Decoded::Whole { home, bytes, place: raw },
+                None => Decoded::Whole { home, stays: tag.stays, bytes, place: raw },
                 Some(fragment) => {
                     Decoded::Part { home, range: fragment.range, bytes, base_zero: fragment.base_zero }
                 }

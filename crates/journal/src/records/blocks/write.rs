@@ -51,7 +51,7 @@ fn log_body(
     let whole_data =
         transaction.data.iter().filter(|(_, record)| **record == Record::Whole).map(|(block, _)| block);
     for block in transaction.metadata.keys().chain(whole_data) {
-        body.regular(*block, images(*block));
+        body.regular(*block, images(*block), transaction.stays(*block));
     }
     body.close_descriptor();
     body.blocks
@@ -114,7 +114,7 @@ impl Body<'_> {
 
     fn fragment(&mut self, home: HomeBlock, range: BlockRange, base_zero: bool, image: &Buffer) {
         assert!(self.layout.multiwrite, "a part of {home} in a log that holds whole blocks");
-        let place = self.tag(home, Some(Fragment { range, base_zero }));
+        let place = self.tag(home, Some(Fragment { range, base_zero }), false);
         if place.begins_block() {
             let empty = Rc::new(Buffer::zeroed(self.layout.block_size.bytes()));
             self.logged.push((BlockKind::Multiwrite, empty));
@@ -124,14 +124,14 @@ impl Body<'_> {
         block[place.offset..][..place.length].copy_from_slice(&image[range.as_usize()]);
     }
 
-    fn regular(&mut self, home: HomeBlock, image: Rc<Buffer>) {
+    fn regular(&mut self, home: HomeBlock, image: Rc<Buffer>, stays: bool) {
         assert_eq!(image.len(), self.layout.block_size.bytes(), "the image of {home}");
-        self.tag(home, None);
+        self.tag(home, None, stays);
         self.logged.push((BlockKind::Regular, image));
     }
 
-    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>) -> TagBytes {
-        let tag = BlockTag { home, escaped: false, deleted: false, checksum: 0, fragment };
+    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>, stays: bool) -> TagBytes {
+        let tag = BlockTag { home, escaped: false, deleted: false, stays, checksum: 0, fragment };
         let length = tag.encoded_length(&self.layout);
         if length > self.room {
             self.close_descriptor();

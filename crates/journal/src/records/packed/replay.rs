@@ -71,10 +71,10 @@ impl Decoder for PackedDecoder {
         let given = run.reader.give(PackedHeader::records_in(is_first, piece.bytes), &mut |item| {
             let decoded = match item {
                 Item::Revoke(home) => Decoded::Revoke(home),
-                Item::Whole { home, bytes, at } => {
+                Item::Whole { home, stays, bytes, at } => {
                     let (index, offset) = PackedHeader::place_of(at, unit);
                     let place = WholePlace { at: begin.plus(index), offset: offset as u16 };
-                    Decoded::Whole { home, bytes, place: Some(place) }
+                    Decoded::Whole { home, stays, bytes, place: Some(place) }
                 }
                 Item::Part { home, range, bytes, base_zero } => {
                     Decoded::Part { home, range, bytes, base_zero }

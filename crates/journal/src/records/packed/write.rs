@@ -42,7 +42,9 @@ pub(super) fn write(
                 let whole = metadata_block(records, home, ranges, &images(home), &mut run);
                 wholes.extend(whole.map(|at| (home, at)));
             }
-            Said::Data(Record::Whole) => wholes.push((home, run.whole(home, &images(home)))),
+            Said::Data(Record::Whole) => {
+                wholes.push((home, run.whole(home, &images(home), transaction.stays(home))))
+            }
             Said::Data(Record::Bytes { ranges, base_zero }) => {
                 run.parts(home, ranges.as_slice(), &images(home), *base_zero)
             }
@@ -68,7 +70,7 @@ fn metadata_block(
     } else if let Some(parts) = parts::of_image(image, records.block_size) {
         run.parts(home, &parts, image, true);
     } else {
-        return Some(run.whole(home, image));
+        return Some(run.whole(home, image, false));
     }
     None
 }

@@ -35,6 +35,7 @@ impl Disk {
             Address::Home(home) => &mut self.home[(self.index_of)(home) + index],
             Address::Log(log) => &mut self.log[log.get() as usize + index],
             Address::Slot(slot) => panic!("{slot:?} was not bound"),
+            Address::Table(page) => panic!("page {page} of a table that is not there"),
         };
         let part = sectors.start * SECTOR..(sectors.end * SECTOR).min(bytes.len());
         block[part.clone()].copy_from_slice(&bytes[part]);

@@ -99,6 +99,7 @@ impl Drive {
             Barrier::LogBeforeCommit
             | Barrier::CommitBeforeReply
             | Barrier::TailBeforeReuse
+            | Barrier::TableBeforeRun
             | Barrier::CopyBeforeHeader => false,
         };
         match self.how {

@@ -200,7 +200,7 @@ impl Decoder for StreamDecoder {
             let range = BlockRange::new(start, start + length);
             sink(match (flags & REVOKE != 0, range == self.home_block.whole()) {
                 (true, _) => Decoded::Revoke(home),
-                (false, true) => Decoded::Whole { home, bytes, place: None },
+                (false, true) => Decoded::Whole { home, stays: false, bytes, place: None },
                 (false, false) => Decoded::Part { home, range, bytes, base_zero: flags & BASE_ZERO != 0 },
             })?;
             rest = &rest[RECORD + length as usize..];

@@ -1,0 +1,142 @@
+//! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes nothing that does not fit.
+
+use crate::restart::{BLOCKS, LOGS, all, content, live, log_home, put, read, restart, rig, setup};
+use disks::Image;
+use engine::{DataMode, Engine, RecordFormat, RecoveryReport};
+use format::run_table::{TABLE_BYTES, TABLE_PAGE};
+use std::rc::Rc;
+
+fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
+    images.truncate(1);
+    images.push(Image::new(TABLE_BYTES));
+    images
+}
+
+/// All blocks, the arm now here and now there.
+async fn put_all(engine: &Rc<Engine>, version: u8) {
+    for block in 0..BLOCKS {
+        read(engine, log_home(block % LOGS).get() - 1).await;
+        put(engine, block, version).await;
+    }
+}
+
+/// That the next life finds all in `version`, and how.
+fn finds(
+    setup: &crate::common::Setup,
+    images: &[Image],
+    version: u8,
+    check: impl Fn(&RecoveryReport) + 'static,
+) -> Vec<Image> {
+    live(setup, images.to_vec(), async move |report, engine| {
+        check(&report);
+        for block in 0..BLOCKS {
+            assert_eq!(read(&engine, block).await, content(block, version), "{block}: {report:?}");
+        }
+    })
+}
+
+fn is_told(report: &RecoveryReport) {
+    assert!(report.table_refused.is_none() && report.table_pages_read > 0, "{report:?}");
+    assert!((report.logs_read, report.run_headers_read) == (0, 0) && report.blocks_kept > 0, "{report:?}");
+}
+fn is_searched(report: &RecoveryReport) {
+    assert!(report.table_refused.is_some() && report.logs_read > 0 && report.blocks_kept > 0, "{report:?}");
+}
+
+#[test]
+fn a_restart_reads_the_table_and_searches_no_log() {
+    for setup in all() {
+        let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
+            put_all(&engine, 1).await;
+        });
+        for version in 2..=4 {
+            images = live(&setup, images, async move |report, engine| {
+                is_told(&report);
+                for block in 0..BLOCKS {
+                    assert_eq!(read(&engine, block).await, content(block, version - 1), "{report:?}");
+                }
+                put_all(&engine, version).await;
+            });
+        }
+        let rig = rig(&setup, images);
+        let parts = rig.parts.clone();
+        rig.run(async move { restart(parts).await.1.shutdown().await.unwrap() }).unwrap();
+        (0..BLOCKS)
+            .for_each(|block| assert_eq!(rig.home_block(block)[..], content(block, 4), "{block} at home"));
+    }
+}
+
+#[test]
+fn a_table_of_an_earlier_mount_is_refused() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let first = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let second = live(&setup, first.clone(), async |_, engine| put_all(&engine, 2).await);
+    finds(&setup, &[second[0].clone(), first[1].clone()], 2, is_searched);
+    finds(&setup, &second, 2, is_told);
+}
+
+#[test]
+fn a_mount_without_the_table_makes_it_count_for_nothing() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let with = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let table = with[1].clone();
+    let without = live(&setup, vec![with[0].clone()], async |report, engine| {
+        assert!(report.table_refused.is_none() && report.logs_read > 0, "{report:?}");
+        put(&engine, 0, 2).await;
+        put_all(&engine, 2).await;
+    });
+    finds(&setup, &[without[0].clone(), table], 2, is_searched);
+}
+
+/// Until it has written anything, the table still tells the truth.
+#[test]
+fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let images = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let images = finds(&setup, &images, 1, is_told);
+    let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
+    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_told);
+}
+
+#[test]
+fn a_table_of_another_volume_is_refused() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let own = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let other = live(&setup, with_memory(setup.images()), async |_, engine| {
+        for version in 1..=3 {
+            put_all(&engine, version).await;
+        }
+    });
+    for table in [other[1].clone(), Image::new(TABLE_BYTES)] {
+        finds(&setup, &[own[0].clone(), table], 1, is_searched);
+    }
+    let mut garbage = Image::new(TABLE_BYTES);
+    garbage.fill(0, TABLE_BYTES, 0xa5);
+    finds(&setup, &[own[0].clone(), garbage], 1, is_searched);
+}
+
+/// Each sector that holds anything, lost or garbage: what it told is found, wherever it was told.
+#[test]
+fn no_damage_of_the_table_loses_anything() {
+    let setup = setup(DataMode::Journal, RecordFormat::Packed);
+    let images = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let mut searched = 0;
+    for sector in (0..6 * TABLE_PAGE).step_by(512) {
+        let mut bytes = vec![0; 512];
+        images[1].read(sector as u64, &mut bytes);
+        for damage in [vec![0; 512], bytes.iter().map(|byte| !byte).collect()] {
+            if damage == bytes {
+                continue;
+            }
+            let mut table = images[1].clone();
+            table.write(sector as u64, &damage);
+            let refused = std::rc::Rc::new(std::cell::Cell::new(false));
+            let seen = refused.clone();
+            finds(&setup, &[images[0].clone(), table], 1, move |report| {
+                seen.set(report.table_refused.is_some());
+            });
+            searched += u32::from(refused.get());
+        }
+    }
+    assert!(searched > 10, "only {searched} damages were noticed");
+}

@@ -1,0 +1,84 @@
+//! What scattered logs tell of their runs in a table on memory that survives a power cut (`mtl=`, [`format::run_table`]).
+//!
+//! 1. The table tells of a run, durably, before any block of that is written: whatever the logs hold, it tells.
+//! 2. It counts only under the mark that the journal superblock has. Each mount has a mark of its own, and says it before
+//!    its first run. A mount without a table says 0.
+//! 3. The first run of a mount brings all that are live. While runs move from log to log no table counts, and the first
+//!    run behind that brings all again.
+
+use super::scattered::{HEADER, ScatteredLog};
+use device::Buffer;
+use format::jbd2::Seed;
+use format::run_table::{self, LATEST_PAGES, TABLE_PAGE};
+use format::scattered::RunHeader;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::TransactionId;
+
+/// A page of the table, and what is to stand there.
+pub type TablePage = (u64, Rc<Buffer>);
+
+#[derive(Clone, Debug)]
+pub(super) struct RunTable {
+    pub mark: u32,
+    seed: Seed,
+    /// All live runs are told.
+    is_whole: bool,
+}
+
+impl ScatteredLog {
+    /// A table tells of the runs from now on. `mark`: none that was used before, and not 0.
+    #[must_use]
+    pub fn with_table(mut self, mark: u32) -> ScatteredLog {
+        let seed = run_table::table_seed(self.seed, mark);
+        self.table = Some(RunTable { mark, seed, is_whole: false });
+        self
+    }
+
+    /// What the table must have before the run of `transaction`, which is bound, is written.
+    pub(super) fn pages_for(&mut self, transaction: TransactionId) -> Vec<TablePage> {
+        if self.swapping.is_some() {
+            return Vec::new();
+        }
+        let Some(table) = &mut self.table else { return Vec::new() };
+        let (seed, was_whole) = (table.seed, std::mem::replace(&mut table.is_whole, true));
+        let mut pages = BTreeMap::new();
+        if !was_whole {
+            pages.insert(0, Buffer::copy_of(&run_table::head()));
+            for (held, _) in self.held.iter() {
+                pages.entry(run_table::slot_page(held)).or_insert_with(|| self.slots_beside(held, seed));
+            }
+        }
+        let told = run_table::slot_page(transaction);
+        pages.entry(told).or_insert_with(|| self.slots_beside(transaction, seed));
+        let mut latest = Buffer::zeroed(TABLE_PAGE);
+        let header = self.header_of(transaction).expect("a transaction that is bound");
+        run_table::put_latest(&header, seed, &mut latest);
+        pages.insert(run_table::latest_page(transaction), latest);
+        pages.into_iter().map(|(page, bytes)| (page, Rc::new(bytes))).collect()
+    }
+
+    /// What makes the table count for nothing.
+    pub(super) fn pages_without(&mut self) -> Vec<TablePage> {
+        let Some(table) = &mut self.table else { return Vec::new() };
+        table.is_whole = false;
+        LATEST_PAGES.map(|page| (page, Rc::new(Buffer::zeroed(TABLE_PAGE)))).collect()
+    }
+
+    /// The page that holds the slot of `transaction`.
+    fn slots_beside(&self, transaction: TransactionId, seed: Seed) -> Buffer {
+        let mut page = Buffer::zeroed(TABLE_PAGE);
+        for header in run_table::slot_neighbours(transaction).filter_map(|beside| self.header_of(beside)) {
+            run_table::put_slot(&header, seed, &mut page);
+        }
+        page
+    }
+
+    /// As in front of the run. One is on its way at a time, so those before it are durable.
+    fn header_of(&self, transaction: TransactionId) -> Option<RunHeader> {
+        let held = self.held.get(transaction)?;
+        let (log, first) = held.bound?;
+        let (at, durable) = (self.logs.start(log).plus(first), transaction.previous());
+        Some(RunHeader { at, transaction, blocks: held.blocks - HEADER, durable })
+    }
+}

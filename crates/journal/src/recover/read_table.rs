@@ -1,0 +1,292 @@
+//! Reads from the table of runs (`mtl=`) what [`super::FindRuns`] would look for in the logs.
+//!
+//! 1. Nothing counts that has another mark than the journal superblock says. So an older table, or another volume's, is refused.
+//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest is told twice: in its
+//!    slot, and on a page apart.
+//! 3. What is told could have been found: in logs that are announced, one run behind the other. Whether it is there, the scan
+//!    sees by its checksums. Only the latest run may be torn.
+
+use super::find_runs::{FoundRuns, RunsInOrder};
+use crate::log_space::{LogRun, LogWalk, Logs};
+use format::jbd2::{JournalSuperblock, Seed};
+use format::run_table::{self, LATEST_PAGES};
+use format::scattered::{ActiveLogs, RunHeader};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use units::{LogBlock, TransactionId};
+
+/// Why a table is not believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableRefused {
+    #[error("the last mount had none")]
+    NoneWasUsed,
+    #[error("it is another volume's, older than the last mount, or was being rewritten")]
+    OfAnother,
+    #[error("it does not tell of {0}")]
+    Missing(TransactionId),
+    #[error("it tells of more transactions than it has slots for")]
+    TooMany,
+    #[error("it tells of a run of {0} where none can lie")]
+    Impossible(TransactionId),
+}
+
+#[derive(Debug)]
+pub struct ReadTable {
+    logs: Rc<Logs>,
+    active: ActiveLogs,
+    seed: Seed,
+    tail: TransactionId,
+    /// Pages to read, in order.
+    wanted: Range<u64>,
+    /// The transaction whose slot is looked for, once the pages of the latest are read.
+    looked_for: Option<TransactionId>,
+    /// How many transactions there are from the tail on.
+    count: Option<u32>,
+    headers: Vec<RunHeader>,
+}
+
+impl ReadTable {
+    pub fn new(superblock: &JournalSuperblock, logs: Rc<Logs>) -> Result<ReadTable, TableRefused> {
+        let scattered = superblock.scattered.as_ref().filter(|scattered| scattered.table_mark != 0);
+        let scattered = scattered.ok_or(TableRefused::NoneWasUsed)?;
+        Ok(ReadTable {
+            logs,
+            active: scattered.active.clone(),
+            seed: run_table::table_seed(superblock.scattered_seed(), scattered.table_mark),
+            tail: superblock.sequence,
+            wanted: LATEST_PAGES,
+            looked_for: None,
+            count: None,
+            headers: Vec::new(),
+        })
+    }
+
+    pub fn wants(&self) -> Option<u64> {
+        match self.looked_for {
+            Some(transaction) => Some(run_table::slot_page(transaction)),
+            None => (!self.wanted.is_empty()).then_some(self.wanted.start),
+        }
+    }
+
+    /// `page`: the bytes of the wanted page.
+    pub fn give(&mut self, page: &[u8]) -> Result<(), TableRefused> {
+        if let Some(first) = self.looked_for {
+            return self.take_slots(first, page);
+        }
+        self.wanted.start += 1;
+        // A power cut while the later one was written leaves the one before.
+        let count = run_table::latest(page, self.seed).map(|latest| self.distance(latest.transaction.next()));
+        self.count = self.count.max(count.filter(|count| *count < self.logs.blocks()));
+        if self.wanted.is_empty() {
+            let count = self.count.ok_or(TableRefused::OfAnother)?;
+            if count >= run_table::slots() {
+                return Err(TableRefused::TooMany);
+            }
+            self.looked_for = Some(self.tail);
+        }
+        Ok(())
+    }
+
+    fn distance(&self, transaction: TransactionId) -> u32 {
+        transaction.0.wrapping_sub(self.tail.0)
+    }
+
+    /// The page holds the slots of `first` and of some behind it. One more than the pages of the latest tell of is looked at:
+    /// its own may have been lost.
+    fn take_slots(&mut self, first: TransactionId, page: &[u8]) -> Result<(), TableRefused> {
+        let count = self.count.unwrap_or(0);
+        let (place, mut at) = (run_table::slot_page(first), first);
+        while run_table::slot_page(at) == place {
+            match run_table::slot(page, at, self.seed) {
+                Some(header) => self.headers.push(header),
+                None if self.distance(at) < count => return Err(TableRefused::Missing(at)),
+                None => {}
+            }
+            if self.distance(at) >= count {
+                self.looked_for = None;
+                return Ok(());
+            }
+            at = at.next();
+        }
+        self.looked_for = Some(at);
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<FoundRuns, TableRefused> {
+        assert!(self.wants().is_none(), "the table is not read to its end");
+        self.check_places()?;
+        let tail = self.tail;
+        let run = |header: &RunHeader| LogRun { start: header.at.plus(1), count: header.blocks };
+        let runs = self.headers.iter().map(run).collect();
+        let latest = self.headers.last().map(|header| header.transaction);
+        Ok(FoundRuns {
+            walk: Rc::new(RunsInOrder::new(runs, self.logs.blocks())),
+            tail,
+            latest: latest.unwrap_or(tail),
+            // One is on its way at a time.
+            proven: latest.map(TransactionId::previous),
+            gave_up: false,
+            headers: self.headers.iter().map(|header| (header.at, header.transaction)).collect(),
+            logs_read: 0,
+            blocks_read: 0,
+        })
+    }
+
+    /// Every run lies in a log that recovery would look at, behind those of earlier transactions.
+    fn check_places(&self) -> Result<(), TableRefused> {
+        let active: Vec<u32> = self.logs.active(&self.active).collect();
+        let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
+        for header in &self.headers {
+            let refused = TableRefused::Impossible(header.transaction);
+            let log = self.logs.holding(header.at).filter(|log| active.binary_search(log).is_ok());
+            let log = log.ok_or(refused)?;
+            let behind = ends.get(&log).copied().unwrap_or(self.logs.start(log));
+            let left = self.logs.end(log).get() - header.at.get();
+            if header.at < behind || header.blocks == 0 || header.blocks >= left {
+                return Err(refused);
+            }
+            ends.insert(log, header.at.plus(1 + header.blocks));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_space::{LogPlaces, LogSpace, ScatteredLog};
+    use format::run_table::TABLE_PAGE;
+    use units::{BlockSize, HomeBlock};
+
+    const MARK: u32 = 77;
+    const FIRST: u32 = u32::MAX - 1;
+
+    /// Four logs of 32 blocks, and the pages of a table.
+    struct Told {
+        superblock: JournalSuperblock,
+        logs: Rc<Logs>,
+        log: ScatteredLog,
+        pages: BTreeMap<u64, Vec<u8>>,
+        starts: Vec<LogBlock>,
+    }
+
+    impl Told {
+        fn new() -> Told {
+            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+            superblock.set_scattered(5);
+            superblock.sequence = TransactionId(FIRST);
+            let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
+            let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
+            let logs = places.in_units(1).unwrap();
+            let log = ScatteredLog::new(&superblock, logs.clone()).with_table(MARK);
+            Told { superblock, logs: Rc::new(logs), log, pages: BTreeMap::new(), starts: Vec::new() }
+        }
+        /// Runs of so many transactions, each in another log.
+        fn of(count: u32) -> Told {
+            let mut told = Told::new();
+            (0..count).for_each(|number| told.put(FIRST.wrapping_add(number), u64::from(number) * 100 % 400));
+            told
+        }
+        fn put(&mut self, number: u32, head: u64) {
+            let id = TransactionId(number);
+            self.log.reserve(id, 3).unwrap();
+            self.log.choose(id, HomeBlock(head));
+            assert!(self.log.announce(&mut self.superblock, None) || number != FIRST);
+            self.starts.push(self.log.bind(id).0[0].start);
+            let pages = self.log.table_pages(id);
+            self.pages.extend(pages.into_iter().map(|(page, bytes)| (page, bytes.to_vec())));
+        }
+        fn forget(&mut self) {
+            let pages = self.log.forget_table();
+            self.pages.extend(pages.into_iter().map(|(page, bytes)| (page, bytes.to_vec())));
+        }
+        fn read(&self) -> Result<FoundRuns, TableRefused> {
+            let mut table = ReadTable::new(&self.superblock, self.logs.clone())?;
+            let zeros = vec![0; TABLE_PAGE];
+            while let Some(page) = table.wants() {
+                table.give(self.pages.get(&page).unwrap_or(&zeros))?;
+            }
+            table.finish()
+        }
+        fn mark(&mut self) -> &mut u32 {
+            &mut self.superblock.scattered.as_mut().unwrap().table_mark
+        }
+    }
+
+    #[test]
+    fn what_was_told_is_read_back_across_the_wrap_of_numbers() {
+        let told = Told::of(6);
+        let found = told.read().unwrap();
+        assert_eq!(found.first_runs(6).iter().map(|run| run.start).collect::<Vec<_>>(), told.starts);
+        let latest = TransactionId(FIRST.wrapping_add(5));
+        assert_eq!((found.latest, found.proven, found.logs_read), (latest, Some(latest.previous()), 0));
+        assert_eq!(found.headers_from(latest).count(), 1, "the one that may be torn");
+    }
+
+    #[test]
+    fn runs_behind_the_tail_alone_are_asked_for() {
+        let mut told = Told::of(6);
+        told.superblock.sequence = TransactionId(FIRST.wrapping_add(4));
+        assert_eq!(told.read().unwrap().first_runs(2)[0].start, told.starts[4]);
+        told.superblock.sequence = TransactionId(FIRST.wrapping_add(6));
+        assert_eq!(told.read().unwrap().start(), None, "all is home");
+        told.superblock.sequence = TransactionId(FIRST.wrapping_add(7));
+        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+    }
+
+    #[test]
+    fn another_mark_is_refused() {
+        let mut told = Told::of(6);
+        *told.mark() = MARK + 1;
+        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+        *told.mark() = 0;
+        assert_eq!(told.read().unwrap_err(), TableRefused::NoneWasUsed);
+    }
+
+    #[test]
+    fn a_missing_slot_is_refused_and_a_missing_page_of_the_latest_hides_nothing() {
+        let told = Told::of(6);
+        for number in 0..6 {
+            let mut told = Told { pages: told.pages.clone(), ..Told::of(6) };
+            let id = TransactionId(FIRST.wrapping_add(number));
+            let page = told.pages.get_mut(&run_table::slot_page(id)).unwrap();
+            let at = (id.0 % 128) as usize * 32;
+            page[at + 9] ^= 1;
+            assert_eq!(told.read().unwrap_err(), TableRefused::Missing(id));
+        }
+        for number in 4..6 {
+            let mut told = Told { pages: told.pages.clone(), ..Told::of(6) };
+            told.pages.remove(&run_table::latest_page(TransactionId(FIRST.wrapping_add(number))));
+            assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(5)));
+        }
+        let mut lost = Told::of(6);
+        lost.pages.retain(|page, _| !LATEST_PAGES.contains(page));
+        assert_eq!(lost.read().unwrap_err(), TableRefused::OfAnother);
+    }
+
+    #[test]
+    fn a_run_where_none_can_lie_is_refused() {
+        let id = TransactionId(FIRST);
+        let seed = run_table::table_seed(Told::new().superblock.scattered_seed(), MARK);
+        for (at, blocks) in [(0, 3), (63, 3), (64 + 4 * 32, 3), (64 + 31, 1), (64, 32), (64, 0)] {
+            let mut told = Told::of(2);
+            let header = RunHeader { at: LogBlock(at), transaction: id, blocks, durable: id.previous() };
+            run_table::put_slot(&header, seed, told.pages.get_mut(&run_table::slot_page(id)).unwrap());
+            assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id), "{at}+{blocks}");
+        }
+        let mut told = Told::of(2);
+        told.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
+        assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id));
+    }
+
+    #[test]
+    fn a_table_that_was_forgotten_is_refused_until_all_is_told_again() {
+        let mut told = Told::of(6);
+        told.forget();
+        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+        told.pages.retain(|page, _| LATEST_PAGES.contains(page));
+        told.put(FIRST.wrapping_add(6), 0);
+        assert_eq!(told.read().unwrap().first_runs(7)[6].start, told.starts[6]);
+    }
+}
