@@ -61,6 +61,9 @@ for round in 1 2 3; do
     dd if=/dev/urandom of="synced-$round" bs=4k count=25 status=none
     dd if="synced-$round" of="one/synced-$round" bs=1k oflag=sync status=none
     [[ $(stat -c %s "shared/synced-$round") == 0 ]] || fail "nothing should be at the store yet"
+    # In the second line: nothing in memory alone, 100 KiB and more in the journal.
+    timeout 20 "$OKEANOS" stats --watch=0.2 --count 1 one >watched
+    grep -Pzq 'in memory +in journal +at store.*\n +0 B +\d{3,}' watched || fail "stats do not tell where the bytes are: $(cat watched)"
     # As editors and mail stores save a file: new name, synced, renamed over the old one, and a second link.
     dd if="synced-$round" of=one/new bs=1k conv=fsync status=none
     mv one/new one/saved

@@ -9,7 +9,7 @@ mod recalls;
 mod serve;
 mod tokens;
 
-use crate::library::{Mount, Settings, end_process, ignore_signals};
+use crate::library::{Mount, Settings, end_process, end_with, ignore_signals};
 use crate::wire::{Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};
 use files::Files;
 use lanes::{Lanes, Turn};
@@ -87,6 +87,8 @@ fn serve(mut socket: UnixStream) -> Result<(), String> {
         return Err("the first request is not to connect".into());
     };
 
+    // To connect may take half a minute, and nobody reads the socket meanwhile.
+    end_with(socket.try_clone().map_err(|error| error.to_string())?);
     let (notices, noticed) = mpsc::channel();
     let (to_recall, to_change) = (notices.clone(), notices);
     let settings = settings(&hello)?;

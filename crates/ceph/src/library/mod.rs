@@ -5,9 +5,11 @@ mod abi;
 mod mount;
 mod names;
 mod objects;
+mod process;
 
-pub use mount::{Mount, Settings, end_process, ignore_signals};
+pub use mount::{Mount, Settings};
 pub use objects::{Handle, Inode};
+pub use process::{end_process, end_with, ignore_signals};
 
 /// An errno, as the library answers it, made positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

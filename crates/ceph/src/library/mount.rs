@@ -185,17 +185,3 @@ fn prepare(call: Functions, settings: &Settings) -> Result<Mount, (&'static str,
     }
     Ok(Mount { call, raw, permissions: ptr::null(), recall_ms: 0 })
 }
-
-/// At once: no destructor of the library runs, which would wait for servers, and may crash after a lost connection (T4).
-pub fn end_process(code: i32) -> ! {
-    // SAFETY: ends the process, whatever it does.
-    unsafe { libc::_exit(code) }
-}
-
-/// The helper ends with its socket, not with its terminal: what its daemon still has to say comes first.
-pub fn ignore_signals() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
-        // SAFETY: to ignore a signal needs no handler.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
-}

@@ -7,10 +7,11 @@ use ceph::{
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{
     Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode,
     Store as _, StoreError, TimeChange, Token, Version, XattrMode,
@@ -158,6 +159,43 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
         let mut answer = Vec::new();
         ours.read_to_end(&mut answer).expect("the helper ends");
         helper.wait().unwrap();
+    }
+}
+
+/// Whatever it waits for: here a monitor that says nothing.
+#[test]
+fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("ceph.conf");
+    let monitor = format!("mon host = [v2:{}/0]", silent.local_addr().unwrap());
+    let own = "log file =\nadmin socket =\nauth client required = none";
+    std::fs::write(&conf, format!("[global]\n{monitor}\n{own}\n")).unwrap();
+    let hello = Hello {
+        identity: b"x".to_vec(),
+        conf: conf.into_os_string().into_encoded_bytes(),
+        user: b"admin".to_vec(),
+        file_system: Vec::new(),
+        directory: b"/".to_vec(),
+    };
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    ours.write_all(&frame(&Numbered { number: 1, request: Request::Connect { hello } })).unwrap();
+    let (_connection, _) = silent.accept().unwrap();
+    drop(ours);
+    // The library itself gives up after 30 s.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while helper.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            helper.kill().unwrap();
+            helper.wait().unwrap();
+            panic!("it goes on without its daemon");
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -26,6 +26,10 @@ changes went with one (group); bytes a second to the journal, to their home, and
 wrote (payload); requests of the kernel a second. Rates are of the interval; --json and --prometheus count
 from the mount.
 
+Of a host's journal: dirty bytes now, in memory alone and in the journal; bytes made durable at the store since the
+mount, and a second; commits, and bytes written to the journal; bytes past it, to files that several hosts write; tokens
+that the store took back.
+
 Who may ask: whoever mounted it, root, and with the mount option allow_other (of root's mounts) everybody.";
 
 /// Tell what a mounted volume wrote where, and how fast its syncs are

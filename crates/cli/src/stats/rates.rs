@@ -10,6 +10,18 @@ const LINES_A_HEAD: u64 = 20;
 
 const HEAD: [&str; 9] =
     ["syncs/s", "p50", "p99", "commits/s", "group", "journal/s", "home/s", "payload/s", "requests/s"];
+/// Of a host's journal: where dirty bytes are now, and what went to the store since the mount.
+const HOST_HEAD: [&str; 9] = [
+    "in memory",
+    "in journal",
+    "at store",
+    "to store/s",
+    "commits/s",
+    "journal/s",
+    "shared/s",
+    "recalls/s",
+    "requests/s",
+];
 const WIDTH: usize = 11;
 
 pub struct Rates {
@@ -26,8 +38,10 @@ impl Rates {
     pub fn line(&mut self, now: Instant, statistics: &Value) -> Option<String> {
         let before = self.before.replace((now, statistics.clone()));
         let (then, before) = before?;
+        let (names, cells): (_, fn(Duration, &Value, &Value) -> _) =
+            if statistics["host"].is_object() { (HOST_HEAD, host_cells) } else { (HEAD, cells) };
         let head =
-            if self.lines.is_multiple_of(LINES_A_HEAD) { row(HEAD.map(String::from)) } else { String::new() };
+            if self.lines.is_multiple_of(LINES_A_HEAD) { row(names.map(String::from)) } else { String::new() };
         self.lines += 1;
         Some(head + &row(cells(now - then, &before, statistics)))
     }
@@ -60,6 +74,25 @@ fn cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.len()] 
         bytes(more(&|all| sum_of_bytes(&all["engine"]["home_written"]))),
         bytes(engine("payload_bytes")),
         format!("{:.0}", a_second(more(&|all| number(&all["door"]["requests"])))),
+    ]
+}
+
+fn host_cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.len()] {
+    let seconds = time.as_secs_f64().max(1e-9);
+    let now = |name: &str| number(&after["host"][name]);
+    let a_second = |name: &str| now(name).saturating_sub(number(&before["host"][name])) as f64 / seconds;
+    let bytes_a_second = |name: &str| format_size(a_second(name) as u64);
+    let requests = |all: &Value| number(&all["door"]["requests"]);
+    [
+        format_size(now("dirty_in_memory")),
+        format_size(now("dirty_in_journal")),
+        format_size(now("destaged_bytes")),
+        bytes_a_second("destaged_bytes"),
+        format!("{:.0}", a_second("commits")),
+        bytes_a_second("log_bytes_written"),
+        bytes_a_second("shared_bytes"),
+        format!("{:.0}", a_second("recalls")),
+        format!("{:.0}", requests(after).saturating_sub(requests(before)) as f64 / seconds),
     ]
 }
 
@@ -112,5 +145,23 @@ mod tests {
         let idle = rates.line(start + Duration::from_secs(3), &after).unwrap();
         assert_eq!(idle.lines().count(), 1, "one head for many lines");
         assert!(idle.contains('-'), "no sync, no latency: {idle}");
+    }
+
+    #[test]
+    fn a_line_of_a_host_tells_where_dirty_bytes_are() {
+        let before = serde_json::json!({
+            "host": { "dirty_in_memory": 9, "dirty_in_journal": 4096, "destaged_bytes": 1024, "commits": 2 },
+            "door": { "requests": 1 },
+        });
+        let mut after = before.clone();
+        (after["host"]["dirty_in_memory"], after["host"]["destaged_bytes"]) = (0.into(), 5120.into());
+        (after["host"]["commits"], after["door"]["requests"]) = (12.into(), 41.into());
+        let (start, mut rates) = (Instant::now(), Rates::new());
+        assert_eq!(rates.line(start, &before), None, "nothing to compare with");
+        let text = rates.line(start + Duration::from_secs(2), &after).unwrap();
+        let rows: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(rows[0], HOST_HEAD.join(" "));
+        assert_eq!(rows[1], "0 B 4.0 KiB 5.0 KiB 2.0 KiB 5 0 B 0 B 0 20");
     }
 }

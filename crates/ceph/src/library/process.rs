@@ -1,0 +1,32 @@
+//! The helper's own process: how it ends, and with whom.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+/// At once: no destructor of the library runs, which would wait for servers, and may crash after a lost connection (T4).
+pub fn end_process(code: i32) -> ! {
+    // SAFETY: ends the process, whatever it does.
+    unsafe { libc::_exit(code) }
+}
+
+/// The helper ends with its socket, not with its terminal: what its daemon still has to say comes first.
+pub fn ignore_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: to ignore a signal needs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// From now on the process ends when nobody has the socket's other end any more, whatever its other threads wait for.
+pub fn end_with(socket: UnixStream) {
+    std::thread::spawn(move || {
+        // Only the end is asked for: what comes in before is for others.
+        let mut end = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+        loop {
+            // SAFETY: one live structure, and the descriptor is open.
+            if unsafe { libc::poll(&raw mut end, 1, -1) } == 1 {
+                end_process(0);
+            }
+        }
+    });
+}
