@@ -1,5 +1,5 @@
 //! The superblock on the disk: read before there is an engine, and changed through handles. It is written
-//! directly at the two moments when it must not wait for the journal: before the first commit of an empty log, and after
+//! directly when it must not wait for the journal. These moments are before the first commit of an empty log, and after
 //! the last.
 
 use super::Volume;
