@@ -40,8 +40,11 @@ impl Rates {
         let (then, before) = before?;
         let (names, cells): (_, fn(Duration, &Value, &Value) -> _) =
             if statistics["host"].is_object() { (HOST_HEAD, host_cells) } else { (HEAD, cells) };
-        let head =
-            if self.lines.is_multiple_of(LINES_A_HEAD) { row(names.map(String::from)) } else { String::new() };
+        let head = if self.lines.is_multiple_of(LINES_A_HEAD) {
+            row(names.map(String::from))
+        } else {
+            String::new()
+        };
         self.lines += 1;
         Some(head + &row(cells(now - then, &before, statistics)))
     }
