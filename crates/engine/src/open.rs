@@ -66,8 +66,8 @@ impl Engine {
         Ok(Engine::assemble(parts, Some(log), next))
     }
 
-    /// Whether the superblock on disk says that the log may hold something: from the first commit on. Where a restart
-    /// has kept a log, it does so from the beginning.
+    /// Whether the superblock on disk says that the log may hold something. It does from the first commit on, or from the
+    /// beginning where a restart has kept a log.
     pub fn has_begun_log(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.borrow().is_started())
     }

@@ -9,7 +9,7 @@ use format::run_table::{TABLE_BYTES, TABLE_PAGE, may_be_table};
 use runtime::RealWorld;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -32,7 +32,9 @@ pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
     }
     let about = file.metadata().map_err(failed)?;
     if about.is_file() && about.len() < TABLE_BYTES {
-        file.set_len(TABLE_BYTES).map_err(failed)?;
+        // Written, so that no later write to it finds its file system full: that would end all writing to the volume.
+        let missing = vec![0; (TABLE_BYTES - about.len()) as usize];
+        file.write_all_at(&missing, about.len()).map_err(failed)?;
     }
     drop(file);
     let disk = open_disk(world, path, Access::ReadWrite)?;

@@ -1,6 +1,6 @@
 //! The superblock on the disk: read before there is an engine, and changed through handles. It is written
-//! directly when it must not wait for the journal. These moments are before the first commit of an empty log, and after
-//! the last.
+//! directly at two moments, when it must not wait for the journal. These are before the first commit of an empty log, and
+//! after the last.
 
 use super::Volume;
 use crate::{Error, Result};

@@ -362,7 +362,7 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
 
 /// The log still has a record of the superblock's block. What the mount says of itself must not be undone by it.
 #[test]
-fn what_a_mount_over_a_kept_log_says_in_the_superblock_survives() {
+fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
     for (kind, records) in [EXT4, EXT4_1K].into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed]) {
         let image = TestImage::make(kind);
         with_volume(&image, 1, |volume| async move {
