@@ -18,7 +18,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, Token};
 
-const RECEIVED_AT_ONCE: usize = 256 << 10;
+/// At least and at most: room that nothing comes for is cleared all the same.
+const RECEIVED_AT_ONCE: [usize; 2] = [4 << 10, 256 << 10];
 const SENT_AT_ONCE: usize = 1 << 20;
 /// A killed process may need a moment.
 const REAPING: Duration = Duration::from_millis(10);
@@ -127,8 +128,10 @@ impl Link {
     async fn receive(self: Rc<Self>) {
         let mut frames = Frames::default();
         let died = |why: String| Lost { fenced: false, why };
+        let [room_min, room_max] = RECEIVED_AT_ONCE;
+        let mut room = room_min;
         loop {
-            let bytes = match self.world.ring().receive(&self.socket, RECEIVED_AT_ONCE).await {
+            let bytes = match self.world.ring().receive(&self.socket, room).await {
                 Ok(bytes) if bytes.is_empty() => return self.end(died("its helper process ended".into())),
                 Ok(bytes) => bytes,
                 Err(error) => return self.end(died(format!("the socket to its helper process: {error}"))),
@@ -136,6 +139,7 @@ impl Link {
             if self.lost.borrow().is_some() {
                 return;
             }
+            room = if bytes.len() == room { room_max } else { room_min };
             frames.add(&bytes);
             loop {
                 let report = match frames.next_message() {

@@ -58,6 +58,21 @@ impl Lanes {
         self.staff(&mut state);
     }
 
+    /// Begins a call of whoever asks, if the file has none now: no other runs beside it. It ends with [`Lanes::leave`].
+    pub fn enter(&self, file: FileId) -> bool {
+        let mut state = self.lock();
+        let is_idle = !state.lanes.contains_key(&file);
+        if is_idle {
+            state.lanes.insert(file, Lane { running: 1, is_exclusive: true, ..Lane::default() });
+        }
+        is_idle
+    }
+    pub fn leave(self: &Arc<Self>, file: FileId) {
+        let mut state = self.lock();
+        state.end(file);
+        self.staff(&mut state);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,6 +165,23 @@ mod tests {
         while !lanes.lock().lanes.is_empty() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_call_outside_of_the_threads_keeps_its_files_order() {
+        let lanes = Lanes::new(4);
+        let (done, results) = mpsc::channel();
+        assert!(lanes.enter(FileId(1)));
+        assert!(!lanes.enter(FileId(1)), "one at a time");
+        for file in [1, 2] {
+            let done = done.clone();
+            lanes.add(turn(file, true), Box::new(move || done.send(file).unwrap()));
+        }
+        assert_eq!(results.recv_timeout(Duration::from_secs(60)).unwrap(), 2, "another file");
+        assert!(results.recv_timeout(Duration::from_millis(50)).is_err());
+        assert!(!lanes.enter(FileId(1)), "nobody passes those who wait");
+        lanes.leave(FileId(1));
+        assert_eq!(results.recv_timeout(Duration::from_secs(60)).unwrap(), 1);
     }
 
     #[test]

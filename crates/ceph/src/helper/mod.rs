@@ -5,23 +5,27 @@
 
 mod files;
 mod lanes;
+mod output;
+mod post;
+mod reader;
 mod recalls;
 mod serve;
 mod tokens;
 
 use crate::library::{Mount, Settings, end_process, end_with, ignore_signals};
-use crate::wire::{Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};
+use crate::wire::{Hello, Reply, Report, Request, Welcome};
 use files::Files;
 use lanes::{Lanes, Turn};
+use output::Output;
+use reader::{Reader, Requests};
 use recalls::{Notice, Recalls};
 use runtime::standard_error;
 use serve::Server;
 use std::ffi::CString;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Calls that may wait for other clients at the same time.
@@ -47,12 +51,14 @@ pub fn run() -> ! {
             end_process(2)
         }
     };
-    let why = match serve(socket) {
-        Ok(()) => end_process(0),
-        Err(error) => error,
-    };
-    complain(&why);
-    end_process(1)
+    if let Err(why) = serve(socket) {
+        complain(&why);
+        end_process(1)
+    }
+    // Others read on, and end the process.
+    loop {
+        std::thread::park();
+    }
 }
 
 /// The daemon and its mount wait for the end of this process, and nobody need read what it says.
@@ -60,35 +66,18 @@ fn complain(why: &impl std::fmt::Display) {
     let _ = standard_error::tell(&format!("okeanos ceph-helper: {why}"), Duration::ZERO);
 }
 
-/// The way to the daemon.
-pub struct Output(Mutex<UnixStream>);
-
-impl Output {
-    pub fn send(&self, report: &Report) {
-        let frame = frame(report);
-        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if socket.write_all(&frame).is_err() {
-            end_process(0);
-        }
-    }
-    /// The last word. T4: a library that lost its connection is not called again, not even to close files.
-    pub fn lost(&self, fenced: bool, why: &str) -> ! {
-        self.send(&Report::Lost { fenced, why: why.as_bytes().to_vec() });
-        end_process(3)
-    }
-}
-
-fn serve(mut socket: UnixStream) -> Result<(), String> {
-    let output = socket.try_clone().map_err(|error| error.to_string())?;
-    let output = Arc::new(Output(Mutex::new(output)));
-    let mut requests = Requests { frames: Frames::default(), bytes: vec![0; 256 << 10] };
-    let Some(first) = requests.next(&mut socket)? else { return Ok(()) };
+/// Connects, and begins to read.
+fn serve(socket: UnixStream) -> Result<(), String> {
+    let another = || socket.try_clone().map_err(|error| error.to_string());
+    let output = Arc::new(Output::new(another()?));
+    let mut requests = Requests::new(another()?);
+    let Some(first) = requests.next(&output)? else { end_process(0) };
     let Request::Connect { hello } = first.request else {
         return Err("the first request is not to connect".into());
     };
 
     // To connect may take half a minute, and nobody reads the socket meanwhile.
-    end_with(socket.try_clone().map_err(|error| error.to_string())?);
+    end_with(another()?);
     let (notices, noticed) = mpsc::channel();
     let (to_recall, to_change) = (notices.clone(), notices);
     let settings = settings(&hello)?;
@@ -108,49 +97,8 @@ fn serve(mut socket: UnixStream) -> Result<(), String> {
     let lanes = Lanes::new(THREADS_MAX);
     let returning = Lanes::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    let server = Arc::new(Server { files, output, settings });
-    let under_way = Arc::new(AtomicUsize::new(0));
-    while let Some(Numbered { number, request }) = requests.next(&mut socket)? {
-        if under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
-            return Err("more requests at once than agreed".into());
-        }
-        let turn = server.turn_of(&request);
-        let to = if turn.is_awaited { &returning } else { &lanes };
-        let (server, under_way) = (server.clone(), under_way.clone());
-        to.add(
-            turn,
-            Box::new(move || {
-                let report = server.carry_out(number, request);
-                under_way.fetch_sub(1, Ordering::Relaxed);
-                server.output.send(&report);
-            }),
-        );
-    }
+    Reader::new(requests, Server { files, output, settings }, lanes, returning).read();
     Ok(())
-}
-
-struct Requests {
-    frames: Frames,
-    bytes: Vec<u8>,
-}
-
-impl Requests {
-    /// `None`: the daemon is gone.
-    fn next(&mut self, socket: &mut UnixStream) -> Result<Option<Numbered>, String> {
-        loop {
-            let next = self.frames.next_message().map_err(|error: Malformed| error.to_string())?;
-            if next.is_some() {
-                return Ok(next);
-            }
-            match socket.read(&mut self.bytes) {
-                Ok(0) => return Ok(None),
-                Ok(count) => self.frames.add(&self.bytes[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-    }
 }
 
 fn settings(hello: &Hello) -> Result<Settings, String> {

@@ -5,9 +5,9 @@
 //! durable and given back from here, by a thread kept for that. What was written before is at the servers
 //! then; the late write goes straight through.
 
-use super::Output;
 use super::files::{File, Files, lock};
 use super::lanes::{Lanes, Turn};
+use super::output::Output;
 use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

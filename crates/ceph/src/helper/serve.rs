@@ -1,13 +1,16 @@
 //! Requests to calls, results to reports.
 
-use super::Output;
 use super::files::{File, Files};
 use super::lanes::Turn;
+use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{Reply, Report, Request};
 use std::ffi::CString;
 use std::sync::Arc;
 use store::{AttributeChange, Attributes, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
+
+/// To copy more takes longer than to wake a thread for it.
+const SHORT_BYTES: usize = 64 << 10;
 
 pub struct Server {
     pub files: Arc<Files>,
@@ -53,6 +56,21 @@ impl Server {
         let is_return = matches!(request, Request::MakeDurable { .. } | Request::ReturnToken { .. });
         let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
         Turn { file: Some(file), shares, is_awaited }
+    }
+
+    /// Whether the library answers out of its memory, as a rule. It may wait all the same: for a recall that it knows of
+    /// already, for room in its buffer, for its one lock.
+    pub fn is_short(&self, request: &Request) -> bool {
+        let (file, holds): (_, fn(Token) -> bool) = match request {
+            Request::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => {
+                (*file, |token| token == Token::ExclusiveWrite)
+            }
+            Request::Attributes { file } => (*file, |token| token != Token::SharedWrite),
+            _ => return false,
+        };
+        let Some(file) = self.files.known(file) else { return false };
+        let state = file.state();
+        state.held.as_ref().is_some_and(|held| held.recalled.is_none() && holds(held.token))
     }
 
     pub fn carry_out(&self, request: u64, what: Request) -> Report {

@@ -1,7 +1,7 @@
 //! Tokens: what the library calls delegations, granted by the servers' own capabilities.
 
-use super::Output;
 use super::files::{File, Files, Held, lock};
+use super::output::Output;
 use crate::library::Errno;
 use crate::wire::Report;
 use std::sync::Arc;

@@ -2,9 +2,10 @@
 
 use crate::common::{Cluster, connect, is_disconnected, make, next_event, run};
 use device::World;
+use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Store as _, StoreEvent, Token};
+use store::{Access, AttributeChange, Store as _, StoreEvent, Token};
 
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
@@ -77,5 +78,43 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
         assert_eq!(other.find(file).await.unwrap().attributes.version, version);
         let open = other.open(file, Access::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 100).await.unwrap(), b"mdsosd0");
+    });
+}
+
+/// Such as one for which the library's buffer has no room. Whoever reads the requests may be who waits.
+#[test]
+fn requests_beside_a_write_that_waits_are_answered() {
+    const PIECE: u64 = 64 << 10;
+    /// More than the library buffers.
+    const SIZE: u64 = 160 << 20;
+    let cluster = Rc::new(Cluster::small());
+    let options = cluster.options("here");
+    run(move |world| async move {
+        let store = Rc::new(connect(&world, options).await);
+        let (file, beside) = (make(&store, "file").await, make(&store, "beside").await);
+        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let change = AttributeChange { size: Some(SIZE), ..AttributeChange::default() };
+        store.set_attributes(file, change).await.unwrap();
+        let held = store.open(beside, Access::ReadWrite).await.unwrap();
+        store.take_token(held, Token::ExclusiveWrite).await.unwrap();
+        cluster.must("kill", &["osd0", "STOP"]);
+        let mut at = 0;
+        let waits = loop {
+            assert!(at < SIZE, "everything has room");
+            let write =
+                runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
+            let a_second = world.sleep_until(world.now().plus(Duration::from_secs(1)));
+            match race(write, a_second).await {
+                Either::Left(written) => drop(written.unwrap().unwrap()),
+                Either::Right(()) => break at,
+            }
+            at += PIECE;
+        };
+        // Both kinds: what the library has in its memory, and what a server is asked for.
+        assert_eq!(store.attributes(beside).await.unwrap().file, beside, "behind the write at {waits}");
+        assert_eq!(store.lookup(store.root(), b"file").await.unwrap().file, file);
+        cluster.must("kill", &["osd0", "CONT"]);
+        store.make_durable(open).await.unwrap();
     });
 }

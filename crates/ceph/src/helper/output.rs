@@ -1,0 +1,58 @@
+//! The way to the daemon. What is said together goes in one piece.
+
+use crate::library::end_process;
+use crate::wire::{Report, frame};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So much is not held back.
+const HELD_MAX: usize = 64 << 10;
+
+pub struct Output(Mutex<Outbound>);
+
+struct Outbound {
+    socket: UnixStream,
+    /// In the order in which it was said.
+    held: Vec<u8>,
+}
+
+impl Output {
+    pub fn new(socket: UnixStream) -> Output {
+        Output(Mutex::new(Outbound { socket, held: Vec::new() }))
+    }
+    fn lock(&self) -> MutexGuard<'_, Outbound> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn send(&self, report: &Report) {
+        let mut outbound = self.lock();
+        outbound.held.extend_from_slice(&frame(report));
+        outbound.flush();
+    }
+    /// Goes with the next [`Output::send`], or with [`Output::flush`].
+    pub fn hold(&self, report: &Report) {
+        let mut outbound = self.lock();
+        outbound.held.extend_from_slice(&frame(report));
+        if outbound.held.len() >= HELD_MAX {
+            outbound.flush();
+        }
+    }
+    pub fn flush(&self) {
+        self.lock().flush();
+    }
+    /// The last word. T4: a library that lost its connection is not called again, not even to close files.
+    pub fn lost(&self, fenced: bool, why: &str) -> ! {
+        self.send(&Report::Lost { fenced, why: why.as_bytes().to_vec() });
+        end_process(3)
+    }
+}
+
+impl Outbound {
+    fn flush(&mut self) {
+        if !self.held.is_empty() && self.socket.write_all(&self.held).is_err() {
+            end_process(0);
+        }
+        self.held.clear();
+    }
+}

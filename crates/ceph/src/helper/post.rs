@@ -1,0 +1,133 @@
+//! The post of the one thread that reads the socket, and its stand-in.
+//!
+//! 1. Whoever has the post may make a call of its own. Calls that are short as a rule may wait all the same: for another
+//!    client, who waits for a request that nobody reads meanwhile.
+//! 2. So a call that lasts loses its caller the post: after two looks the stand-in has it, and another stands in.
+//! 3. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call wakes it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between two looks.
+pub const LOOK: Duration = Duration::from_millis(2);
+/// Looks without a call before the stand-in sleeps.
+const QUIET: u32 = 50;
+
+#[derive(Default)]
+pub struct Post {
+    state: Mutex<State>,
+    /// The stand-in is wanted again.
+    begun: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many were begun, or taken from their caller.
+    calls: u64,
+    in_call: bool,
+    sleeps: bool,
+}
+
+/// A call of whoever has the post.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call(u64);
+
+impl Post {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn begin(&self) -> Call {
+        let mut state = self.lock();
+        state.calls += 1;
+        state.in_call = true;
+        if std::mem::take(&mut state.sleeps) {
+            self.begun.notify_one();
+        }
+        Call(state.calls)
+    }
+    /// False: another has the post by now.
+    pub fn end(&self, call: Call) -> bool {
+        let mut state = self.lock();
+        let has_post = Call(state.calls) == call;
+        if has_post {
+            state.in_call = false;
+        }
+        has_post
+    }
+
+    /// Waits until the post is the caller's.
+    pub fn stand_in(&self) {
+        let (mut state, mut quiet) = (self.lock(), 0);
+        loop {
+            let seen = state.calls;
+            let look = self.begun.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            state = look.0;
+            if state.calls != seen {
+                quiet = 0;
+            } else if state.in_call && look.1.timed_out() {
+                state.calls += 1;
+                state.in_call = false;
+                return;
+            } else {
+                quiet += 1;
+            }
+            if quiet > QUIET {
+                state.sleeps = true;
+                while state.sleeps {
+                    state = self.begun.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                quiet = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, mpsc};
+
+    /// Tells when the post is its own.
+    fn stand_in(post: &Arc<Post>) -> mpsc::Receiver<()> {
+        let (post, (tell, told)) = (post.clone(), mpsc::channel());
+        std::thread::spawn(move || {
+            post.stand_in();
+            tell.send(()).unwrap();
+        });
+        told
+    }
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_call_that_lasts_loses_the_post_and_the_next_stand_in_is_as_good() {
+        let post = Arc::new(Post::default());
+        for _ in 0..3 {
+            let relieved = stand_in(&post);
+            let call = post.begin();
+            relieved.recv_timeout(PATIENCE).expect("nobody reads any more");
+            assert!(!post.end(call));
+        }
+    }
+
+    #[test]
+    fn short_calls_keep_the_post_and_one_after_a_long_quiet_may_lose_it() {
+        let post = Arc::new(Post::default());
+        let relieved = stand_in(&post);
+        let begin = std::time::Instant::now();
+        // Shorter than a look, by a clock that may stand still: whoever was away for longer knows it.
+        let mut lost = false;
+        while begin.elapsed() < LOOK * 20 && !lost {
+            let since = std::time::Instant::now();
+            let kept = post.end(post.begin());
+            lost = !kept;
+            assert!(kept || since.elapsed() >= LOOK, "lost after {:?}", since.elapsed());
+        }
+        if !lost {
+            std::thread::sleep(LOOK * 3 * QUIET);
+            let call = post.begin();
+            relieved.recv_timeout(PATIENCE).expect("the stand-in sleeps on");
+            assert!(!post.end(call));
+        }
+    }
+}

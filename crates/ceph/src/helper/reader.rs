@@ -1,0 +1,137 @@
+//! Requests come in, and go to the threads or are carried out at once.
+//!
+//! Waking a thread costs more than most calls. So whoever reads carries out by itself what the library answers out of
+//! its memory as a rule: a write into its buffer, and attributes, of a file that is held ([`Server::is_short`]). No
+//! promise depends on that rule ([`Post`]): the next client's recall may be in the library already. Answers of
+//! requests that came together go back together.
+
+use super::lanes::Lanes;
+use super::output::Output;
+use super::post::Post;
+use super::serve::Server;
+use super::{REQUESTS_MAX, complain};
+use crate::library::end_process;
+use crate::wire::{Frames, Malformed, Numbered};
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const RECEIVED_AT_ONCE: usize = 256 << 10;
+
+pub struct Requests {
+    socket: UnixStream,
+    frames: Frames,
+    bytes: Vec<u8>,
+}
+
+impl Requests {
+    pub fn new(socket: UnixStream) -> Requests {
+        Requests { socket, frames: Frames::default(), bytes: vec![0; RECEIVED_AT_ONCE] }
+    }
+    /// `None`: the daemon is gone. What is held back goes out before it waits.
+    pub fn next(&mut self, output: &Output) -> Result<Option<Numbered>, String> {
+        loop {
+            let next = self.frames.next_message().map_err(|error: Malformed| error.to_string())?;
+            if next.is_some() {
+                return Ok(next);
+            }
+            output.flush();
+            match self.socket.read(&mut self.bytes) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.frames.add(&self.bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+pub struct Reader {
+    requests: Mutex<Requests>,
+    post: Post,
+    server: Server,
+    lanes: Arc<Lanes>,
+    /// For what others wait for.
+    returning: Arc<Lanes>,
+    under_way: AtomicUsize,
+}
+
+/// What became of the thread that read.
+enum End {
+    Daemon,
+    /// Another reads on.
+    Relieved,
+}
+
+impl Reader {
+    pub fn new(requests: Requests, server: Server, lanes: Arc<Lanes>, returning: Arc<Lanes>) -> Arc<Reader> {
+        let (requests, post) = (Mutex::new(requests), Post::default());
+        Arc::new(Reader { requests, post, server, lanes, returning, under_way: AtomicUsize::new(0) })
+    }
+
+    /// Reads, or stands in for who does: returns when another has this thread's part.
+    pub fn read(self: &Arc<Self>) {
+        let next = self.clone();
+        std::thread::spawn(move || {
+            next.post.stand_in();
+            next.read();
+        });
+        match self.carry_out_all() {
+            Ok(End::Relieved) => {}
+            Ok(End::Daemon) => end_process(0),
+            Err(why) => {
+                complain(&why);
+                end_process(1)
+            }
+        }
+    }
+
+    fn carry_out_all(self: &Arc<Self>) -> Result<End, String> {
+        loop {
+            let next = {
+                let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+                requests.next(&self.server.output)?
+            };
+            let Some(next) = next else { return Ok(End::Daemon) };
+            if self.under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+                return Err("more requests at once than agreed".into());
+            }
+            if !self.begin(next) {
+                return Ok(End::Relieved);
+            }
+        }
+    }
+
+    /// False: this thread has lost its post.
+    fn begin(self: &Arc<Self>, Numbered { number, request }: Numbered) -> bool {
+        let turn = self.server.turn_of(&request);
+        if let Some(file) = turn.file
+            && self.server.is_short(&request)
+            && self.lanes.enter(file)
+        {
+            let call = self.post.begin();
+            let report = self.server.carry_out(number, request);
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            let has_post = self.post.end(call);
+            match has_post {
+                true => self.server.output.hold(&report),
+                false => self.server.output.send(&report),
+            }
+            self.lanes.leave(file);
+            return has_post;
+        }
+        let to = if turn.is_awaited { &self.returning } else { &self.lanes };
+        let reader = self.clone();
+        to.add(
+            turn,
+            Box::new(move || {
+                let report = reader.server.carry_out(number, request);
+                reader.under_way.fetch_sub(1, Ordering::Relaxed);
+                reader.server.output.send(&report);
+            }),
+        );
+        true
+    }
+}
