@@ -459,9 +459,7 @@ impl HostLog {
             }
             let next = state.running.transaction.id();
             let tail = state.live.front().map_or(next, |(id, _)| *id);
-            let mut freed = state.space.clone();
-            freed.release_before(tail);
-            let gain = freed.free() - state.space.free();
+            let gain = state.space.held_before(tail);
             let is_wanted =
                 gain > 0 && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
             if !is_wanted {

@@ -54,12 +54,14 @@ fn how_judged() -> String {
     )
 }
 
-/// The statements of all figures as a table in Markdown.
+/// The counts by paper and the statements of all figures, as tables in Markdown.
 pub fn markdown(figures: &[Finished]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let mut text = String::new();
-    for (paper, tally) in papers(figures) {
-        text += &format!("- {paper}: {}.\n", tally.in_words());
+    let mut text = String::from(
+        "| paper | agree | direction only | differ | fitted | ours |\n|---|---|---|---|---|---|\n",
+    );
+    for (paper, Tally { agree, direction_only, differ, fitted, ours }) in papers(figures) {
+        text += &format!("| {paper} | {agree} | {direction_only} | {differ} | {fitted} | {ours} |\n");
     }
     text += "\n| figure | statement | paper | ours | judged | chosen after a failure |\n|---|---|---|---|---|---|\n";
     for figure in figures {
@@ -219,7 +221,9 @@ mod tests {
 
     #[test]
     fn the_table_tells_how_each_statement_was_judged() {
-        let expected = "- ours: 1 agree, 0 in direction only, 1 differ.\n\n\
+        let expected = "| paper | agree | direction only | differ | fitted | ours |\n\
+                        |---|---|---|---|---|---|\n\
+                        | ours | 1 | 0 | 1 | 0 | 0 |\n\n\
                         | figure | statement | paper | ours | judged | chosen after a failure |\n\
                         |---|---|---|---|---|---|\n\
                         | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |\n\

@@ -204,6 +204,13 @@ impl SharedStage {
     }
 }
 
+impl Drop for SharedStage {
+    /// Its tasks hold the world that holds them.
+    fn drop(&mut self) {
+        self.world.end();
+    }
+}
+
 /// Clones are the same files.
 #[derive(Clone)]
 pub struct SharedFiles(Rc<State>);
@@ -469,5 +476,42 @@ impl Files for SharedFiles {
         watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
         run_tasks(&self.0.world, self, None, actors, watch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_is_gone_leaves_nothing_in_memory() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let clients = [
+            SharedClient::Cached { writeback: SECOND, expire: SECOND },
+            SharedClient::Synchronous,
+            SharedClient::Journaled { flush: SECOND, destage: Some(SECOND) },
+        ];
+        for client in clients {
+            let stage = SharedStage::build(&SharedOptions {
+                client,
+                servers: 3,
+                latency: Duration::from_micros(100),
+                bytes_per_second: 125_000_000,
+                home_every: SECOND,
+                processor: Duration::ZERO,
+                metadata_service: Duration::ZERO,
+                seed: 1,
+            });
+            let stage = stage.unwrap();
+            stage
+                .run(|files| async move {
+                    let mut file = files.create("file", SyncKind::Fsync).await?;
+                    files.append(&mut file, &[7; 10_000]).await
+                })
+                .unwrap();
+            let store = Rc::downgrade(&stage.files.0.store);
+            drop(stage);
+            assert!(store.upgrade().is_none(), "{client:?}");
+        }
     }
 }

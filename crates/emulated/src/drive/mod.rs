@@ -94,6 +94,8 @@ struct State {
     medium: RefCell<Medium>,
     /// What the medium holds.
     image: RefCell<Image>,
+    /// It holds nothing new.
+    forgets: Cell<bool>,
     unreadable: RefCell<BTreeSet<u64>>,
     cache: RefCell<Cache>,
     read_ahead: RefCell<Option<ReadAhead>>,
@@ -201,6 +203,7 @@ impl EmulatedDisk {
             caching: Cell::new(caching && model.cache.is_some()),
             medium: RefCell::new(Medium::new(&model)),
             image: RefCell::new(left.image),
+            forgets: Cell::new(false),
             unreadable: RefCell::new(left.unreadable),
             cache: RefCell::new(Cache::new(unit / SECTOR)),
             read_ahead: RefCell::default(),
@@ -238,6 +241,10 @@ impl EmulatedDisk {
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
             arm.align_last_surface(time.as_nanos() as f64);
         }
+    }
+    /// What reaches the medium from now on costs its time and no memory: it is not there. For whoever asks for times alone.
+    pub fn forget_content(&self) {
+        self.0.forgets.set(true);
     }
     /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
     pub fn set_cache(&self, mode: CacheMode) {

@@ -192,6 +192,9 @@ impl EmulatedDisk {
     }
 
     fn write_medium(&self, pieces: &[Piece]) {
+        if self.0.forgets.get() {
+            return;
+        }
         let mut image = self.0.image.borrow_mut();
         let mut unreadable = self.0.unreadable.borrow_mut();
         for piece in pieces {

@@ -166,6 +166,26 @@ fn a_drive_that_ignores_cache_off_goes_on_caching() {
     assert!(time_of_write(false) > 1.0);
 }
 #[test]
+fn a_drive_that_forgets_takes_the_same_time_and_keeps_nothing() {
+    let played = |forgets| {
+        on_drive("cheetah-15k5", honest(CacheMode::On), move |world, disk| async move {
+            if forgets {
+                disk.forget_content();
+            }
+            let mut times = Vec::new();
+            for number in 0..50u64 {
+                let at = (number * 7_919_777 % 280_000_000) * SECTOR;
+                times.push(timed(&world, disk.write(at, filled(4096, 1), Durability::Cached)).await);
+                times.push(timed(&world, disk.read(at, 4096)).await);
+            }
+            times.push(timed(&world, disk.flush()).await);
+            (times, disk.crash().image.pages().count())
+        })
+    };
+    let ((kept_times, kept), (times, forgotten)) = (played(false), played(true));
+    assert_eq!((kept_times, kept > 0, forgotten), (times, true, 0));
+}
+#[test]
 fn an_idle_drive_destages_by_itself() {
     on_drive("cheetah-15k5", honest(CacheMode::On), |world, disk| async move {
         disk.write(0, filled(512, 1), Durability::Cached).await.expect("a write");

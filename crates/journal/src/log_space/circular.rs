@@ -104,6 +104,12 @@ impl CircularLog {
     pub fn ring(&self) -> LogRing {
         self.ring
     }
+    /// Blocks that come back when all before `tail` is released. `tail` is held, or follows the last one that is.
+    pub fn held_before(&self, tail: TransactionId) -> u32 {
+        let Some(oldest) = self.oldest().filter(|oldest| tail.is_after(*oldest)) else { return 0 };
+        let start = |transaction| self.start_of(transaction).expect("a held transaction, or the next one");
+        self.ring.distance(start(oldest), start(tail))
+    }
 }
 
 impl LogSpace for CircularLog {
@@ -230,7 +236,12 @@ mod tests {
                     counts.push(count);
                     next += 1;
                 }
-                Err(_) => log.release_before(id(next - step % 2)),
+                Err(_) => {
+                    let (tail, free) = (id(next - step % 2), log.free());
+                    let held = log.held_before(tail);
+                    log.release_before(tail);
+                    assert_eq!((log.free(), log.held_before(tail)), (free + held, 0));
+                }
             }
             let held = log.oldest().map_or(0, |oldest| id(next).0.wrapping_sub(oldest.0) as usize);
             let used: u32 = counts[counts.len() - held..].iter().sum();

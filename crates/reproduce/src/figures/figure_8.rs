@@ -152,6 +152,8 @@ fn log_structured(
         let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
         let world = VirtualWorld::new(context.seed);
         let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default());
+        // An append finds its block in memory. A log that is never cleaned would hold gigabytes of former ones.
+        disk.forget_content();
         let files = LogStructuredFiles::new(world.clone(), disk);
         let options = PeriodicOptions {
             streams,

@@ -1,5 +1,7 @@
 //! What docs/FIGURES.md says of statements that do not agree.
 
+use reproduce::{Figure, find};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -55,4 +57,62 @@ fn whatever_does_not_agree_has_its_cause_or_is_called_unknown() {
         }
     }
     assert!(found > 30, "the tables are not found: {found}");
+}
+
+/// As `report` prints it: the figure, and how a statement of it was judged.
+fn judged(row: &str) -> Option<(Figure, &str)> {
+    let cells: Vec<_> = row.strip_prefix("| ")?.split(" | ").collect();
+    let (name, verdict) = (cells.first()?, cells.get(4)?);
+    // A quick or real-time run, or a trace that was given, has rows of another kind.
+    let figure = find(name).filter(|figure| !figure.real_time)?;
+    let is_verdict = ["agrees", "direction only", "differs"].iter().any(|it| verdict.contains(it));
+    is_verdict.then_some((figure, verdict))
+}
+
+fn paper_of(figure: &Figure) -> &'static str {
+    figure.source.split(',').next().expect("a first part")
+}
+
+/// Agree, direction only, differ, fitted, ours.
+type Counts = [usize; 5];
+
+#[test]
+fn counts_of_each_paper_are_those_of_the_rows_below() {
+    let page = page();
+    let mut counted: BTreeMap<&str, Counts> = BTreeMap::new();
+    for (figure, verdict) in page.lines().filter_map(judged) {
+        let place = match verdict.trim_matches('*') {
+            fitted if fitted.contains("(fitted: ") => 3,
+            ours if ours.ends_with("(ours)") => 4,
+            "agrees" => 0,
+            "direction only" => 1,
+            "differs" => 2,
+            other => panic!("figure {}: {other}", figure.name),
+        };
+        counted.entry(paper_of(&figure)).or_default()[place] += 1;
+    }
+    let counts_of = |row: &str| -> Option<(String, Counts)> {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let counts: Vec<usize> = cells[1..].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?;
+        Some((cells[0].into(), counts.try_into().ok()?))
+    };
+    let (_, told) = page.split_once("| paper | agree | direction only | differ | fitted | ours |\n").unwrap();
+    let told: BTreeMap<String, Counts> = told.lines().skip(1).map_while(counts_of).collect();
+    assert!(counted.len() >= 4, "the tables are not found: {counted:?}");
+    for (paper, counts) in counted {
+        assert_eq!(told.get(paper), Some(&counts), "{paper}");
+    }
+}
+
+#[test]
+fn every_figure_with_statements_has_its_rows() {
+    // A curve, a table that no run could make fail, and statements that are told by what they depend on.
+    const WITHOUT: [&str; 3] = ["table-1-scale", "discreet-table-5", "sensitivity"];
+    let page = page();
+    let found: BTreeSet<&str> = page.lines().filter_map(judged).map(|(figure, _)| figure.name).collect();
+    let wanted = reproduce::all().into_iter().filter(|figure| !figure.real_time);
+    // Manylogs' table has several statements in a row, and names of its own.
+    let is_wanted = |name: &&str| !WITHOUT.contains(name) && !name.starts_with("manylogs-");
+    let wanted: BTreeSet<&str> = wanted.map(|figure| figure.name).filter(is_wanted).collect();
+    assert_eq!(found, wanted);
 }

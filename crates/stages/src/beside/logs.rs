@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use workloads::{LogTrace, ReplayOptions, replay_log};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogsBeside {
     pub trace: Arc<LogTrace>,
     pub instances: u32,

@@ -24,7 +24,7 @@ use std::time::Duration;
 use units::{InodeNumber, Instant};
 
 /// What shares the disk with the large file.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Small {
     Nobody,
     Updates(Updates),
