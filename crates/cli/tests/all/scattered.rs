@@ -196,7 +196,7 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     let life = |options: &str| {
         let said = rig.run(&format!(
-            "rm -f told; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_file=told{options} image
+            "rm -f told; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_level=info,log_file=told{options} image
              {SYNC_WRITES}; {KILL}; cat told"
         ));
         said.lines().find(|line| line.contains("recovered in")).unwrap_or_default().to_owned()
@@ -214,7 +214,7 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
         let said = life(options);
         assert!(said.contains(told) && !said.contains(" 0 blocks stay"), "{options}: {said}");
     }
-    rig.run("$O recover image; $O mount image $M; test $(stat -c %s $M/log) = 2800; $O umount $M");
+    rig.run("$O recover image; $O mount image $M; test $(stat -c %s $M/log) = 11200; $O umount $M");
     rig.check("");
     let said = rig.run(
         "echo mine >other; refuses $O mount -o log=scattered,mtl=other image $M 2>&1; grep -q mine other
