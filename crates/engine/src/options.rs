@@ -182,7 +182,7 @@ pub struct DurableMemory(pub Rc<dyn Disk>);
 
 impl fmt::Debug for DurableMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.name())
+        f.write_str(self.0.name())
     }
 }
 
