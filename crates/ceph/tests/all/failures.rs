@@ -102,8 +102,7 @@ fn requests_beside_a_write_that_waits_are_answered() {
         let mut at = 0;
         let waits = loop {
             assert!(at < SIZE, "everything has room");
-            let write =
-                runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
+            let write = runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
             let a_second = world.sleep_until(world.now().plus(Duration::from_secs(1)));
             match race(write, a_second).await {
                 Either::Left(written) => drop(written.unwrap().unwrap()),
