@@ -17,7 +17,7 @@ use crate::wire::{Hello, Reply, Report, Request, Welcome};
 use files::Files;
 use lanes::{Lanes, Turn};
 use output::Output;
-use reader::{Reader, Requests};
+use reader::{Requests, SocketReader};
 use recalls::{Notice, Recalls};
 use runtime::standard_error;
 use serve::Server;
@@ -97,7 +97,7 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let lanes = Lanes::new(THREADS_MAX);
     let returning = Lanes::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    Reader::new(requests, Server { files, output, settings }, lanes, returning).read();
+    SocketReader::new(requests, Server { files, output, settings }, lanes, returning).read();
     Ok(())
 }
 

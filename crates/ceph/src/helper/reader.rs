@@ -1,7 +1,7 @@
 //! Requests come in, and go to the threads or are carried out at once.
 //!
 //! Waking a thread costs more than most calls. So whoever reads carries out by itself what the library answers out of
-//! its memory as a rule: a write into its buffer, and attributes, of a file that is held ([`Server::is_short`]). No
+//! its memory as a rule ([`Server::is_short`]). That is a write into its buffer, and attributes, of a file that is held. No
 //! promise depends on that rule ([`Post`]): the next client's recall may be in the library already. Answers of
 //! requests that came together go back together.
 
@@ -48,7 +48,7 @@ impl Requests {
     }
 }
 
-pub struct Reader {
+pub struct SocketReader {
     requests: Mutex<Requests>,
     post: Post,
     server: Server,
@@ -65,10 +65,15 @@ enum End {
     Relieved,
 }
 
-impl Reader {
-    pub fn new(requests: Requests, server: Server, lanes: Arc<Lanes>, returning: Arc<Lanes>) -> Arc<Reader> {
+impl SocketReader {
+    pub fn new(
+        requests: Requests,
+        server: Server,
+        lanes: Arc<Lanes>,
+        returning: Arc<Lanes>,
+    ) -> Arc<SocketReader> {
         let (requests, post) = (Mutex::new(requests), Post::default());
-        Arc::new(Reader { requests, post, server, lanes, returning, under_way: AtomicUsize::new(0) })
+        Arc::new(SocketReader { requests, post, server, lanes, returning, under_way: AtomicUsize::new(0) })
     }
 
     /// Reads, or stands in for who does: returns when another has this thread's part.

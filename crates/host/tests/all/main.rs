@@ -1,6 +1,7 @@
 //! All tests of `host` that use it from outside: one program, because linking each costs more than running it.
 
 mod behaviour;
+mod commits;
 mod common;
 mod creation;
 mod explorer;

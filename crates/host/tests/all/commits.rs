@@ -1,0 +1,122 @@
+//! Several writers at once, who share the commits of the journal: what each answer promises when the host's power fails.
+
+use crate::common::*;
+use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use host::{Destage, Durable, HostOptions};
+use runtime::race;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use store::FileId;
+
+const WRITERS: usize = 6;
+const ROUNDS: u8 = 6;
+
+fn options() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+/// Of each file, how many of its writes were answered: the number is the byte that was written.
+type Answered = Rc<RefCell<[u8; WRITERS]>>;
+
+/// Writers that wait for each write. Which journal writes there were.
+fn play(
+    stage: &Stage,
+    disk: &MemoryDisk,
+    cut: Option<u64>,
+) -> ([FileId; WRITERS], Answered, std::ops::Range<u64>) {
+    let (begun, world, power) = (stage.begin(disk, options()), stage.world(), disk.clone());
+    let (answered, log, begin) = (Answered::default(), disk.clone(), Rc::new(Cell::new(0)));
+    let (noted, first) = (answered.clone(), begin.clone());
+    let files = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let mut files = [FileId(0); WRITERS];
+        for (number, file) in files.iter_mut().enumerate() {
+            *file = make(&host, &format!("file{number}")).await;
+        }
+        log.set_latency(Latency { least: Duration::from_micros(100), spread: Duration::from_micros(900) });
+        first.set(log.changes());
+        if let Some(cut) = cut {
+            log.cut_at(cut);
+        }
+        let writers = files.map(|file| {
+            let (host, noted, clock) = (host.clone(), noted.clone(), world.clone());
+            runtime::spawn_with_result(&*world, async move {
+                for round in 1..=ROUNDS {
+                    sleep(&*clock, Duration::from_micros(file.0 * 37)).await;
+                    host.write(file, 0, &[round], Durable::Now).await?;
+                    noted.borrow_mut()[files.iter().position(|one| *one == file).unwrap()] = round;
+                }
+                Ok::<(), host::HostError>(())
+            })
+        });
+        let all = async {
+            for writer in writers {
+                let _ = writer.await;
+            }
+        };
+        race(Box::pin(all), power.power_lost()).await;
+        files
+    });
+    (files, answered, begin.get()..disk.changes())
+}
+
+#[test]
+fn answers_to_writers_at_once_survive_a_cut_at_every_write_of_the_journal() {
+    let stage = Stage::new(11);
+    let disk = stage.disk(stage.formatted());
+    let (_, answered, writes) = play(&stage, &disk, None);
+    assert_eq!(*answered.borrow(), [ROUNDS; WRITERS]);
+    assert!(writes.end - writes.start > u64::from(ROUNDS) * 2, "{writes:?}: not one for all");
+    for cut in writes {
+        let random = |seed| CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
+        for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random(cut), random(cut + 1000)] {
+            let stage = Stage::new(11);
+            let disk = stage.disk(stage.formatted());
+            let (files, answered, _) = play(&stage, &disk, Some(cut));
+            let disk = stage.disk(stage.crash(&disk, policy));
+            let begun = stage.begin(&disk, options());
+            stage.world.run(async move { begun.await.unwrap() });
+            for (file, answered) in files.iter().zip(*answered.borrow()) {
+                let found = stage.content(*file).first().copied().unwrap_or(0);
+                assert!(
+                    found == answered || found == answered + 1,
+                    "write {cut}, {policy:?}: {file:?} is {found}, and {answered} was answered"
+                );
+            }
+        }
+    }
+}
+
+/// The room that it leaves behind is used again.
+#[test]
+fn a_log_goes_round_under_writers_at_once() {
+    let stage = Stage::new(12);
+    let disk = stage.disk(stage.formatted());
+    let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
+    let files = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        log.set_latency(Latency { least: Duration::from_micros(100), spread: Duration::from_micros(900) });
+        let mut writers = Vec::new();
+        for number in 0..WRITERS {
+            let (file, host) = (make(&host, &format!("file{number}")).await, host.clone());
+            writers.push(runtime::spawn_with_result(&*world, async move {
+                for round in 0..40u8 {
+                    host.write(file, 0, &vec![round; 256 << 10], Durable::Now).await.unwrap();
+                }
+                file
+            }));
+        }
+        let mut files = Vec::new();
+        for writer in writers {
+            files.push(writer.await.unwrap());
+        }
+        let statistics = host.statistics();
+        assert!(statistics.log_bytes_written > 3 * JOURNAL_BYTES, "{statistics:?}");
+        host.close().await.unwrap();
+        files
+    });
+    for file in files {
+        assert_eq!(stage.content(file), vec![39; 256 << 10]);
+    }
+}
