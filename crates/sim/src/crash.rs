@@ -61,7 +61,13 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         async move {
             let volume = disks.open(&world, &case).await?;
             let writers = Writers::prepare(&volume, &world, &case).await?;
-            watch(&disks, &volume, &case, begun.table, only_cut, snapshots, writers.progress.clone(), cuts);
+            let progress = writers.progress.clone();
+            watch(
+                &disks,
+                &volume,
+                &case,
+                Watched { older_table: begun.table, only_cut, snapshots, progress, cuts },
+            );
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
                 ended?;
@@ -81,18 +87,21 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     }
 }
 
-/// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
-/// evictions. Also checks the memory that is held then.
-fn watch(
-    disks: &MemoryDisks,
-    volume: &Rc<Volume>,
-    case: &Case,
+/// What whoever watches a run knows of it, and what he gathers.
+struct Watched {
+    /// The table of runs that the mount before has left.
     older_table: Option<Image>,
+    /// The one cut that is wanted; `None`: all.
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
     cuts: Rc<Cell<u64>>,
-) {
+}
+
+/// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
+/// evictions. Also checks the memory that is held then.
+fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
+    let Watched { older_table, only_cut, snapshots, progress, cuts } = watched;
     let (all, volume, seed) = (disks.clone(), volume.clone(), case.seed);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
     let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());

@@ -382,7 +382,7 @@ fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
                 let volume = Volume::open(parts).await.unwrap();
                 let kept = volume.engine().has_begun_log();
                 let root = volume.inode(InodeNumber(2)).await.unwrap();
-                volume.mkdir(&root, mount_point[1..].as_bytes(), &Caller::ROOT, 0o755).await.unwrap();
+                volume.mkdir(&root, &mount_point.as_bytes()[1..], &Caller::ROOT, 0o755).await.unwrap();
                 volume.sync().await.unwrap();
                 if mount_point == "/one" {
                     volume.set_label(b"name").await.unwrap();
