@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::{
     Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode,
@@ -147,12 +147,7 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
     let early = frame(&Numbered { number: 1, request: Request::Space });
     let no_conf = frame(&Numbered { number: 1, request: Request::Connect { hello: conf } });
     for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()] {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let (mut helper, mut ours) = start_helper();
         ours.write_all(&bytes).unwrap();
         ours.shutdown(std::net::Shutdown::Write).unwrap();
         ours.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -178,12 +173,7 @@ fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
         file_system: Vec::new(),
         directory: b"/".to_vec(),
     };
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let (mut helper, mut ours) = start_helper();
     ours.write_all(&frame(&Numbered { number: 1, request: Request::Connect { hello } })).unwrap();
     let (_connection, _) = silent.accept().unwrap();
     drop(ours);
@@ -300,4 +290,15 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
     let clock = world.clone();
     let error = world.run(async move { Store::connect(&clock, options).await.err() }).unwrap();
     assert!(error.to_string().contains("/nowhere/helper"), "{error}");
+}
+
+/// A helper, and the daemon's end of its socket.
+fn start_helper() -> (Child, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    (helper, ours)
 }
