@@ -214,7 +214,7 @@ fn what_was_only_sent_is_no_reason_to_poll() {
     world.run(async move {
         let null: File = Rc::new(OpenOptions::new().write(true).open("/dev/null").unwrap().into());
         for _ in 0..100 {
-            inner.ring().send(&null, vec![1; 16], Vec::new());
+            inner.ring().send(&null, vec![1; 16], Vec::new(), None);
             inner.sleep_until(after(&inner, 3)).await;
         }
         let statistics = inner.ring().statistics();
@@ -293,15 +293,15 @@ fn sent_messages_arrive_whole_and_failures_are_counted() {
         let ring = inner.ring();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let writer: File = Rc::new(writer.into());
-        ring.send(&writer, b"head".to_vec(), Vec::new());
+        ring.send(&writer, b"head".to_vec(), Vec::new(), None);
         let body = Slice { buffer: filled(512, b'x'), range: 10..13 };
-        ring.send(&writer, b"and".to_vec(), vec![body]);
+        ring.send(&writer, b"and".to_vec(), vec![body], None);
         ring.sync_data(&new_file()).await.unwrap();
         let mut text = [0; 10];
         reader.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"headandxxx");
         let closed = OpenOptions::new().read(true).open("/dev/null").unwrap();
-        ring.send(&Rc::new(closed.into()), b"lost".to_vec(), Vec::new());
+        ring.send(&Rc::new(closed.into()), b"lost".to_vec(), Vec::new(), None);
         while ring.statistics().failed_sends == 0 {
             ring.sync_data(&new_file()).await.unwrap();
         }
@@ -313,7 +313,7 @@ fn a_message_sent_last_still_goes_out() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let world = RealWorld::new().unwrap();
     let ring = world.ring().clone();
-    world.run(async move { ring.send(&Rc::new(writer.into()), b"bye".to_vec(), Vec::new()) });
+    world.run(async move { ring.send(&Rc::new(writer.into()), b"bye".to_vec(), Vec::new(), None) });
     let mut text = [0; 3];
     reader.read_exact(&mut text).unwrap();
     assert_eq!(&text, b"bye");

@@ -2,11 +2,13 @@
 //! plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring, many at a time.
 
 use super::MAX_WRITE;
+use super::room::Share;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
 use crate::message::Inbox;
 use crate::{Answer, Malformed, Request};
 use runtime::{File, PollStream, Ring};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,6 +17,8 @@ use zerocopy::IntoBytes;
 /// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
 /// refuses less).
 const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
+/// Bytes of an answer that holds no room worth waiting for.
+const SHORT: usize = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
@@ -73,9 +77,12 @@ impl Classic {
     }
 
     /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.
-    pub fn answer(&self, unique: u64, answer: Answer) {
+    /// `share` is the request's: what the answer holds counts until the kernel has it.
+    pub fn answer(&self, unique: u64, answer: Answer, share: Share) {
+        // What it takes besides its bytes is not worth a box.
+        let guard: Option<Box<dyn Any>> = if answer.is_within(SHORT) { None } else { Some(Box::new(share)) };
         let (head, body) = answer.into_message(unique);
-        self.ring.send(&self.fuse, head, body);
+        self.ring.send(&self.fuse, head, body, guard);
     }
 
     /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does not know, or

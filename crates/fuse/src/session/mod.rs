@@ -303,16 +303,15 @@ impl<F: FileSystem> Session<F> {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;
             if wants_answer {
-                session.send(unique, answer);
+                session.send(unique, answer, share);
             }
-            drop(share);
         }));
     }
 
     /// Sends an answer of the classic channel.
-    fn send(self: &Rc<Self>, unique: u64, answer: Answer) {
+    fn send(self: &Rc<Self>, unique: u64, answer: Answer, share: Share) {
         match self.crowd.take(self.running.get(), unique, answer) {
-            Err(answer) => self.classic.answer(unique, answer),
+            Err(answer) => self.classic.answer(unique, answer, share),
             Ok(false) => {}
             Ok(true) => {
                 let session = self.clone();

@@ -5,7 +5,7 @@ use fuse::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transpo
 use runtime::RealWorld;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -112,6 +112,29 @@ fn a_synchronous_write_is_one_request_that_says_so() {
     }
     let (seen, _) = mounted.end();
     assert_eq!((count(&seen.durable_writes), count(&seen.fsyncs)), (2, 0));
+}
+
+#[test]
+fn long_answers_hold_their_room_until_the_kernel_has_them() {
+    const READERS: usize = 300;
+    let mounted = mounted(Transport::Classic);
+    let path = mounted.path().join("file");
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let open = || fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let files: Vec<_> = (0..READERS).map(|_| open()).collect();
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(|| {
+                let mut content = vec![0; 1 << 20];
+                file.read_exact_at(&mut content, 0).unwrap();
+                assert!(content.iter().all(|byte| *byte == 7));
+            });
+        }
+    });
+    drop(files);
+    // Sixty-three answers of a mebibyte fill the room.
+    let held = count(&mounted.end().0.answers_held);
+    assert!((1..=64).contains(&held), "{held} answers of a mebibyte at once");
 }
 
 #[test]

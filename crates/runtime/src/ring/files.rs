@@ -5,6 +5,7 @@ use super::{File, Ring};
 use device::{Buffer, Durability};
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types};
+use std::any::Any;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -121,8 +122,9 @@ impl Ring {
     }
 
     /// Writes `head` and then `body` (at most 1023 slices) as one message and looks no further: for answers to
-    /// `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]).
-    pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>) {
+    /// `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]). `guard` is dropped with head and body, when
+    /// the kernel has them.
+    pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>, guard: Option<Box<dyn Any>>) {
         assert!(body.len() < PARTS_MAX, "{} slices are too many for one message", body.len());
         let number = types::Fd(file.as_raw_fd());
         let (entry, owned) = if body.is_empty() {
@@ -137,7 +139,7 @@ impl Ring {
             let buffers = body.into_iter().map(|slice| slice.buffer).collect();
             (entry, Owned::Parts(Parts { head, buffers, vectors }))
         };
-        let slot = Slot { waiter: Waiter::Nobody { counted: true }, owned, file: Some(file.clone()) };
+        let slot = Slot { waiter: Waiter::Nobody { counted: true }, owned, file: Some(file.clone()), guard };
         // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers are only
         // read, by the kernel and by all others (an `Rc` in the slot prevents changes in place).
         unsafe { self.enqueue(entry.into(), slot) };

@@ -138,7 +138,7 @@ impl Ring {
     /// # Safety
     /// As for [`Ring::submit`]; `file` is kept open, too.
     unsafe fn start(&self, entry: Entry128, owned: Owned, file: Option<File>) -> Operation {
-        let slot = Slot { waiter: Waiter::Task(None), owned, file };
+        let slot = Slot { waiter: Waiter::Task(None), owned, file, guard: None };
         // SAFETY: as promised by the caller.
         let index = unsafe { self.enqueue(entry, slot) };
         Operation { ring: self.clone(), index: Some(index) }

@@ -65,7 +65,7 @@ impl PollStream {
         let file = types::Fd(self.file.as_raw_fd());
         let entry = opcode::PollAdd::new(file, self.mask as u16 as u32).multi(true).build();
         let waiter = Waiter::Stream { events: 0, error: 0, ended: false, waker: None };
-        let slot = Slot { waiter, owned: Owned::Nothing, file: Some(self.file.clone()) };
+        let slot = Slot { waiter, owned: Owned::Nothing, file: Some(self.file.clone()), guard: None };
         // SAFETY: a poll points to no memory, and the waiter is a stream.
         self.index = Some(unsafe { self.ring.enqueue(entry.into(), slot) });
     }

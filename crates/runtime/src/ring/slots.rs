@@ -42,6 +42,9 @@ pub(super) struct Slot {
     /// Kept open so that the number is not given to another file before the kernel has looked at it.
     #[expect(dead_code, reason = "kept for the kernel")]
     pub file: Option<File>,
+    /// Dropped with what the operation owns.
+    #[expect(dead_code, reason = "its end says that the memory is free")]
+    pub guard: Option<Box<dyn Any>>,
 }
 
 /// Slots are numbered; the number is the operation's `user_data` and is free again after its last completion

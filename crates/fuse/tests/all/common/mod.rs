@@ -1,18 +1,19 @@
 //! A tiny flat file system in memory, and a way to mount it where nobody else sees it.
 
-use device::World;
+use device::{Buffer, World};
 use disks::MemoryDisk;
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use fuse::abi::*;
 use fuse::{Answer, DoorOptions, FileSystem, Operation, Request, VolumeDoor};
-use runtime::VirtualWorld;
+use runtime::{Slice, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use units::InodeNumber;
 use zerocopy::IntoBytes;
 
@@ -24,6 +25,8 @@ pub struct Seen {
     pub syncfs: AtomicU64,
     pub destroys: AtomicU64,
     pub ends: AtomicU64,
+    /// Answers to long reads that were in memory at once, at most.
+    pub answers_held: AtomicU64,
 }
 
 #[derive(Default)]
@@ -32,9 +35,12 @@ pub struct Memory {
     pub files: RefCell<BTreeMap<u64, Vec<u8>>>,
     pub last: Cell<u64>,
     pub seen: Arc<Seen>,
+    pub long_answers: RefCell<Vec<Weak<Buffer>>>,
 }
 
 const FOREVER: u64 = 3600;
+/// Bytes from which on an answer lies in a buffer of its own.
+const LONG: usize = 64 << 10;
 
 impl FileSystem for Memory {
     async fn serve(self: Rc<Self>, request: Request) -> Answer {
@@ -88,6 +94,9 @@ impl Memory {
                 let Some(file) = files.get(&node) else { return Answer::error(libc::ENOENT) };
                 let start = file.len().min(arguments.offset as usize);
                 let end = file.len().min(start + arguments.size as usize);
+                if end - start >= LONG {
+                    return self.in_shared_buffer(&file[start..end]);
+                }
                 Answer::bytes(&file[start..end])
             }
             Operation::Readdir(arguments) if arguments.offset == 0 => self.list(false),
@@ -109,6 +118,21 @@ impl Memory {
             Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush => Answer::empty(),
             _ => Answer::error(libc::ENOSYS),
         }
+    }
+
+    fn in_shared_buffer(&self, content: &[u8]) -> Answer {
+        let mut buffer = Buffer::zeroed(content.len().next_multiple_of(512));
+        buffer[..content.len()].copy_from_slice(content);
+        let buffer = Rc::new(buffer);
+        let mut held = self.long_answers.borrow_mut();
+        held.retain(|answer| answer.strong_count() > 0);
+        if held.is_empty() {
+            // The others ask meanwhile, so that all wait when this thread looks again.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        held.push(Rc::downgrade(&buffer));
+        self.seen.answers_held.fetch_max(held.len() as u64, Ordering::SeqCst);
+        Answer::slices(vec![Slice { buffer, range: 0..content.len() }])
     }
 
     fn list(&self, plus: bool) -> Answer {
