@@ -1,7 +1,7 @@
 //! A directory of CephFS as a [`store::Store`].
 //!
 //! libcephfs is loaded at run time, in a *helper process*. It has no asynchronous calls, so it wants threads. It may
-//! crash (T4), which must not take the mount along. [`Store`] speaks to the helper over a socket and starts it again.
+//! crash (T4), which must not take the mount along. [`CephStore`] speaks to the helper over a socket and starts it again.
 //! What is known to go wrong with the library is numbered, and named where it is dealt with:
 //!
 //! - T1: a write or a change of attributes waits for ever while the token of its file is recalled (`helper/recalls`).
@@ -23,8 +23,10 @@ mod helper;
 mod library;
 mod wire;
 
-pub use client::{Options, Store};
+pub use client::{CephStore, Options};
 pub use helper::run as run_helper;
 /// For tests that send what nobody should.
 #[doc(hidden)]
-pub use wire::{FRAME_BYTES_MAX, Frames, Hello, Malformed, Numbered, Reply, Report, Request, Welcome, frame};
+pub use wire::{
+    FRAME_BYTES_MAX, Frames, Hello, HelperRequest, MalformedMessage, Numbered, Reply, Report, Welcome, frame,
+};

@@ -39,7 +39,7 @@ pub struct ListArguments {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 #[derive(serde::Serialize)]
-struct Listed {
+struct ListedMount {
     directory: String,
     source: String,
     data: Option<String>,
@@ -67,7 +67,7 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
             told
         })
         .collect();
-    let listed: Vec<Listed> = ours
+    let listed: Vec<ListedMount> = ours
         .iter()
         .zip(looking)
         .map(|(mount, told)| {
@@ -81,7 +81,7 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
     }
 }
 
-fn look_at(mount: &Mount) -> Listed {
+fn look_at(mount: &Mount) -> ListedMount {
     let statistics = Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
     let health = match &statistics {
         Ok(Some(statistics)) => health_of(statistics),
@@ -93,7 +93,7 @@ fn look_at(mount: &Mount) -> Listed {
     // Somebody else's volume tells nothing.
     let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
     let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
-    Listed {
+    ListedMount {
         bytes: space.as_ref().map(|space| bytes(space.blocks, space.unit)),
         bytes_free: space.as_ref().map(|space| bytes(space.free, space.unit)),
         ..listed(mount, asked.as_ref(), health)
@@ -108,11 +108,11 @@ fn health_of(statistics: &Value) -> String {
     }
 }
 
-fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> Listed {
+fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
     let word = |value: &Value| value.as_str().map(plain);
     let about = asked.map(|statistics| &statistics["about"]);
     let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
-    Listed {
+    ListedMount {
         directory: plain(&mount.directory.to_string_lossy()),
         source: plain(&mount.image().to_string_lossy()),
         data: about.and_then(|about| word(&about["data"])),
@@ -130,7 +130,7 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-fn table(listed: &[Listed]) -> Table {
+fn table(listed: &[ListedMount]) -> Table {
     let mut table = Table::new([
         "mounted on",
         "image or device",

@@ -8,7 +8,7 @@ use crate::programs::{self, TemporaryLoop};
 use crate::text::output::print;
 use crate::text::quantity::{format_size, parse_size};
 use device::{Disk, World};
-use disks::{Access, Claim};
+use disks::{Claim, DiskAccess};
 use runtime::RealWorld;
 use std::ffi::OsString;
 use std::fs::File;
@@ -169,7 +169,7 @@ impl LogSizes {
     /// On a fresh volume.
     fn make(self, target: &Path) -> Result<(), CliError> {
         let world = RealWorld::new().map_err(CliError::no_ring)?;
-        let disk: Rc<dyn Disk> = Rc::new(open_disk(&world, target, Access::ReadWrite)?);
+        let disk: Rc<dyn Disk> = Rc::new(open_disk(&world, target, DiskAccess::ReadWrite)?);
         let shared: Rc<dyn World> = Rc::new(world.clone());
         let options = ext4::VolumeOptions::default();
         let parts = ext4::OpenParts { world: shared, home: disk, journal: None, options };
@@ -203,7 +203,7 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
     };
     let (for_run, path) = (world.clone(), target.to_path_buf());
     let checked = world.run(async move {
-        let disk: Rc<dyn Disk> = Rc::new(open_disk(&for_run, &path, Access::ReadOnly)?);
+        let disk: Rc<dyn Disk> = Rc::new(open_disk(&for_run, &path, DiskAccess::ReadOnly)?);
         let world: Rc<dyn World> = Rc::new(for_run.clone());
         match ext4::check_unused(&world, &disk).await {
             Err(error @ ext4::Error::InUse(_)) => Err(CliError::new(format!("{}: {error}", path.display()))),

@@ -7,7 +7,7 @@ use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
 use crate::text::table::Table;
 use device::Disk;
-use disks::Access;
+use disks::DiskAccess;
 use engine::{EngineOptions, PassReport, RecoveryReport};
 use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
 use runtime::RealWorld;
@@ -76,7 +76,7 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
     let RecoverArguments { ref source, ref journal_device, dry_run, until_damage, find_log, .. } = *arguments;
-    let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let open =
         |path: &Path| -> Result<Rc<dyn Disk>, CliError> { Ok(Rc::new(open_disk(world, path, access)?)) };
     let parts = OpenParts {

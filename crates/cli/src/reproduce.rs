@@ -40,13 +40,13 @@ and differ from run to run.";
           disable_help_subcommand = true)]
 pub struct ReproduceArguments {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ReproduceCommand>,
     #[command(flatten)]
     run: RunArguments,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ReproduceCommand {
     /// The figures: name, what it does, about how long it takes
     List {
         /// JSON instead of a table
@@ -96,14 +96,14 @@ struct RunArguments {
 
 pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
     match arguments.what {
-        Some(What::List { json }) => list(json),
-        Some(What::Report { out }) => report(&out),
+        Some(ReproduceCommand::List { json }) => list(json),
+        Some(ReproduceCommand::Report { out }) => report(&out),
         None => run_figures(arguments.run),
     }
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedFigure {
     name: &'static str,
     title: &'static str,
     source: &'static str,
@@ -116,9 +116,9 @@ fn list(json: bool) -> Result<(), CliError> {
     let figures = ::reproduce::all().into_iter().map(|figure| {
         let minutes = figure.minutes_of_all();
         let Figure { name, title, source, about, real_time, .. } = figure;
-        Listed { name, title, source, about, minutes, real_time }
+        ListedFigure { name, title, source, about, minutes, real_time }
     });
-    let figures: Vec<Listed> = figures.collect();
+    let figures: Vec<ListedFigure> = figures.collect();
     if json {
         return print_json(&figures);
     }
@@ -126,7 +126,7 @@ fn list(json: bool) -> Result<(), CliError> {
 }
 
 /// Name, title and minutes in one line; below it where it is from and what it does.
-fn listed_text(figure: &Listed) -> String {
+fn listed_text(figure: &ListedFigure) -> String {
     let clock = if figure.real_time { ", in real time, as root" } else { "" };
     let head = format!("{:<10}  {}", figure.name, figure.title);
     let mut text = format!("{head}\n{:12}{}; about {} min{clock}\n", "", figure.source, figure.minutes);

@@ -2,7 +2,7 @@
 //! content may be lost. One 4 KiB write with RWF_DSYNC after the other, asleep and awake; then write and flush, asleep.
 
 use device::{Buffer, Disk, Durability, World};
-use disks::{Access, FileDisk};
+use disks::{DiskAccess, FileDisk};
 use runtime::{RealWorld, spawn_with_result};
 use std::path::Path;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ fn measure(
     if !awake {
         world.poll_at_most(Duration::ZERO);
     }
-    let disk = FileDisk::open(world.ring(), Path::new(path), Access::ReadWrite)?;
+    let disk = FileDisk::open(world.ring(), Path::new(path), DiskAccess::ReadWrite)?;
     println!("{path}: {:?}, direct I/O: {}", disk.geometry(), disk.is_direct());
     let inner = world.clone();
     Ok(world.run(async move { write_all(&inner, &disk, name, count, awake, at_once).await })?)

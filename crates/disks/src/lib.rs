@@ -11,10 +11,12 @@ mod watched;
 
 pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
-pub use file::{Access, Claim, DiskOpenError, FileDisk, Handover, lock_image, loop_device_over, next_data};
+pub use file::{
+    Claim, DiskAccess, DiskOpenError, FileDisk, Handover, lock_image, loop_device_over, next_data,
+};
 pub use memory::{
-    Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, Logged, Lying, MemoryDisk,
-    MemoryStatistics, Replacement,
+    Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged, Lying,
+    MemoryDisk, MemoryStatistics,
 };
 pub use raid0::Raid0;
 pub use traced::TraceFile;

@@ -15,8 +15,8 @@ mod shingled;
 pub use drive::{CacheMode, CrashImage, DriveOptions, DriveStatistics, EmulatedDisk, Lies};
 pub use mechanics::{PhysicalSector, SeekCurve, TrackLayout};
 pub use model::{
-    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, Replacement, Schedule, Zone,
-    shipped,
+    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, Schedule, SegmentReplacement,
+    Zone, shipped,
 };
 
 pub use shingled::{Cleaned, LogChoice, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};

@@ -62,7 +62,7 @@ fn main() {
     let disk: Rc<dyn Disk> = match arguments.next() {
         None => Rc::new(NoDisk(superblock.clone())),
         Some(path) => Rc::new(
-            disks::FileDisk::open(world.ring(), path.as_ref(), disks::Access::ReadWrite).expect("a file"),
+            disks::FileDisk::open(world.ring(), path.as_ref(), disks::DiskAccess::ReadWrite).expect("a file"),
         ),
     };
     let block_size = BlockSize::new(BLOCK).unwrap();

@@ -6,8 +6,6 @@
 //!    case. It may not while an older image is on its way with a transaction in flight, which would overwrite it.
 
 use crate::images::{Images, Usage};
-#[cfg(debug_assertions)]
-use crate::promise::check_promise;
 use crate::state::BlockState;
 use crate::update::Contents;
 use device::Buffer;
@@ -157,18 +155,8 @@ impl CachedBlock {
         !self.is_running() && !self.images.is_in_flight() && self.is_whole()
     }
 
-    /// Changes bytes within `ranges`: no others, which debug builds check.
-    pub fn change<T>(&self, ranges: &[BlockRange], change: impl FnOnce(&mut [u8]) -> T) -> T {
-        #[cfg(not(debug_assertions))]
-        let _ = ranges;
-        self.images.change(|bytes| {
-            #[cfg(debug_assertions)]
-            let before = bytes.to_vec();
-            let result = change(bytes);
-            #[cfg(debug_assertions)]
-            check_promise(self.number, ranges, &before, bytes);
-            result
-        })
+    pub fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        self.images.change(change)
     }
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
         self.images.write(range, bytes, size);

@@ -17,6 +17,7 @@ use crate::loose::Loose;
 use crate::options::EngineOptions;
 use crate::pace::CommitPace;
 use crate::pipeline::Pipeline;
+use crate::promise::Promises;
 use crate::run_plan::Runner;
 use crate::sequences::Sequences;
 use crate::stats::{CacheUse, Counters, LogUse, Statistics};
@@ -46,6 +47,7 @@ pub struct Engine {
     pub(crate) loose: Loose,
     pub(crate) long_writes: LongWrites,
     pub(crate) sequences: Sequences,
+    pub(crate) promises: Promises,
     pub(crate) log: Option<RefCell<LogState>>,
     pub(crate) runner: Runner,
 

@@ -5,9 +5,12 @@ use crate::cache::Temperature;
 use crate::differing::differing;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::promise::Declared;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
 use journal::{Decision, UpdateSequence};
+use std::collections::BTreeMap;
+use std::panic::Location;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
@@ -60,6 +63,11 @@ impl Engine {
         })
     }
 
+    /// What each line that changes metadata blocks declared, and what it changed. Empty in release builds.
+    pub fn declared(&self) -> BTreeMap<&'static Location<'static>, Declared> {
+        self.promises.declared()
+    }
+
     /// Whether of a metadata block only what changed is logged.
     fn logs_ranges(&self) -> bool {
         self.log.as_ref().is_some_and(|log| !log.borrow().records().logs_images())
@@ -93,11 +101,13 @@ impl Handle {
 
     /// Changes a metadata block: `change` gets the whole block and writes only within `range`, which debug builds check.
     /// (get_write_access, change and dirty_metadata of JBD2 in one, so that no order can be wrong.)
+    #[track_caller]
     pub fn change<T>(&mut self, block: &Block, range: BlockRange, change: impl FnOnce(&mut [u8]) -> T) -> T {
         self.change_ranges(block, &[range], change)
     }
 
     /// [`Handle::change`] of several ranges at once: a field, say, and a checksum far behind it.
+    #[track_caller]
     pub fn change_ranges<T>(
         &mut self,
         block: &Block,
@@ -105,12 +115,17 @@ impl Handle {
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
         self.begin_change(block, ranges);
-        block.0.change(ranges, change)
+        let promises = &self.engine.promises;
+        let before = promises.before(&block.bytes());
+        let result = block.0.change(change);
+        promises.check(Location::caller(), block.number(), ranges, (before, &block.bytes()));
+        result
     }
 
     /// [`Handle::change`] of a structure that is written anew as a whole: where ranges are logged, only the bytes that differ
-    /// afterwards count as changed. If none does, all of them do. Not for what is written home past the log, and may there be
-    /// another than in memory.
+    /// afterwards count as changed. If none does, the first one counts, so that the block is in the transaction in any case. Not
+    /// for what is written home past the log, and may there be another than in memory.
+    #[track_caller]
     pub fn change_within<T>(
         &mut self,
         block: &Block,
@@ -120,12 +135,15 @@ impl Handle {
         if !self.engine.logs_ranges() {
             return self.change(block, range, change);
         }
-        let before = block.0.bytes()[range.as_usize()].to_vec();
-        let result = block.0.change(&[range], change);
-        let mut parts = differing(range, &before, &block.0.bytes());
+        let before = block.bytes()[range.as_usize()].to_vec();
+        let promises = &self.engine.promises;
+        let all_before = promises.before(&block.bytes());
+        let result = block.0.change(change);
+        let mut parts = differing(range, &before, &block.bytes());
         if parts.is_empty() {
-            parts.push(range);
+            parts.push(BlockRange::new(range.start, range.start + 1));
         }
+        promises.check(Location::caller(), block.number(), &parts, (all_before, &block.bytes()));
         self.begin_change(block, &parts);
         result
     }
@@ -159,7 +177,7 @@ impl Handle {
     pub fn create(&mut self, at: HomeBlock) -> Block {
         let block = Block(self.engine.cache.borrow_mut().get_or_insert(at, Temperature::Warm));
         block.0.replace(Buffer::zeroed(self.engine.block_size.bytes()));
-        self.change(&block, self.engine.block_size.whole(), |_| ());
+        self.begin_change(&block, &[self.engine.block_size.whole()]);
         block.set_verified();
         block
     }

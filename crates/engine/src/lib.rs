@@ -46,7 +46,6 @@ mod overlap;
 mod pace;
 mod past_cache;
 mod pipeline;
-#[cfg(debug_assertions)]
 mod promise;
 mod read;
 mod recovery;
@@ -77,6 +76,7 @@ pub use journal::{DataMode, LogKind, LogPlaces, WriteThreshold};
 pub use kept::KeptLog;
 pub use options::{BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};
+pub use promise::Declared;
 pub use recovery::recover;
 pub use recovery_report::{PassReport, RecoveryReport};
 pub use restart::restart;

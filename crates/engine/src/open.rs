@@ -15,6 +15,7 @@ use crate::loose::Loose;
 use crate::options::{EngineOptions, EngineParts};
 use crate::pace::NoPace;
 use crate::pipeline::Pipeline;
+use crate::promise::Promises;
 use crate::run_plan::Runner;
 use crate::sequences::Sequences;
 use crate::stats::Counters;
@@ -101,6 +102,7 @@ impl Engine {
             checkpoints: Checkpoints::default(),
             loose: Loose::default(),
             long_writes: LongWrites::default(),
+            promises: Promises::default(),
             sequences: Sequences::default(),
             log: log.map(RefCell::new),
             runner,

@@ -21,6 +21,6 @@ pub use file_system::FileSystem;
 pub use host_door::HostDoor;
 pub use kernel::checks_flags;
 pub use mount::{Connection, Kind, MountError, MountOptions, mount, possible_processors};
-pub use request::{Malformed, Operation, Request};
+pub use request::{MalformedRequest, Operation, Request};
 pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};
 pub use volume_door::{ClosedBadly, DoorOptions, VolumeDoor};

@@ -1,4 +1,4 @@
-//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `Malformed`, never a panic.
+//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `MalformedRequest`, never a panic.
 
 use crate::abi::*;
 use crate::message::Bytes;
@@ -34,7 +34,7 @@ pub(crate) trait Lent: Deref<Target = [u8]> + std::fmt::Debug {}
 
 /// The request does not hold what its operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedRequest;
 
 #[derive(Debug)]
 pub enum Operation<'a> {
@@ -136,16 +136,16 @@ pub enum Operation<'a> {
 
 impl Request {
     /// `message`: all that one read(2) of `/dev/fuse` gave.
-    pub fn from_message(message: &[u8]) -> Result<Request, Malformed> {
+    pub fn from_message(message: &[u8]) -> Result<Request, MalformedRequest> {
         Request::from_bytes(message.to_vec().into())
     }
-    pub(crate) fn from_bytes(bytes: Bytes) -> Result<Request, Malformed> {
-        let (header, body) = InHeader::read_from_prefix(&bytes).map_err(|_| Malformed)?;
+    pub(crate) fn from_bytes(bytes: Bytes) -> Result<Request, MalformedRequest> {
+        let (header, body) = InHeader::read_from_prefix(&bytes).map_err(|_| MalformedRequest)?;
         if header.len as usize != bytes.len() {
-            return Err(Malformed);
+            return Err(MalformedRequest);
         }
         let extensions = usize::from(header.total_extlen) * RECORD_ALIGNMENT;
-        let length = body.len().checked_sub(extensions).ok_or(Malformed)?;
+        let length = body.len().checked_sub(extensions).ok_or(MalformedRequest)?;
         let begin = size_of::<InHeader>();
         let whole = begin..begin + length;
         if header.opcode != opcode::WRITE || extensions > 0 {
@@ -161,7 +161,7 @@ impl Request {
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
-    pub fn from_parts(header: InHeader, fixed: &[u8], payload: &[u8]) -> Result<Request, Malformed> {
+    pub fn from_parts(header: InHeader, fixed: &[u8], payload: &[u8]) -> Result<Request, MalformedRequest> {
         let payload = &payload[..without_extensions(&header, payload.len())?];
         let mut body = Vec::with_capacity(fixed.len() + payload.len());
         body.extend_from_slice(fixed);
@@ -175,7 +175,7 @@ impl Request {
         header: InHeader,
         fixed: &[u8],
         payload: Rc<dyn Lent>,
-    ) -> Result<Request, Malformed> {
+    ) -> Result<Request, MalformedRequest> {
         let length = without_extensions(&header, payload.len())?;
         let (bytes, payload) = (fixed.to_vec().into(), Some(Payload::Lent(payload, length)));
         Ok(Request { header, bytes, body: 0..fixed.len(), payload })
@@ -199,7 +199,7 @@ impl Request {
         !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
     }
 
-    pub fn operation(&self) -> Result<Operation<'_>, Malformed> {
+    pub fn operation(&self) -> Result<Operation<'_>, MalformedRequest> {
         let mut body = Body::of(self);
         Ok(match self.header.opcode {
             opcode::INIT => Operation::Init(body.fixed_padded()?),
@@ -273,8 +273,8 @@ impl Request {
 }
 
 /// How long a payload is without what the kernel appends.
-fn without_extensions(header: &InHeader, length: usize) -> Result<usize, Malformed> {
-    length.checked_sub(usize::from(header.total_extlen) * RECORD_ALIGNMENT).ok_or(Malformed)
+fn without_extensions(header: &InHeader, length: usize) -> Result<usize, MalformedRequest> {
+    length.checked_sub(usize::from(header.total_extlen) * RECORD_ALIGNMENT).ok_or(MalformedRequest)
 }
 
 /// What is left of a request's body while it is taken apart.
@@ -301,34 +301,38 @@ impl<'a> Body<'a> {
         }
         self
     }
-    fn fixed<T: FromBytes>(&mut self) -> Result<T, Malformed> {
-        let (value, rest) = T::read_from_prefix(self.bytes).map_err(|_| Malformed)?;
+    fn fixed<T: FromBytes>(&mut self) -> Result<T, MalformedRequest> {
+        let (value, rest) = T::read_from_prefix(self.bytes).map_err(|_| MalformedRequest)?;
         self.bytes = self.payload.take().unwrap_or(rest);
         Ok(value)
     }
     /// Like `fixed`, but older kernels send a shorter structure: what is missing is zero.
-    fn fixed_padded(&mut self) -> Result<InitIn, Malformed> {
+    fn fixed_padded(&mut self) -> Result<InitIn, MalformedRequest> {
         let mut whole = [0; size_of::<InitIn>()];
         let given = self.bytes.len().min(whole.len());
         whole[..given].copy_from_slice(&self.bytes[..given]);
-        if given < 16 { Err(Malformed) } else { InitIn::read_from_bytes(&whole).map_err(|_| Malformed) }
+        if given < 16 {
+            Err(MalformedRequest)
+        } else {
+            InitIn::read_from_bytes(&whole).map_err(|_| MalformedRequest)
+        }
     }
     /// A name that ends with a zero byte.
-    fn name(&mut self) -> Result<&'a [u8], Malformed> {
-        let end = self.bytes.iter().position(|&byte| byte == 0).ok_or(Malformed)?;
+    fn name(&mut self) -> Result<&'a [u8], MalformedRequest> {
+        let end = self.bytes.iter().position(|&byte| byte == 0).ok_or(MalformedRequest)?;
         let (name, rest) = self.bytes.split_at(end);
         self.bytes = &rest[1..];
-        if name.is_empty() { Err(Malformed) } else { Ok(name) }
+        if name.is_empty() { Err(MalformedRequest) } else { Ok(name) }
     }
-    fn bytes(&mut self, count: u32) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self.bytes.split_at_checked(count as usize).ok_or(Malformed)?;
+    fn bytes(&mut self, count: u32) -> Result<&'a [u8], MalformedRequest> {
+        let (bytes, rest) = self.bytes.split_at_checked(count as usize).ok_or(MalformedRequest)?;
         self.bytes = rest;
         Ok(bytes)
     }
-    fn forgets(&mut self) -> Result<Vec<ForgetOne>, Malformed> {
+    fn forgets(&mut self) -> Result<Vec<ForgetOne>, MalformedRequest> {
         let count = self.fixed::<BatchForgetIn>()?.count as usize;
         if count > self.bytes.len() / size_of::<ForgetOne>() {
-            return Err(Malformed);
+            return Err(MalformedRequest);
         }
         (0..count).map(|_| self.fixed()).collect()
     }
@@ -365,7 +369,7 @@ mod tests {
         let request = Request::from_message(&message(opcode::WRITE, &whole)).unwrap();
         assert!(matches!(request.operation(), Ok(Operation::Write { data: b"abcd", .. })));
         let request = Request::from_message(&message(opcode::WRITE, &whole[..43])).unwrap();
-        assert_eq!(request.operation().unwrap_err(), Malformed);
+        assert_eq!(request.operation().unwrap_err(), MalformedRequest);
     }
 
     #[test]
@@ -394,6 +398,6 @@ mod tests {
         let request = Request::from_message(&bytes).unwrap();
         assert!(matches!(request.operation(), Ok(Operation::Unlink { name: b"name" })));
         bytes[36] = 100;
-        assert_eq!(Request::from_message(&bytes).unwrap_err(), Malformed);
+        assert_eq!(Request::from_message(&bytes).unwrap_err(), MalformedRequest);
     }
 }

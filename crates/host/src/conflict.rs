@@ -7,7 +7,8 @@
 use crate::error::HostError;
 use crate::replay::FileReplay;
 use store::{
-    Access, Caller, FileId, FileKind, Found, NewNode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, Version,
+    Creator, FileId, FileKind, Found, NewNode, OpenMode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX,
+    Version,
 };
 
 /// In the root of the store.
@@ -23,7 +24,7 @@ async fn found_or_made(
     store: &dyn Store,
     parent: FileId,
     name: &str,
-    (node, caller): (NewNode, Caller),
+    (node, caller): (NewNode, Creator),
     owners: &[u32],
 ) -> Result<(Found, String), StoreError> {
     let wanted = match node {
@@ -44,7 +45,7 @@ async fn found_or_made(
 }
 
 async fn write_file(store: &dyn Store, file: FileId, pieces: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
-    let open = store.open(file, Access::ReadWrite).await?;
+    let open = store.open(file, OpenMode::ReadWrite).await?;
     for (at, bytes) in pieces {
         store.write(open, *at, bytes).await?;
     }
@@ -59,8 +60,8 @@ pub(crate) async fn set_aside(
     log: (u32, u32),
     why: &str,
 ) -> Result<String, HostError> {
-    let root = Caller { uid: 0, gid: 0 };
-    let owner = Caller { uid: replay.last.uid, gid: replay.last.gid };
+    let root = Creator { uid: 0, gid: 0 };
+    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid };
     // Who is not root makes everything as himself, below a root that is his.
     let ours = store.attributes(store.root()).await?.uid;
     let directory = (NewNode::Directory { mode: 0o755 }, root);

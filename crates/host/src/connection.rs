@@ -10,7 +10,7 @@
 use crate::error::HostError;
 use crate::host::Host;
 use crate::log::HostLog;
-use crate::recover::{FileFate, RecoveryReport, recover};
+use crate::recover::{FileFate, HostRecoveryReport, recover};
 use runtime::race;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -74,7 +74,7 @@ impl Host {
         }
     }
     /// `tell` is called after each recovery of a connection.
-    pub fn on_reconnection(&self, tell: Box<dyn Fn(&RecoveryReport)>) {
+    pub fn on_reconnection(&self, tell: Box<dyn Fn(&HostRecoveryReport)>) {
         *self.told.borrow_mut() = Some(tell);
     }
 
@@ -117,7 +117,7 @@ impl Host {
         }
     }
 
-    async fn restore(&self) -> Result<RecoveryReport, HostError> {
+    async fn restore(&self) -> Result<HostRecoveryReport, HostError> {
         self.log().end().await?;
         self.store.reconnect().await?;
         let report = recover(&*self.world, &*self.store, &self.journal, false).await?;

@@ -8,7 +8,7 @@ use crate::error::HostError;
 use crate::host::Host;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use store::{Caller, Created, FileId, Found, Token};
+use store::{Created, Creator, FileId, Found, Token};
 
 /// Recalls that may be of files which are being made.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Host {
         parent: FileId,
         name: &[u8],
         mode: u32,
-        caller: Caller,
+        caller: Creator,
     ) -> Result<Found, HostError> {
         let _busy = self.enter().await?;
         let creation = self.creations.begin();

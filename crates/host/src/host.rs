@@ -8,14 +8,14 @@ use crate::kept::Forget;
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
-use crate::recover::RecoveryReport;
+use crate::recover::HostRecoveryReport;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use store::{Access, Attributes, FileId, Refusal, Store, StoreError, Token};
+use store::{FileAttributes, FileId, OpenMode, Refusal, Store, StoreError, Token};
 
 /// When a write is promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub enum Durable {
 }
 
 /// Who is told of recoveries that come of themselves.
-type Listener = Box<dyn Fn(&RecoveryReport)>;
+type Listener = Box<dyn Fn(&HostRecoveryReport)>;
 
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
@@ -157,11 +157,11 @@ impl Host {
         let open = match file.open.get() {
             Some(open) => open,
             None => {
-                let opened = match self.store.open(file.id, Access::ReadWrite).await {
+                let opened = match self.store.open(file.id, OpenMode::ReadWrite).await {
                     Err(StoreError::Refused(Refusal::Other(EACCES | EROFS)))
                         if wanted == Token::SharedRead =>
                     {
-                        self.store.open(file.id, Access::Read).await
+                        self.store.open(file.id, OpenMode::Read).await
                     }
                     result => result,
                 };
@@ -222,7 +222,7 @@ impl Host {
         at: u64,
         bytes: &[u8],
         durable: Durable,
-    ) -> Result<Attributes, HostError> {
+    ) -> Result<FileAttributes, HostError> {
         let end = end_of(at, bytes.len() as u64)?;
         loop {
             let _busy = self.enter().await?;
@@ -239,7 +239,7 @@ impl Host {
         (at, end): (u64, u64),
         bytes: &[u8],
         durable: Durable,
-    ) -> Result<Attributes, HostError> {
+    ) -> Result<FileAttributes, HostError> {
         let file = self.files.get_or_new(id);
         loop {
             self.check()?;
@@ -296,7 +296,7 @@ impl Host {
         &self,
         file: &File,
         room: &crate::log::Room,
-        attributes: &Attributes,
+        attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> units::TransactionId {
         let fresh = || Dirty {

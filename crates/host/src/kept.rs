@@ -9,7 +9,7 @@ use crate::error::HostError;
 use crate::files::File;
 use crate::host::Host;
 use std::time::Duration;
-use store::{Attributes, FileId, Token};
+use store::{FileAttributes, FileId, Token};
 
 /// Less than what a store waits for a recalled token, in any case: the helper of Ceph gives one back by itself after 100 ms.
 pub const KEPT: Duration = Duration::from_millis(50);
@@ -24,7 +24,7 @@ impl Host {
     }
 
     /// Attributes, and for how long they may be kept.
-    pub async fn attributes_to_keep(&self, id: FileId) -> Result<(Attributes, Duration), HostError> {
+    pub async fn attributes_to_keep(&self, id: FileId) -> Result<(FileAttributes, Duration), HostError> {
         let before = self.certain(id);
         let attributes = self.attributes(id).await?;
         let is_certain = before.is_some() && self.certain(id) == before;
@@ -53,7 +53,7 @@ impl Host {
         }
     }
     /// The store has given it, with the attributes as of then.
-    pub(crate) fn begin_token(&self, file: &File, token: Token, attributes: &Attributes) {
+    pub(crate) fn begin_token(&self, file: &File, token: Token, attributes: &FileAttributes) {
         file.token.set(Some(token));
         file.grant.set(file.grant.get() + 1);
         file.told.set(attributes.version);

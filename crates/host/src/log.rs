@@ -23,7 +23,7 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use store::{Attributes, Version};
+use store::{FileAttributes, Version};
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
 /// The superblock is written when the tail can move by a part of the log.
@@ -97,7 +97,7 @@ pub(crate) struct Room {
 
 /// How full the log is, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LogUse {
+pub struct HostLogUse {
     pub capacity: u64,
     pub used: u64,
     /// Of file data that is not in the log yet.
@@ -244,11 +244,11 @@ impl HostLog {
     pub async fn until_short(&self) {
         self.progress.until(|| self.is_short().then_some(())).await
     }
-    pub fn usage(&self) -> LogUse {
+    pub fn usage(&self) -> HostLogUse {
         let state = self.state.borrow();
         let unit = state.records.block_bytes() as u64;
         let capacity = u64::from(state.space.capacity());
-        LogUse {
+        HostLogUse {
             capacity: capacity * unit,
             used: (capacity - u64::from(state.space.free())) * unit,
             running_bytes: state.running.bytes,
@@ -284,7 +284,7 @@ impl HostLog {
         _room: &Room,
         slot: Slot,
         base: Version,
-        attributes: &Attributes,
+        attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> TransactionId {
         let state = &mut *self.state.borrow_mut();

@@ -7,8 +7,8 @@ use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    Access, AttributeChange, Attributes, Caller, FileId, Found, Listing, NewNode, Refusal, RenameMode, Space,
-    StoreError, Token, XattrMode,
+    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, OpenMode, Refusal, RenameOver,
+    Space, StoreError, Token, XattrMode,
 };
 
 impl Host {
@@ -36,12 +36,12 @@ impl Host {
         parent: FileId,
         name: &[u8],
         node: NewNode,
-        caller: Caller,
+        caller: Creator,
     ) -> Result<Found, HostError> {
         let _busy = self.enter().await?;
         self.noted(self.store.make(parent, name, node, caller).await)
     }
-    pub async fn link(&self, id: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, HostError> {
+    pub async fn link(&self, id: FileId, parent: FileId, name: &[u8]) -> Result<FileAttributes, HostError> {
         let _busy = self.enter().await?;
         let file = self.files.get(id);
         let _settled = self.settled(file.as_deref()).await?;
@@ -79,7 +79,7 @@ impl Host {
         self.forget_kept(file);
         if file.opens.get() > 0 && file.open.get().is_none() {
             // Without a name it is reached by what is open alone. Who may not write to it will be told so when he does.
-            file.open.set(self.store.open(file.id, Access::ReadWrite).await.ok());
+            file.open.set(self.store.open(file.id, OpenMode::ReadWrite).await.ok());
         }
         Ok(Some(guard))
     }
@@ -127,7 +127,7 @@ impl Host {
         &self,
         (parent, name): (FileId, &[u8]),
         (new_parent, new_name): (FileId, &[u8]),
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         let replaced = self.store.lookup(new_parent, new_name).await.ok();
@@ -164,7 +164,7 @@ impl Host {
         self.look(|| self.store.space()).await
     }
 
-    pub async fn attributes(&self, file: FileId) -> Result<Attributes, HostError> {
+    pub async fn attributes(&self, file: FileId) -> Result<FileAttributes, HostError> {
         self.look(|| self.store.attributes(file)).await
     }
 
@@ -174,7 +174,7 @@ impl Host {
         self: &Rc<Self>,
         id: FileId,
         change: AttributeChange,
-    ) -> Result<Attributes, HostError> {
+    ) -> Result<FileAttributes, HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.try_set_attributes(id, change).await {
@@ -187,7 +187,7 @@ impl Host {
         self: &Rc<Self>,
         id: FileId,
         change: AttributeChange,
-    ) -> Result<Attributes, HostError> {
+    ) -> Result<FileAttributes, HostError> {
         let Some(file) = self.files.get(id) else {
             return self.noted(self.store.set_attributes(id, change).await);
         };

@@ -5,7 +5,7 @@
 //! [`FileRecord`], block n + 1 is the file's block n. A slot is freed by a revoke of its block 0. Little-endian
 //! numbers; a record is repeated whole in each transaction that has anything of the slot.
 
-use store::{Attributes, FileId, Version};
+use store::{FileAttributes, FileId, Version};
 use units::{BlockSize, HomeBlock, Timestamp};
 
 pub const BLOCK: BlockSize = BlockSize::new(4096).expect("a power of two");
@@ -50,7 +50,7 @@ pub struct FileRecord {
 }
 
 impl FileRecord {
-    pub fn new(base: Version, attributes: &Attributes) -> FileRecord {
+    pub fn new(base: Version, attributes: &FileAttributes) -> FileRecord {
         FileRecord {
             file: attributes.file,
             base,
@@ -66,7 +66,7 @@ impl FileRecord {
     }
 
     /// The store told a state.
-    pub fn add(&mut self, attributes: &Attributes) {
+    pub fn add(&mut self, attributes: &FileAttributes) {
         assert!(self.states.len() < STATES_MAX, "a transaction ends before it has more states");
         let (base, mut states) = (self.base, std::mem::take(&mut self.states));
         states.push(attributes.version);

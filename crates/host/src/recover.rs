@@ -32,7 +32,7 @@ use serde::Serialize;
 use std::pin::Pin;
 use std::rc::Rc;
 use store::{
-    Access, AttributeChange, FileId, OpenFile, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange,
+    AttributeChange, FileId, OpenFile, OpenMode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange,
     Token, Version,
 };
 
@@ -56,7 +56,7 @@ pub struct FileOutcome {
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct RecoveryReport {
+pub struct HostRecoveryReport {
     /// The log was empty.
     pub clean: bool,
     /// Nothing was changed; outcomes are what would be.
@@ -74,14 +74,15 @@ pub async fn recover(
     store: &dyn Store,
     journal: &HostJournal,
     dry_run: bool,
-) -> Result<RecoveryReport, HostError> {
+) -> Result<HostRecoveryReport, HostError> {
     let begun = world.now();
     journal.check_store(store.name())?;
     if !dry_run {
         store.fence(&journal.head.identity).await?;
     }
     let mut superblock = journal.read_superblock().await?;
-    let mut report = RecoveryReport { clean: superblock.is_clean(), dry_run, ..RecoveryReport::default() };
+    let mut report =
+        HostRecoveryReport { clean: superblock.is_clean(), dry_run, ..HostRecoveryReport::default() };
     if superblock.is_clean() {
         return Ok(report);
     }
@@ -150,7 +151,7 @@ impl Recovery<'_> {
             }
             Ok(_) => {}
         }
-        let open = match self.store.open(file, Access::ReadWrite).await {
+        let open = match self.store.open(file, OpenMode::ReadWrite).await {
             // Its number names something else by now.
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound | Refusal::IsDirectory)) => {
                 return self.set_aside(replay, "The file is gone.".into(), None).await;

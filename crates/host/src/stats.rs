@@ -1,4 +1,4 @@
-use crate::log::LogUse;
+use crate::log::HostLogUse;
 use serde::Serialize;
 
 /// Where dirty bytes are, and what was done.
@@ -23,7 +23,11 @@ pub struct HostStatistics {
 }
 
 impl HostStatistics {
-    pub(crate) fn with_log(self, usage: LogUse, (commits, log_bytes_written): (u64, u64)) -> HostStatistics {
+    pub(crate) fn with_log(
+        self,
+        usage: HostLogUse,
+        (commits, log_bytes_written): (u64, u64),
+    ) -> HostStatistics {
         HostStatistics {
             dirty_in_memory: usage.running_bytes,
             dirty_in_journal: usage.live_bytes,

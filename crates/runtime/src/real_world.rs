@@ -147,7 +147,7 @@ impl World for RealWorld {
         }
     }
     fn sleep_until(&self, at: Instant) -> LocalFuture<()> {
-        Box::pin(Sleep { world: self.clone(), at, ticket: None })
+        Box::pin(RealSleep { world: self.clone(), at, ticket: None })
     }
     fn spawn(&self, task: LocalFuture<()>) {
         self.0.tasks.spawn(task);
@@ -160,12 +160,12 @@ impl World for RealWorld {
     }
 }
 
-struct Sleep {
+struct RealSleep {
     world: RealWorld,
     at: Instant,
     ticket: Option<Ticket>,
 }
-impl Future for Sleep {
+impl Future for RealSleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
@@ -176,7 +176,7 @@ impl Future for Sleep {
         Poll::Pending
     }
 }
-impl Drop for Sleep {
+impl Drop for RealSleep {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.world.0.timers.cancel(ticket);

@@ -95,7 +95,7 @@ impl World for VirtualWorld {
         }
     }
     fn sleep_until(&self, at: Instant) -> LocalFuture<()> {
-        Box::pin(Sleep { state: self.0.clone(), at, ticket: None })
+        Box::pin(VirtualSleep { state: self.0.clone(), at, ticket: None })
     }
     fn spawn(&self, task: LocalFuture<()>) {
         self.0.tasks.spawn(task);
@@ -105,12 +105,12 @@ impl World for VirtualWorld {
     }
 }
 
-struct Sleep {
+struct VirtualSleep {
     state: Rc<State>,
     at: Instant,
     ticket: Option<Ticket>,
 }
-impl Future for Sleep {
+impl Future for VirtualSleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
@@ -121,7 +121,7 @@ impl Future for Sleep {
         Poll::Pending
     }
 }
-impl Drop for Sleep {
+impl Drop for VirtualSleep {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.state.timers.cancel(ticket);

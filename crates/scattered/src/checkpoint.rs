@@ -28,7 +28,7 @@ const STEP_BYTES: usize = 4 << 20;
 
 /// What a checkpoint did, and what it was spared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CheckpointReport {
+pub struct ScatteredCheckpointReport {
     pub log_reads: u64,
     pub home_writes: u64,
     pub blocks: u64,
@@ -39,7 +39,7 @@ pub struct CheckpointReport {
     pub writing: Duration,
 }
 
-impl CheckpointReport {
+impl ScatteredCheckpointReport {
     /// The share of logged writes that were merged with neighbours or not needed any more.
     pub fn writes_reduced(&self) -> f64 {
         share_saved(self.home_writes, self.logged_writes)
@@ -59,9 +59,9 @@ type Contents = BTreeMap<u64, (Rc<Buffer>, usize)>;
 
 impl State {
     /// Everything that is logged when this begins, and a snapshot.
-    pub async fn checkpoint_all(self: &Rc<Self>) -> DeviceResult<CheckpointReport> {
+    pub async fn checkpoint_all(self: &Rc<Self>) -> DeviceResult<ScatteredCheckpointReport> {
         let maintenance = self.maintenance.write().await;
-        let mut report = CheckpointReport::default();
+        let mut report = ScatteredCheckpointReport::default();
         (report.logged_writes, report.logged_blocks) =
             std::mem::take(&mut self.inner.borrow_mut().logged_since);
         let mut cursor = 0;
@@ -81,7 +81,7 @@ impl State {
             return Ok(());
         }
         let maintenance = self.maintenance.write().await;
-        let mut report = CheckpointReport::default();
+        let mut report = ScatteredCheckpointReport::default();
         while self.idle_time() >= quiet {
             let cursor = self.inner.borrow().cursor;
             let next = self.step(&maintenance, cursor, (STEP_BYTES, 1), &mut report).await?;
@@ -99,7 +99,7 @@ impl State {
         _maintenance: &WriteGuard,
         cursor: u64,
         (memory, together): (usize, usize),
-        report: &mut CheckpointReport,
+        report: &mut ScatteredCheckpointReport,
     ) -> DeviceResult<Option<u64>> {
         self.check_failed()?;
         let batch: Batch = {
@@ -146,7 +146,7 @@ impl State {
         &self,
         batch: &[(u64, Mapped)],
         together: usize,
-        report: &mut CheckpointReport,
+        report: &mut ScatteredCheckpointReport,
     ) -> DeviceResult<Contents> {
         let mut by_place: Vec<(u64, u64)> =
             batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();

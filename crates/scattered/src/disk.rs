@@ -1,13 +1,13 @@
 //! The disk that callers see.
 
-use crate::checkpoint::CheckpointReport;
+use crate::checkpoint::ScatteredCheckpointReport;
 use crate::claims::Change;
 use crate::home::blocks_of;
 use crate::layout::{Layout, Sizes};
 use crate::policy::{self, Settings};
 use crate::restart::{self, OpenError, RestartReport};
 use crate::state::State;
-use crate::statistics::Statistics;
+use crate::statistics::ScatteredStatistics;
 use crate::swap::SwapTime;
 use crate::writer::Placed;
 use crate::{BLOCK, SECTOR};
@@ -47,7 +47,7 @@ impl ScatteredDisk {
     }
 
     /// Copies everything home that is logged now.
-    pub async fn checkpoint(&self) -> DeviceResult<CheckpointReport> {
+    pub async fn checkpoint(&self) -> DeviceResult<ScatteredCheckpointReport> {
         self.0.checkpoint_all().await
     }
     /// Saves the table, so that a restart reads no log.
@@ -63,10 +63,10 @@ impl ScatteredDisk {
     pub fn layout(&self) -> Layout {
         self.0.layout
     }
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> ScatteredStatistics {
         let inner = self.0.inner.borrow();
         let blocks = self.0.layout.log_blocks();
-        Statistics {
+        ScatteredStatistics {
             table_entries: inner.table.len() as u64,
             table_memory: inner.table.memory() as u64,
             logs: self.0.layout.logs,

@@ -32,7 +32,7 @@ mod table;
 mod under_way;
 mod writer;
 
-pub use checkpoint::CheckpointReport;
+pub use checkpoint::ScatteredCheckpointReport;
 pub use disk::ScatteredDisk;
 pub use layout::{FormatError, Layout, Sizes, Superblock};
 pub use open_list::OpenList;
@@ -40,7 +40,7 @@ pub use policy::{CheckpointPolicy, NearHome, Settings};
 pub use record::{Header, MAX_ENTRIES, RecordEntry};
 pub use restart::{OpenError, RestartReport};
 pub use snapshot::SnapshotHeader;
-pub use statistics::Statistics;
+pub use statistics::ScatteredStatistics;
 pub use table::Table;
 
 /// Bytes of a block: what the table maps, and what a logged write is atomic in.

@@ -14,10 +14,10 @@ use crate::layout::Layout;
 use crate::logs::Log;
 use crate::pending::Pending;
 use crate::policy::Settings;
-use crate::statistics::Statistics;
+use crate::statistics::ScatteredStatistics;
 use crate::table::{Mapped, Table};
 use crate::under_way::UnderWay;
-use crate::writer::Request;
+use crate::writer::QueuedWrite;
 use crate::{BLOCK, SECTOR};
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use runtime::Sender;
@@ -63,7 +63,7 @@ pub struct Inner {
     pub swapping: Option<(u32, u32)>,
     pub clean: usize,
     partial: VecDeque<(u64, Rc<Buffer>)>,
-    pub queue: VecDeque<Request>,
+    pub queue: VecDeque<QueuedWrite>,
     pub writer_runs: bool,
     pub flushes: Vec<Sender<Result<(), DeviceError>>>,
     pub flusher_runs: bool,
@@ -74,7 +74,7 @@ pub struct Inner {
     pub logged_since: (u64, u64),
     /// Where a gradual checkpoint goes on.
     pub cursor: u64,
-    pub statistics: Statistics,
+    pub statistics: ScatteredStatistics,
 }
 
 pub struct State {
@@ -127,7 +127,7 @@ impl Inner {
             last_request: now,
             logged_since: (0, 0),
             cursor: 0,
-            statistics: Statistics::default(),
+            statistics: ScatteredStatistics::default(),
         }
     }
 

@@ -2,7 +2,7 @@ use serde::Serialize;
 
 /// Counts since the disk was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Statistics {
+pub struct ScatteredStatistics {
     pub reads: u64,
     /// Reads of which at least one block lay in a log.
     pub redirected_reads: u64,

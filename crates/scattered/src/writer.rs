@@ -17,7 +17,7 @@ const DROPS_IN_RECORDS: usize = 2 * MAX_ENTRIES;
 /// With a disk's queue of 32 there is room for reads beside; what comes meanwhile shares records.
 const RECORDS_UNDER_WAY: usize = 8;
 
-pub struct Request {
+pub struct QueuedWrite {
     pub piece: Piece,
     pub durability: Durability,
     pub answer: Sender<Result<Placed, DeviceError>>,
@@ -44,7 +44,7 @@ impl State {
         let (answer, answered) = oneshot();
         let runs = {
             let mut inner = self.inner.borrow_mut();
-            inner.queue.push_back(Request { piece, durability, answer });
+            inner.queue.push_back(QueuedWrite { piece, durability, answer });
             std::mem::replace(&mut inner.writer_runs, true)
         };
         if !runs {

@@ -10,7 +10,7 @@ use ext4::{Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOp
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use volume_images::{Journal, Request};
+use volume_images::{ImageRequest, Journal};
 
 const WRITERS: u64 = 100;
 const RECORD: usize = 128;
@@ -32,7 +32,7 @@ fn main() {
     };
     let (count, mode) = (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
     let world = VirtualWorld::new(1);
-    let request = Request {
+    let request = ImageRequest {
         options: &["-t", "ext4", "-J", "size=32"],
         block_size: 4096,
         size: 256 << 20,

@@ -4,7 +4,7 @@
 use crate::case::Case;
 use crate::setup::Disks;
 use device::{Buffer, Disk, Durability, World};
-use disks::{CrashPolicy, Lying, MemoryDisk, Replacement};
+use disks::{CrashPolicy, LineReplacement, Lying, MemoryDisk};
 use eviction::fingerprint::{Fingerprint, FingerprintOptions, Grid, fingerprint};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern, Profile};
 use runtime::VirtualWorld;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// What the disks of a case do with a flush, and what is done about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Liar {
-    pub replacement: Replacement,
+    pub replacement: LineReplacement,
     /// The evictions of `barrier=coerce`; without them flushes are trusted.
     pub profile: Option<Profile>,
 }
@@ -28,11 +28,11 @@ pub const TRIALS: u32 = 50;
 
 impl Liar {
     /// A disk that is believed.
-    pub fn trusted(replacement: Replacement) -> Liar {
+    pub fn trusted(replacement: LineReplacement) -> Liar {
         Liar { replacement, profile: None }
     }
     /// A disk with the profile that so many trials find.
-    pub fn coerced(replacement: Replacement, trials: u32) -> Liar {
+    pub fn coerced(replacement: LineReplacement, trials: u32) -> Liar {
         Liar { replacement, profile: Some(profile(replacement, trials)) }
     }
 
@@ -42,7 +42,7 @@ impl Liar {
     }
     /// Whether a loss is to be expected and counted: what replaces at random may keep anything.
     pub(crate) fn may_lose(&self) -> bool {
-        self.profile.is_some() && self.replacement == Replacement::Random
+        self.profile.is_some() && self.replacement == LineReplacement::Random
     }
     fn workload(&self) -> Option<EvictionWorkload> {
         self.profile.as_ref().map(|profile| profile.workload)
@@ -70,8 +70,8 @@ impl Liar {
 impl fmt::Display for Liar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replacement = match self.replacement {
-            Replacement::LeastRecentlyUsed => "lru",
-            Replacement::Random => "random",
+            LineReplacement::LeastRecentlyUsed => "lru",
+            LineReplacement::Random => "random",
         };
         write!(f, "--lying {replacement}")?;
         match &self.profile {
@@ -95,14 +95,14 @@ pub(crate) fn with_zones(case: &Case, fresh: &Disks) -> Disks {
 /// Bytes of the disk that a fingerprint is taken of.
 const PROBED: u64 = 64 << 20;
 
-fn probed(world: &VirtualWorld, replacement: Replacement) -> Rc<dyn Disk> {
+fn probed(world: &VirtualWorld, replacement: LineReplacement) -> Rc<dyn Disk> {
     let disk = MemoryDisk::new(Rc::new(world.clone()), PROBED);
     disk.lie(Liar::trusted(replacement).lying(1));
     Rc::new(disk)
 }
 
 /// What a fingerprint of such a disk finds: the cheapest workload that evicted in all of `trials`.
-pub fn profile(replacement: Replacement, trials: u32) -> Profile {
+pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
     let world = VirtualWorld::new(1);
     let disk = probed(&world, replacement);
     let kib = |sizes: [u64; 7]| sizes.map(|size| size << 10).to_vec();
@@ -124,7 +124,7 @@ pub fn profile(replacement: Replacement, trials: u32) -> Profile {
 
 /// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how many were lost.
 /// The profile's bound speaks of this.
-pub fn lost_targets(replacement: Replacement, profile: &Profile, targets: u64) -> u64 {
+pub fn lost_targets(replacement: LineReplacement, profile: &Profile, targets: u64) -> u64 {
     let liar = Liar { replacement, profile: Some(profile.clone()) };
     let world = VirtualWorld::new(1);
     let drive = MemoryDisk::new(Rc::new(world.clone()), PROBED);

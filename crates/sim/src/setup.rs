@@ -8,7 +8,7 @@ use runtime::VirtualWorld;
 use std::io;
 use std::rc::Rc;
 use units::{BlockSize, TransactionId};
-use volume_images::{Images, Journal, Request};
+use volume_images::{ImageRequest, Images, Journal};
 
 /// One way to make a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub fn make(setup: Setup) -> io::Result<Disks> {
         true => Journal::Outside { size: JOURNAL_SIZE },
         false => Journal::Inside,
     };
-    let mut disks = volume_images::make(&Request {
+    let mut disks = volume_images::make(&ImageRequest {
         options: &[setup.mke2fs, &["-N", setup.inodes]].concat(),
         block_size: setup.block_size(),
         size: setup.size << 10,

@@ -19,14 +19,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Caller, Cluster, FileId, Identity, Network, NewNode, OpenFile, ServerDisks, SimulatedStore,
+    Cluster, Creator, FileId, Identity, Network, NewNode, OpenFile, OpenMode, ServerDisks, SimulatedStore,
     Store, Token,
 };
 use units::Instant;
 use workloads::{Actor, Files, SyncKind};
 
 const NAME: &str = "simulated cluster";
-const OWNER: Caller = Caller { uid: 0, gid: 0 };
+const OWNER: Creator = Creator { uid: 0, gid: 0 };
 const FILE_MODE: u32 = 0o644;
 const PAGE: u64 = 4096;
 const PIECE: usize = store::TRANSFER_BYTES_MAX;
@@ -268,7 +268,7 @@ impl Cached {
         let open = match held {
             Some(held) => held.open,
             None => {
-                let open = self.store.open(file, Access::ReadWrite).await.map_err(of_store)?;
+                let open = self.store.open(file, OpenMode::ReadWrite).await.map_err(of_store)?;
                 self.store.take_token(open, Token::ExclusiveWrite).await.map_err(of_store)?;
                 let fresh = Held { open, dirty_since: None, dirty_bytes: 0 };
                 self.files.borrow_mut().insert(file, fresh);

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use units::InodeNumber;
-use volume_images::{Images, Journal, Request};
+use volume_images::{ImageRequest, Images, Journal};
 
 /// Volumes that are remembered.
 const MADE_MAX: usize = 2;
@@ -33,7 +33,7 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
         }
     };
     let block_size = options.block_size.into();
-    let request = &Request { options: &mke2fs, block_size, size, journal, stale: None };
+    let request = &ImageRequest { options: &mke2fs, block_size, size, journal, stale: None };
     let directory_seed = options.directory.then_some(options.seed);
     let name = format!("{request:?} {:?} {:?} {directory_seed:?}", options.eviction, options.logs);
     let known =

@@ -28,7 +28,7 @@ pub enum FileKind {
 
 /// As this client sees the file: its own buffered writes are counted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attributes {
+pub struct FileAttributes {
     pub file: FileId,
     pub kind: FileKind,
     pub version: Version,

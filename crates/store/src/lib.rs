@@ -1,6 +1,6 @@
 //! A store: a file system that several hosts share, as a host that journals in front of it sees it.
 //!
-//! [`Store`] is the interface; what goes through it: [`FileId`], [`Attributes`] with their [`Version`], [`Token`]s,
+//! [`Store`] is the interface; what goes through it: [`FileId`], [`FileAttributes`] with their [`Version`], [`Token`]s,
 //! [`StoreEvent`]s, [`StoreError`]. The rules that hold between the calls stand at [`Store`].
 #![forbid(unsafe_code)]
 
@@ -14,13 +14,13 @@ mod overlay;
 mod simulated;
 mod store;
 
-pub use attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+pub use attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
 pub use error::{Refusal, StoreError};
 pub use event::{Identity, StoreEvent, Token};
 pub use limits::{
     LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX, half_of_room,
 };
 pub use local::LocalStore;
-pub use names::{Caller, Created, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+pub use names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 pub use simulated::{Cluster, Cut, CutKind, Moment, Network, ServerDisks, SimulatedStore, TrafficCount};
-pub use store::{Access, Answer, OpenFile, Store};
+pub use store::{Answer, OpenFile, OpenMode, Store};

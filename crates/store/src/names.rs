@@ -1,11 +1,11 @@
 //! What operations on names take and give.
 
-use crate::attributes::{Attributes, FileId, FileKind};
+use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::store::OpenFile;
 
 /// On whose behalf something is made. Permissions were checked by the caller of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Caller {
+pub struct Creator {
     pub uid: u32,
     pub gid: u32,
 }
@@ -14,7 +14,7 @@ pub struct Caller {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     pub file: FileId,
-    pub attributes: Attributes,
+    pub attributes: FileAttributes,
 }
 
 /// A file that [`crate::Store::create`] has made.
@@ -48,7 +48,7 @@ pub enum NewNode {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RenameMode {
+pub enum RenameOver {
     Replace,
     /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as unsupported.
     NoReplace,

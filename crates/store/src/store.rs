@@ -1,7 +1,7 @@
-use crate::attributes::{Allocation, AttributeChange, Attributes, FileId};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use device::LocalFuture;
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 pub struct OpenFile(pub u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum OpenMode {
     Read,
     ReadWrite,
 }
@@ -79,11 +79,11 @@ pub trait Store {
     /// This client no longer refers to the file, by whatever number of lookups: a hint that memory may be freed.
     fn forget(&self, file: FileId);
     /// Fails if the name exists.
-    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found>;
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
     /// A regular file that is to be written next. What the store gives with the same answer needs no further question: the open
     /// file, and the exclusive token. A recall of it may be told before the answer. Fails if the name exists.
-    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created>;
-    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes>;
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created>;
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;
     /// Anything but a directory. Open files stay usable.
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()>;
     fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()>;
@@ -93,7 +93,7 @@ pub trait Store {
         name: &[u8],
         new_parent: FileId,
         new_name: &[u8],
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Answer<()>;
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>>;
     /// Entries behind `cursor` (0: from the beginning), at least one unless that is the end.
@@ -104,10 +104,10 @@ pub trait Store {
 
     // Attributes
 
-    fn attributes(&self, file: FileId) -> Answer<Attributes>;
+    fn attributes(&self, file: FileId) -> Answer<FileAttributes>;
     /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. Another size is durable there in any
     /// case, as is what was buffered before.
-    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes>;
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes>;
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
     /// Names, each followed by a zero byte.
     fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>>;
@@ -116,17 +116,17 @@ pub trait Store {
 
     // Content
 
-    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile>;
+    fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile>;
     /// Buffered writes stay buffered; the token of the file stays while another open file of this connection carries it.
     fn close(&self, open: OpenFile) -> Answer<()>;
     /// Shorter than `length` only at the end of the file.
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
     /// All of `bytes`, or an error and then perhaps some. Buffered under [`Token::ExclusiveWrite`], else at the servers when
     /// it answers. Attributes as they are after it.
-    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes>;
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes>;
     /// At the servers and durable there when it answers, as is what was buffered before. A store may refuse it as unsupported. After
     /// another error the file may be in a state that was not told.
-    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes>;
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
     /// Content and attributes of the file, as of now, survive whatever the servers are made to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
 
@@ -134,7 +134,7 @@ pub trait Store {
 
     /// Asks for a token of the open file's file, and waits for others to give way as long as the store's time for recalls.
     /// Replaces the one that is held. Attributes as of then: what the first change builds on.
-    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes>;
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes>;
     /// Gives the token back, recalled or not. Buffered writes of the file are made durable before another can have it; an
     /// error is that of [`Store::make_durable`]. Without a token: nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// How to make a volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct ImageRequest<'a> {
     /// For mke2fs, such as `-t ext3 -I 128`.
     pub options: &'a [&'a str],
     /// Bytes.
@@ -41,7 +41,7 @@ const UUID: &str = "8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f";
 /// Longer than any volume of ours takes.
 const CHECK_SECONDS: &str = "300";
 
-pub fn make(request: &Request<'_>) -> io::Result<Images> {
+pub fn make(request: &ImageRequest<'_>) -> io::Result<Images> {
     let directory = tempfile::tempdir()?;
     let home = directory.path().join("home");
     let mut extended = vec![format!("hash_seed={UUID}")];
@@ -71,7 +71,7 @@ pub fn make(request: &Request<'_>) -> io::Result<Images> {
     Ok(Images { home: Image::read_file(&home)?, journal, table: None })
 }
 
-fn mke2fs(request: &Request<'_>) -> Command {
+fn mke2fs(request: &ImageRequest<'_>) -> Command {
     let mut command = Command::new("mke2fs");
     command.args(["-q", "-F", "-U", UUID, "-b", &request.block_size.to_string()]);
     command
@@ -148,7 +148,7 @@ impl Images {
 mod tests {
     use super::*;
 
-    const REQUEST: Request<'_> = Request {
+    const REQUEST: ImageRequest<'_> = ImageRequest {
         options: &["-t", "ext3", "-I", "128"],
         block_size: 4096,
         size: 64 << 20,
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_same_request_gives_the_same_bytes() {
         for journal in [Journal::Inside, Journal::Outside { size: 8 << 20 }] {
-            let request = Request { journal, ..REQUEST };
+            let request = ImageRequest { journal, ..REQUEST };
             let images = make(&request).unwrap();
             assert!(images == make(&request).unwrap());
             assert_eq!(images.home.size(), 64 << 20);
@@ -168,7 +168,7 @@ mod tests {
     }
     #[test]
     fn a_disk_keeps_what_was_on_it_where_the_volume_does_not_care() {
-        let images = make(&Request { stale: Some(0xd7), ..REQUEST }).unwrap();
+        let images = make(&ImageRequest { stale: Some(0xd7), ..REQUEST }).unwrap();
         let stale = images.home.pages().filter(|(_, page)| page.iter().all(|byte| *byte == 0xd7)).count();
         assert!(stale > 8000, "{stale} pages of 16,384");
         images.check().unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
     #[test]
     fn what_mke2fs_refuses_is_an_error_with_its_words() {
-        let error = make(&Request { options: &["-I", "100"], ..REQUEST }).err().expect("no such type");
+        let error = make(&ImageRequest { options: &["-I", "100"], ..REQUEST }).err().expect("no such type");
         assert!(error.to_string().contains("100"), "{error}");
     }
 }

@@ -90,7 +90,7 @@ pub async fn replay_log<F: Files>(
     let instances =
         (0..options.instances).map(|number| Instance { number, replay: replay.clone() }).collect();
     let results = files.run_actors(instances, || progress(replay.done.load(Ordering::Relaxed))).await?;
-    let mut all = Work::default();
+    let mut all = ReplayWork::default();
     for result in results {
         let mine = result?;
         all.syncs.merge(&mine.syncs);
@@ -146,7 +146,7 @@ struct Instance {
 }
 
 #[derive(Default)]
-struct Work {
+struct ReplayWork {
     syncs: Latencies,
     behind: Latencies,
     others: u64,
@@ -156,7 +156,7 @@ struct Work {
 
 impl<F: Files> Actor<F> for Instance {
     type Ready = F::File;
-    type Output = io::Result<Work>;
+    type Output = io::Result<ReplayWork>;
 
     async fn prepare(&self, files: &F) -> io::Result<F::File> {
         let Replay { records, options, .. } = &*self.replay;
@@ -176,11 +176,11 @@ impl<F: Files> Actor<F> for Instance {
         Ok(file)
     }
 
-    async fn act(self, files: &F, mut file: F::File, begin: Instant) -> io::Result<Work> {
+    async fn act(self, files: &F, mut file: F::File, begin: Instant) -> io::Result<ReplayWork> {
         let Replay { records, options, done } = &*self.replay;
         let dice = Dice::new(options.seed, self.number.into());
         let begin = begin.plus(options.spread.mul_f64(dice.fraction()));
-        let mut work = Work::default();
+        let mut work = ReplayWork::default();
         let longest = records.iter().map(|record| record.size).max().unwrap_or(0);
         let content = vec![self.number as u8 | 1; longest as usize];
         for record in records {

@@ -95,8 +95,8 @@ pub async fn mpi_io<F: Files>(
         processes_left: AtomicU64::new(options.processes.into()),
         writes: AtomicU64::new(0),
     });
-    let mut roles = vec![Role::Database];
-    roles.extend((0..options.processes).map(Role::Process));
+    let mut roles = vec![MpiRole::Database];
+    roles.extend((0..options.processes).map(MpiRole::Process));
     let actors = roles.into_iter().map(|role| Participant { role, server: server.clone() }).collect();
     let results = files.run_actors(actors, || progress(server.writes.load(Ordering::Relaxed))).await?;
 
@@ -104,11 +104,11 @@ pub async fn mpi_io<F: Files>(
     let (mut database_syncs, mut database_bytes) = (0, 0);
     for result in results {
         match result? {
-            Work::Process { mine, took } => {
+            MpiWork::Process { mine, took } => {
                 latencies.merge(&mine);
                 longest = longest.max(took);
             }
-            Work::Database { syncs, bytes } => (database_syncs, database_bytes) = (syncs, bytes),
+            MpiWork::Database { syncs, bytes } => (database_syncs, database_bytes) = (syncs, bytes),
         }
     }
     let seconds = longest.as_secs_f64();
@@ -136,29 +136,29 @@ struct Server {
 }
 
 #[derive(Clone, Copy)]
-enum Role {
+enum MpiRole {
     Process(u32),
     Database,
 }
 
 struct Participant {
-    role: Role,
+    role: MpiRole,
     server: Arc<Server>,
 }
 
-enum Work {
+enum MpiWork {
     Process { mine: Latencies, took: Duration },
     Database { syncs: u64, bytes: u64 },
 }
 
 impl<F: Files> Actor<F> for Participant {
     type Ready = F::File;
-    type Output = io::Result<Work>;
+    type Output = io::Result<MpiWork>;
 
     async fn prepare(&self, files: &F) -> io::Result<F::File> {
         match self.role {
-            Role::Process(number) => files.create(&format!("{DATA}/{number:05}"), SyncKind::Fsync).await,
-            Role::Database => {
+            MpiRole::Process(number) => files.create(&format!("{DATA}/{number:05}"), SyncKind::Fsync).await,
+            MpiRole::Database => {
                 let mut file = files.create(DATABASE_FILE, SyncKind::None).await?;
                 let records = u64::from(self.server.options.processes);
                 for _ in 0..records.div_ceil(RECORDS_PER_PAGE) {
@@ -170,9 +170,9 @@ impl<F: Files> Actor<F> for Participant {
         }
     }
 
-    async fn act(self, files: &F, file: F::File, begin: Instant) -> io::Result<Work> {
+    async fn act(self, files: &F, file: F::File, begin: Instant) -> io::Result<MpiWork> {
         match self.role {
-            Role::Process(number) => {
+            MpiRole::Process(number) => {
                 let work = self.server.process(files, file, number, begin).await;
                 // The last one wakes the database with nothing to do; one that fails does not leave the others waiting.
                 if self.server.processes_left.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -180,7 +180,7 @@ impl<F: Files> Actor<F> for Participant {
                 }
                 work
             }
-            Role::Database => {
+            MpiRole::Database => {
                 let work = self.server.database(files, file).await;
                 if work.is_err() {
                     self.server.answers.iter().for_each(|answer| answer.give(u64::MAX / 4));
@@ -198,7 +198,7 @@ impl Server {
         mut file: F::File,
         number: u32,
         begin: Instant,
-    ) -> io::Result<Work> {
+    ) -> io::Result<MpiWork> {
         let MpiIoOptions { processes, writes, size, .. } = self.options;
         let (rank, processes) = (u64::from(number), u64::from(processes));
         let content = vec![number as u8 | 1; size as usize];
@@ -214,7 +214,7 @@ impl Server {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
         files.close(file).await;
-        Ok(Work::Process { mine, took: files.now().since(begin) })
+        Ok(MpiWork::Process { mine, took: files.now().since(begin) })
     }
 
     /// A request with its bytes, and its answer.
@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// The one thread that updates the database, until all processes have ended.
-    async fn database<F: Files>(&self, files: &F, mut file: F::File) -> io::Result<Work> {
+    async fn database<F: Files>(&self, files: &F, mut file: F::File) -> io::Result<MpiWork> {
         let (mut syncs, mut bytes) = (0, 0);
         let next = || self.updates.lock().expect("nobody panics while holding it").pop_front();
         loop {
@@ -251,7 +251,7 @@ impl Server {
             batch.iter().for_each(|file| self.answers[*file as usize].give(1));
         }
         files.close(file).await;
-        Ok(Work::Database { syncs, bytes })
+        Ok(MpiWork::Database { syncs, bytes })
     }
 }
 

@@ -87,11 +87,11 @@ pub async fn postmark<F: Files>(
 ) -> io::Result<PostmarkReport> {
     let done = Arc::new(AtomicU64::new(0));
     let threads = (0..options.threads)
-        .map(|number| Thread { number, options: options.clone(), done: done.clone() })
+        .map(|number| PostmarkThread { number, options: options.clone(), done: done.clone() })
         .collect();
     let results = files.run_actors(threads, || progress(done.load(Ordering::Relaxed))).await?;
 
-    let mut work = Work::default();
+    let mut work = PostmarkWork::default();
     let mut seconds: f64 = 0.0;
     for result in results {
         let (mine, took) = result?;
@@ -116,7 +116,7 @@ pub async fn postmark<F: Files>(
 
 /// What was done.
 #[derive(Default)]
-struct Work {
+struct PostmarkWork {
     reads: u64,
     appends: u64,
     creates: u64,
@@ -126,8 +126,8 @@ struct Work {
     writes: Latencies,
 }
 
-impl Work {
-    fn add(&mut self, other: &Work) {
+impl PostmarkWork {
+    fn add(&mut self, other: &PostmarkWork) {
         self.reads += other.reads;
         self.appends += other.appends;
         self.creates += other.creates;
@@ -138,7 +138,7 @@ impl Work {
     }
 }
 
-struct Thread {
+struct PostmarkThread {
     number: u32,
     options: PostmarkOptions,
     /// Transactions of all threads.
@@ -153,13 +153,13 @@ struct Pool {
     created: u64,
     /// What is written, and room for what is read.
     buffer: Vec<u8>,
-    work: Work,
+    work: PostmarkWork,
 }
 
-impl<F: Files> Actor<F> for Thread {
+impl<F: Files> Actor<F> for PostmarkThread {
     type Ready = Pool;
     /// With the seconds that the transactions took.
-    type Output = io::Result<(Work, f64)>;
+    type Output = io::Result<(PostmarkWork, f64)>;
 
     async fn prepare(&self, files: &F) -> io::Result<Pool> {
         let number = u64::from(self.number);
@@ -168,16 +168,16 @@ impl<F: Files> Actor<F> for Thread {
             files: Vec::new(),
             created: 0,
             buffer: (0..self.options.request).map(|at| (at * 7 + number) as u8).collect(),
-            work: Work::default(),
+            work: PostmarkWork::default(),
         };
         for _ in 0..self.share(self.options.files) {
             self.create(files, &mut pool).await?;
         }
-        pool.work = Work::default();
+        pool.work = PostmarkWork::default();
         Ok(pool)
     }
 
-    async fn act(self, files: &F, mut pool: Pool, begin: Instant) -> io::Result<(Work, f64)> {
+    async fn act(self, files: &F, mut pool: Pool, begin: Instant) -> io::Result<(PostmarkWork, f64)> {
         for _ in 0..self.share(self.options.transactions) {
             self.transaction(files, &mut pool).await?;
             self.done.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl<F: Files> Actor<F> for Thread {
     }
 }
 
-impl Thread {
+impl PostmarkThread {
     /// This thread's part of `total`.
     fn share(&self, total: u64) -> u64 {
         let threads = u64::from(self.options.threads);

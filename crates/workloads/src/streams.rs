@@ -64,7 +64,7 @@ pub struct Acknowledged {
 }
 
 /// What the writers share.
-struct Run {
+struct StreamsRun {
     options: StreamOptions,
     stop: AtomicBool,
     /// The first.
@@ -73,7 +73,7 @@ struct Run {
     counts: Vec<AtomicU64>,
 }
 
-impl Run {
+impl StreamsRun {
     fn fail(&self, error: io::Error) {
         self.stop.store(true, Ordering::Relaxed);
         self.failure.lock().expect("no writer panics").get_or_insert(error);
@@ -96,7 +96,7 @@ pub async fn streams<F: Files>(
     options: &StreamOptions,
     mut progress: impl FnMut(u64),
 ) -> io::Result<(StreamReport, Acknowledged)> {
-    let run = Arc::new(Run {
+    let run = Arc::new(StreamsRun {
         options: options.clone(),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
@@ -129,7 +129,7 @@ pub async fn streams<F: Files>(
 
 struct Writer {
     number: u32,
-    run: Arc<Run>,
+    run: Arc<StreamsRun>,
 }
 
 impl<F: Files> Actor<F> for Writer {
@@ -143,7 +143,7 @@ impl<F: Files> Actor<F> for Writer {
     }
 
     async fn act(self, files: &F, mut file: F::File, begin: Instant) -> (Latencies, Duration) {
-        let Run { options, stop, counts, .. } = &*self.run;
+        let StreamsRun { options, stop, counts, .. } = &*self.run;
         let mut latencies = Latencies::default();
         let mut bytes = vec![0; options.size];
         let mut ended = begin;

@@ -3,7 +3,7 @@
 //! Invariants: a request that was sent is answered once, by its report or by the link's end. After the end nothing is
 //! sent. The process is ended with the link.
 
-use crate::wire::{Frames, Numbered, Reply, Report, Request, frame};
+use crate::wire::{Frames, HelperRequest, Numbered, Reply, Report, frame};
 use crate::{client::Options, helper::REQUESTS_MAX};
 use device::World;
 use runtime::sync::Event as Condition;
@@ -86,7 +86,7 @@ impl Link {
     }
 
     /// The helper's answer, or its errno.
-    pub async fn ask(&self, request: Request) -> Result<Result<Reply, i32>, Lost> {
+    pub async fn ask(&self, request: HelperRequest) -> Result<Result<Reply, i32>, Lost> {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }

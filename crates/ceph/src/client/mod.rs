@@ -6,4 +6,4 @@ mod options;
 mod store;
 
 pub use options::Options;
-pub use store::Store;
+pub use store::CephStore;

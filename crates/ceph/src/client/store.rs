@@ -3,7 +3,7 @@
 use super::errors::{Meaning, error_of};
 use super::link::{Link, Lost, Notice};
 use super::options::Options;
-use crate::wire::{Hello, Reply, Request, Welcome};
+use crate::wire::{Hello, HelperRequest, Reply, Welcome};
 use device::{LocalFuture, World};
 use runtime::sync::Event as Condition;
 use runtime::{Either, RealWorld, race};
@@ -14,9 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Allocation, Answer, AttributeChange, Attributes, Caller, Created, FileId, Found, Identity,
-    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, Refusal, RenameMode, Space, StoreError,
-    StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
+    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, Found, Identity,
+    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Space,
+    StoreError, StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
+    half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
@@ -24,8 +25,8 @@ const CONNECT: Duration = Duration::from_secs(90);
 /// Of the layout that files have unless an administrator chose another.
 const OBJECT_BYTES: u64 = 4 << 20;
 
-/// A directory of CephFS. Connected by [`Store::connect`].
-pub struct Store(Rc<Shared>);
+/// A directory of CephFS. Connected by [`CephStore::connect`].
+pub struct CephStore(Rc<Shared>);
 
 struct Shared {
     world: RealWorld,
@@ -33,7 +34,7 @@ struct Shared {
     name: String,
     link: RefCell<Rc<Link>>,
     welcome: Cell<Welcome>,
-    opens: RefCell<BTreeMap<OpenFile, (FileId, Access)>>,
+    opens: RefCell<BTreeMap<OpenFile, (FileId, OpenMode)>>,
     last_open: Cell<u64>,
     events: Rc<Events>,
 }
@@ -51,9 +52,9 @@ impl Events {
     }
 }
 
-impl Store {
+impl CephStore {
     /// Ends the former life of the identity, and connects.
-    pub async fn connect(world: &RealWorld, options: Options) -> Result<Store, StoreError> {
+    pub async fn connect(world: &RealWorld, options: Options) -> Result<CephStore, StoreError> {
         let name = options.name();
         let text = options.identity.0.as_bytes();
         if text.is_empty() || text.len() > 64 || !text.iter().all(u8::is_ascii_graphic) {
@@ -61,7 +62,7 @@ impl Store {
         }
         let events = Rc::new(Events::default());
         let (link, welcome) = connect(world, &options, &name, &events).await?;
-        Ok(Store(Rc::new(Shared {
+        Ok(CephStore(Rc::new(Shared {
             world: world.clone(),
             options,
             name,
@@ -121,7 +122,7 @@ async fn connect(
         directory: options.directory.clone().into(),
     };
     let patience = world.sleep_until(world.now().plus(CONNECT));
-    let answer = match race(link.ask(Request::Connect { hello }), patience).await {
+    let answer = match race(link.ask(HelperRequest::Connect { hello }), patience).await {
         Either::Left(answer) => answer,
         Either::Right(()) => Err(Lost { fenced: false, why: format!("no connection within {CONNECT:?}") }),
     };
@@ -148,7 +149,12 @@ fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
 }
 
 impl Shared {
-    async fn ask(&self, what: &'static str, meaning: Meaning, request: Request) -> Result<Reply, StoreError> {
+    async fn ask(
+        &self,
+        what: &'static str,
+        meaning: Meaning,
+        request: HelperRequest,
+    ) -> Result<Reply, StoreError> {
         let link = self.link.borrow().clone();
         match link.ask(request).await {
             Ok(Ok(reply)) => Ok(reply),
@@ -160,7 +166,7 @@ impl Shared {
         StoreError::Nonsense { store: self.name.clone(), what: what.into() }
     }
     /// What the helper has opened over this link, if it is the one of today.
-    fn opened_by(&self, link: &Link, file: FileId, access: Access) -> Result<OpenFile, StoreError> {
+    fn opened_by(&self, link: &Link, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
         if let Some(lost) = link.lost() {
             return Err(error_of_lost(&self.name, lost));
         }
@@ -171,7 +177,7 @@ impl Shared {
     }
     fn opened(&self, open: OpenFile, write: bool) -> Result<FileId, StoreError> {
         match self.opens.borrow().get(&open) {
-            Some((_, Access::Read)) | None if write => Err(Refusal::Other(libc::EBADF).into()),
+            Some((_, OpenMode::Read)) | None if write => Err(Refusal::Other(libc::EBADF).into()),
             Some((file, _)) => Ok(*file),
             None => Err(Refusal::Other(libc::EBADF).into()),
         }
@@ -192,7 +198,7 @@ fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
 macro_rules! answer {
     ($self:ident, $what:literal, $meaning:ident, $request:expr, $reply:pat $(if $check:expr)? => $value:expr) => {{
         let shared = $self.0.clone();
-        let request: Result<Request, StoreError> = $request;
+        let request: Result<HelperRequest, StoreError> = $request;
         Box::pin(async move {
             match shared.ask($what, Meaning::$meaning, request?).await? {
                 $reply $(if $check)? => Ok($value),
@@ -202,7 +208,7 @@ macro_rules! answer {
     }};
 }
 
-impl store::Store for Store {
+impl store::Store for CephStore {
     fn name(&self) -> &str {
         &self.0.name
     }
@@ -221,7 +227,7 @@ impl store::Store for Store {
     }
 
     fn fence(&self, former: &Identity) -> Answer<()> {
-        let request = Ok(Request::Fence { former: former.0.clone().into() });
+        let request = Ok(HelperRequest::Fence { former: former.0.clone().into() });
         answer!(self, "fencing", Usual, request, Reply::Done => ())
     }
     fn reconnect(&self) -> Answer<()> {
@@ -246,8 +252,9 @@ impl store::Store for Store {
     fn disconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let reply =
-                shared.ask("making everything durable", Meaning::Durability, Request::Disconnect).await?;
+            let reply = shared
+                .ask("making everything durable", Meaning::Durability, HelperRequest::Disconnect)
+                .await?;
             shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
             shared.events.queue.borrow_mut().clear();
             if reply == Reply::Done { Ok(()) } else { Err(shared.nonsense("the reply to the last request")) }
@@ -258,36 +265,36 @@ impl store::Store for Store {
         self.0.welcome.get().root.file
     }
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
-        let request = checked(name).map(|name| Request::Lookup { parent, name });
+        let request = checked(name).map(|name| HelperRequest::Lookup { parent, name });
         answer!(self, "a lookup", Usual, request, Reply::Attributes { attributes } => found(attributes))
     }
     fn find(&self, file: FileId) -> Answer<Found> {
-        let request = Ok(Request::Find { file });
+        let request = Ok(HelperRequest::Find { file });
         answer!(self, "a search", ByNumber, request,
             Reply::Attributes { attributes } if attributes.file == file => found(attributes))
     }
     fn forget(&self, file: FileId) {
         let link = self.0.link.borrow().clone();
         // A hint: nobody waits for an answer.
-        self.0.world.spawn(Box::pin(async move { drop(link.ask(Request::Forget { file }).await) }));
+        self.0.world.spawn(Box::pin(async move { drop(link.ask(HelperRequest::Forget { file }).await) }));
     }
-    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let request = match &node {
             NewNode::Symlink { target } if target.is_empty() || target.len() > TARGET_BYTES_MAX => {
                 Err(Refusal::Invalid.into())
             }
-            _ => checked(name).map(|name| Request::Make { parent, name, node, caller }),
+            _ => checked(name).map(|name| HelperRequest::Make { parent, name, node, caller }),
         };
         answer!(self, "making a file", Usual, request, Reply::Attributes { attributes } => found(attributes))
     }
-    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let (shared, name) = (self.0.clone(), checked(name));
         Box::pin(async move {
-            let request = Request::Create { parent, name: name?, mode, caller };
+            let request = HelperRequest::Create { parent, name: name?, mode, caller };
             let link = shared.link.borrow().clone();
             match shared.ask("making a file", Meaning::Usual, request).await? {
                 Reply::Created { attributes, is_held } => {
-                    let open = shared.opened_by(&link, attributes.file, Access::ReadWrite)?;
+                    let open = shared.opened_by(&link, attributes.file, OpenMode::ReadWrite)?;
                     Ok(Created { found: found(attributes), open: Some(open), is_held })
                 }
                 Reply::Attributes { attributes } => {
@@ -297,17 +304,17 @@ impl store::Store for Store {
             }
         })
     }
-    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
-        let request = checked(name).map(|name| Request::Link { file, parent, name });
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
+        let request = checked(name).map(|name| HelperRequest::Link { file, parent, name });
         answer!(self, "a link", Usual, request,
             Reply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
-        let request = checked(name).map(|name| Request::Unlink { parent, name });
+        let request = checked(name).map(|name| HelperRequest::Unlink { parent, name });
         answer!(self, "removing a name", Usual, request, Reply::Done => ())
     }
     fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
-        let request = checked(name).map(|name| Request::RemoveDirectory { parent, name });
+        let request = checked(name).map(|name| HelperRequest::RemoveDirectory { parent, name });
         answer!(self, "removing a directory", Usual, request, Reply::Done => ())
     }
     fn rename(
@@ -316,70 +323,70 @@ impl store::Store for Store {
         name: &[u8],
         new_parent: FileId,
         new_name: &[u8],
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Answer<()> {
         let request = match (mode, checked(name), checked(new_name)) {
             // The servers know no such request.
-            (RenameMode::NoReplace, ..) => Err(Refusal::Unsupported.into()),
-            (_, Ok(name), Ok(new_name)) => Ok(Request::Rename { parent, name, new_parent, new_name }),
+            (RenameOver::NoReplace, ..) => Err(Refusal::Unsupported.into()),
+            (_, Ok(name), Ok(new_name)) => Ok(HelperRequest::Rename { parent, name, new_parent, new_name }),
             (_, Err(error), _) | (_, _, Err(error)) => Err(error),
         };
         answer!(self, "a rename", Usual, request, Reply::Done => ())
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
-        let request = Ok(Request::ReadLink { file });
+        let request = Ok(HelperRequest::ReadLink { file });
         answer!(self, "reading a link", Usual, request,
             Reply::Bytes { bytes } if bytes.len() <= TARGET_BYTES_MAX => bytes)
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
-        let request = Ok(Request::List { directory, cursor });
+        let request = Ok(HelperRequest::List { directory, cursor });
         answer!(self, "a listing", Usual, request, Reply::Listing { listing } if is_sound(&listing) => listing)
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        let request = Ok(Request::SyncDirectory { directory });
+        let request = Ok(HelperRequest::SyncDirectory { directory });
         answer!(self, "making names durable", Durability, request, Reply::Done => ())
     }
     fn space(&self) -> Answer<Space> {
-        answer!(self, "asking for space", Usual, Ok(Request::Space), Reply::Space { space } => space)
+        answer!(self, "asking for space", Usual, Ok(HelperRequest::Space), Reply::Space { space } => space)
     }
 
-    fn attributes(&self, file: FileId) -> Answer<Attributes> {
-        let request = Ok(Request::Attributes { file });
+    fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
+        let request = Ok(HelperRequest::Attributes { file });
         answer!(self, "reading attributes", Usual, request,
             Reply::Attributes { attributes } if attributes.file == file => attributes)
     }
-    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
-        let request = Ok(Request::SetAttributes { file, change });
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
+        let request = Ok(HelperRequest::SetAttributes { file, change });
         answer!(self, "changing attributes", Usual, request,
             Reply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
-        let request = checked_xattr(name).map(|name| Request::Xattr { file, name });
+        let request = checked_xattr(name).map(|name| HelperRequest::Xattr { file, name });
         answer!(self, "reading an attribute", Usual, request,
             Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
     }
     fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
-        let request = Ok(Request::XattrNames { file });
+        let request = Ok(HelperRequest::XattrNames { file });
         answer!(self, "listing attributes", Usual, request,
             Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let request = match checked_xattr(name) {
             Ok(_) if value.len() > XATTR_BYTES_MAX => Err(Refusal::Invalid.into()),
-            Ok(name) => Ok(Request::SetXattr { file, name, value: value.to_vec(), mode }),
+            Ok(name) => Ok(HelperRequest::SetXattr { file, name, value: value.to_vec(), mode }),
             Err(error) => Err(error),
         };
         answer!(self, "setting an attribute", Usual, request, Reply::Done => ())
     }
     fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
-        let request = checked_xattr(name).map(|name| Request::RemoveXattr { file, name });
+        let request = checked_xattr(name).map(|name| HelperRequest::RemoveXattr { file, name });
         answer!(self, "removing an attribute", Usual, request, Reply::Done => ())
     }
 
-    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile> {
+    fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let request = Request::Open { file, write: access == Access::ReadWrite };
+            let request = HelperRequest::Open { file, write: access == OpenMode::ReadWrite };
             let link = shared.link.borrow().clone();
             let reply = shared.ask("opening a file", Meaning::Usual, request).await?;
             if reply != Reply::Done {
@@ -391,21 +398,21 @@ impl store::Store for Store {
     fn close(&self, open: OpenFile) -> Answer<()> {
         let closed = self.0.opens.borrow_mut().remove(&open);
         let request =
-            closed.map(|(file, _)| Request::Close { file }).ok_or(Refusal::Other(libc::EBADF).into());
+            closed.map(|(file, _)| HelperRequest::Close { file }).ok_or(Refusal::Other(libc::EBADF).into());
         answer!(self, "closing a file", Durability, request, Reply::Done => ())
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         let request = match self.0.opened(open, false) {
             Ok(_) if length > TRANSFER_BYTES_MAX => Err(Refusal::Invalid.into()),
-            Ok(file) => Ok(Request::Read { file, at, length: length as u32 }),
+            Ok(file) => Ok(HelperRequest::Read { file, at, length: length as u32 }),
             Err(error) => Err(error),
         };
         answer!(self, "a read", Usual, request, Reply::Bytes { bytes } if bytes.len() <= length => bytes)
     }
-    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let request = match self.0.opened(open, true) {
             Ok(_) if bytes.len() > TRANSFER_BYTES_MAX => Err(Refusal::Invalid.into()),
-            Ok(file) => Ok(Request::Write { file, at, bytes: bytes.to_vec() }),
+            Ok(file) => Ok(HelperRequest::Write { file, at, bytes: bytes.to_vec() }),
             Err(error) => Err(error),
         };
         answer!(self, "a write", Usual, request, Reply::Attributes { attributes } => attributes)
@@ -415,27 +422,28 @@ impl store::Store for Store {
         open: OpenFile,
         what: Allocation,
         Range { start, end }: Range<u64>,
-    ) -> Answer<Attributes> {
-        let request = self.0.opened(open, true).map(|file| Request::Allocate { file, what, start, end });
+    ) -> Answer<FileAttributes> {
+        let request =
+            self.0.opened(open, true).map(|file| HelperRequest::Allocate { file, what, start, end });
         answer!(self, "allocating", Usual, request, Reply::Attributes { attributes } => attributes)
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
-        let request = self.0.opened(open, false).map(|file| Request::MakeDurable { file });
+        let request = self.0.opened(open, false).map(|file| HelperRequest::MakeDurable { file });
         answer!(self, "making a file durable", Durability, request, Reply::Done => ())
     }
 
-    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         let request = self.0.opened(open, token != Token::SharedRead);
-        let request = request.map(|file| Request::TakeToken { file, token });
+        let request = request.map(|file| HelperRequest::TakeToken { file, token });
         answer!(self, "taking a token", Token, request, Reply::Attributes { attributes } => attributes)
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
-        let request = Ok(Request::ReturnToken { file });
+        let request = Ok(HelperRequest::ReturnToken { file });
         answer!(self, "returning a token", Durability, request, Reply::Done => ())
     }
 }
 
-fn found(attributes: Attributes) -> Found {
+fn found(attributes: FileAttributes) -> Found {
     Found { file: attributes.file, attributes }
 }
 

@@ -13,12 +13,12 @@ mod serve;
 mod tokens;
 
 use crate::library::{Mount, Settings, end_process, end_with, ignore_signals};
-use crate::wire::{Hello, Reply, Report, Request, Welcome};
+use crate::wire::{Hello, HelperRequest, Reply, Report, Welcome};
 use files::Files;
 use lanes::{Lanes, Turn};
 use output::Output;
 use reader::{Requests, SocketReader};
-use recalls::{Notice, Recalls};
+use recalls::{LibraryNotice, Recalls};
 use runtime::standard_error;
 use serve::Server;
 use std::ffi::CString;
@@ -72,7 +72,7 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let output = Arc::new(Output::new(another()?));
     let mut requests = Requests::new(another()?);
     let Some(first) = requests.next(&output)? else { end_process(0) };
-    let Request::Connect { hello } = first.request else {
+    let HelperRequest::Connect { hello } = first.request else {
         return Err("the first request is not to connect".into());
     };
 
@@ -84,8 +84,8 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let connected = Mount::connect(
         &settings,
         // The receiver lives as long as the process.
-        Box::new(move |number| drop(to_recall.send(Notice::Recalled(number)))),
-        Box::new(move |inode| drop(to_change.send(Notice::Changed(inode)))),
+        Box::new(move |number| drop(to_recall.send(LibraryNotice::Recalled(number)))),
+        Box::new(move |inode| drop(to_change.send(LibraryNotice::Changed(inode)))),
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
     let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));

@@ -11,7 +11,7 @@ use super::post::Post;
 use super::serve::Server;
 use super::{REQUESTS_MAX, complain};
 use crate::library::end_process;
-use crate::wire::{Frames, Malformed, Numbered};
+use crate::wire::{Frames, MalformedMessage, Numbered};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ impl Requests {
     /// `None`: the daemon is gone. What is held back goes out before it waits.
     pub fn next(&mut self, output: &Output) -> Result<Option<Numbered>, String> {
         loop {
-            let next = self.frames.next_message().map_err(|error: Malformed| error.to_string())?;
+            let next = self.frames.next_message().map_err(|error: MalformedMessage| error.to_string())?;
             if next.is_some() {
                 return Ok(next);
             }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use store::FileId;
 
 /// From the library's own threads, which must not be kept waiting.
-pub enum Notice {
+pub enum LibraryNotice {
     Recalled(u64),
     Changed(u64),
 }
@@ -34,14 +34,19 @@ pub struct Recalls {
 }
 
 impl Recalls {
-    pub fn watch(notices: Receiver<Notice>, files: Arc<Files>, output: Arc<Output>, returning: Arc<Lanes>) {
+    pub fn watch(
+        notices: Receiver<LibraryNotice>,
+        files: Arc<Files>,
+        output: Arc<Output>,
+        returning: Arc<Lanes>,
+    ) {
         let mut recalls = Recalls { files, output, returning, open: Vec::new() };
         std::thread::spawn(move || {
             loop {
                 let patience = if recalls.open.is_empty() { IDLE } else { LOOK };
                 match notices.recv_timeout(patience) {
-                    Ok(Notice::Recalled(number)) => recalls.begin(number),
-                    Ok(Notice::Changed(inode)) => {
+                    Ok(LibraryNotice::Recalled(number)) => recalls.begin(number),
+                    Ok(LibraryNotice::Changed(inode)) => {
                         recalls.output.send(&Report::Changed { file: FileId(inode) })
                     }
                     Err(RecvTimeoutError::Timeout) => {}

@@ -4,10 +4,10 @@ use super::files::{File, Files};
 use super::lanes::Turn;
 use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
-use crate::wire::{Reply, Report, Request};
+use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
 use std::sync::Arc;
-use store::{AttributeChange, Attributes, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
+use store::{AttributeChange, FileAttributes, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
 
 /// To copy more takes longer than to wake a thread for it.
 const SHORT_BYTES: usize = 64 << 10;
@@ -33,39 +33,40 @@ impl Drop for Busy<'_> {
 }
 
 impl Server {
-    pub fn turn_of(&self, request: &Request) -> Turn {
+    pub fn turn_of(&self, request: &HelperRequest) -> Turn {
         let (file, shares) = match request {
-            Request::Attributes { file }
-            | Request::Xattr { file, .. }
-            | Request::XattrNames { file }
-            | Request::Read { file, .. } => (*file, true),
-            Request::Forget { file }
-            | Request::SetAttributes { file, .. }
-            | Request::SetXattr { file, .. }
-            | Request::RemoveXattr { file, .. }
-            | Request::Open { file, .. }
-            | Request::Close { file }
-            | Request::Write { file, .. }
-            | Request::Allocate { file, .. }
-            | Request::MakeDurable { file }
-            | Request::TakeToken { file, .. }
-            | Request::ReturnToken { file } => (*file, false),
+            HelperRequest::Attributes { file }
+            | HelperRequest::Xattr { file, .. }
+            | HelperRequest::XattrNames { file }
+            | HelperRequest::Read { file, .. } => (*file, true),
+            HelperRequest::Forget { file }
+            | HelperRequest::SetAttributes { file, .. }
+            | HelperRequest::SetXattr { file, .. }
+            | HelperRequest::RemoveXattr { file, .. }
+            | HelperRequest::Open { file, .. }
+            | HelperRequest::Close { file }
+            | HelperRequest::Write { file, .. }
+            | HelperRequest::Allocate { file, .. }
+            | HelperRequest::MakeDurable { file }
+            | HelperRequest::TakeToken { file, .. }
+            | HelperRequest::ReturnToken { file } => (*file, false),
             _ => return Turn::free(),
         };
         // What others wait for must not wait behind a call that waits for others.
-        let is_return = matches!(request, Request::MakeDurable { .. } | Request::ReturnToken { .. });
+        let is_return =
+            matches!(request, HelperRequest::MakeDurable { .. } | HelperRequest::ReturnToken { .. });
         let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
         Turn { file: Some(file), shares, is_awaited }
     }
 
     /// Whether the library answers out of its memory, as a rule. It may wait all the same: for a recall that it knows of
     /// already, for room in its buffer, for its one lock.
-    pub fn is_short(&self, request: &Request) -> bool {
+    pub fn is_short(&self, request: &HelperRequest) -> bool {
         let (file, holds): (_, fn(Token) -> bool) = match request {
-            Request::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => {
+            HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => {
                 (*file, |token| token == Token::ExclusiveWrite)
             }
-            Request::Attributes { file } => (*file, |token| token != Token::SharedWrite),
+            HelperRequest::Attributes { file } => (*file, |token| token != Token::SharedWrite),
             _ => return false,
         };
         let Some(file) = self.files.known(file) else { return false };
@@ -73,8 +74,8 @@ impl Server {
         state.held.as_ref().is_some_and(|held| held.recalled.is_none() && holds(held.token))
     }
 
-    pub fn carry_out(&self, request: u64, what: Request) -> Report {
-        let is_last = what == Request::Disconnect;
+    pub fn carry_out(&self, request: u64, what: HelperRequest) -> Report {
+        let is_last = what == HelperRequest::Disconnect;
         let report = match self.call(what) {
             Ok(reply) => Report::Success { request, reply },
             // T4: nothing more is asked of a connection that is lost, and a process ends more surely than an unmount.
@@ -89,11 +90,11 @@ impl Server {
         report
     }
 
-    fn call(&self, request: Request) -> Result<Reply, Errno> {
+    fn call(&self, request: HelperRequest) -> Result<Reply, Errno> {
         let files = &self.files;
         match request {
-            Request::Connect { .. } => return Err(Errno::INVALID),
-            Request::Fence { former } => {
+            HelperRequest::Connect { .. } => return Err(Errno::INVALID),
+            HelperRequest::Fence { former } => {
                 let identity = text(former)?;
                 // The own former life ended when this one connected.
                 if identity != self.settings.identity {
@@ -107,12 +108,12 @@ impl Server {
                     })?;
                 }
             }
-            Request::Disconnect => self.disconnect()?,
-            Request::Lookup { parent, name } => {
+            HelperRequest::Disconnect => self.disconnect()?,
+            HelperRequest::Lookup { parent, name } => {
                 let found = files.get(parent)?.inode.lookup(&text(name)?)?;
                 return Ok(self.found(found));
             }
-            Request::Find { file } => {
+            HelperRequest::Find { file } => {
                 let attributes = files.get(file)?.inode.attributes()?;
                 // This client may still know a file that has lost its last name.
                 if attributes.links == 0 {
@@ -120,12 +121,12 @@ impl Server {
                 }
                 return Ok(Reply::Attributes { attributes });
             }
-            Request::Forget { file } => files.forget(file),
-            Request::Make { parent, name, node, caller } => {
+            HelperRequest::Forget { file } => files.forget(file),
+            HelperRequest::Make { parent, name, node, caller } => {
                 let found = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
                 return Ok(self.found(found));
             }
-            Request::Create { parent, name, mode, caller } => {
+            HelperRequest::Create { parent, name, mode, caller } => {
                 // Not by the library's own call for both: it looks the name up first, at the servers.
                 let node = NewNode::Regular { mode };
                 let (inode, made) = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
@@ -140,22 +141,22 @@ impl Server {
                 let attributes = if is_held { file.inode.attributes()? } else { made };
                 return Ok(Reply::Created { attributes, is_held });
             }
-            Request::Link { file, parent, name } => {
+            HelperRequest::Link { file, parent, name } => {
                 let (file, parent, name) = (files.get(file)?, files.get(parent)?, text(name)?);
                 files.without_token(Some(file.clone()), &self.output, false, || {
                     file.inode.link(&parent.inode, &name)
                 })?;
                 return self.attributes(&file);
             }
-            Request::Unlink { parent, name } => {
+            HelperRequest::Unlink { parent, name } => {
                 let (parent, name) = (files.get(parent)?, text(name)?);
                 let (target, is_going) = self.target(&parent.inode, &name)?;
                 files.without_token(target, &self.output, is_going, || parent.inode.unlink(&name))?;
             }
-            Request::RemoveDirectory { parent, name } => {
+            HelperRequest::RemoveDirectory { parent, name } => {
                 files.get(parent)?.inode.remove_directory(&text(name)?)?;
             }
-            Request::Rename { parent, name, new_parent, new_name } => {
+            HelperRequest::Rename { parent, name, new_parent, new_name } => {
                 let (parent, new_parent) = (files.get(parent)?, files.get(new_parent)?);
                 let (name, new_name) = (text(name)?, text(new_name)?);
                 // What loses its name, and what changes it: the library waits for the tokens of both.
@@ -168,29 +169,29 @@ impl Server {
                     })
                 })?;
             }
-            Request::ReadLink { file } => {
+            HelperRequest::ReadLink { file } => {
                 return Ok(Reply::Bytes { bytes: files.get(file)?.inode.read_link()? });
             }
-            Request::List { directory, cursor } => {
+            HelperRequest::List { directory, cursor } => {
                 return Ok(Reply::Listing { listing: files.get(directory)?.inode.list(cursor)? });
             }
-            Request::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
-            Request::Space => return Ok(Reply::Space { space: files.mount.root()?.space()? }),
+            HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
+            HelperRequest::Space => return Ok(Reply::Space { space: files.mount.root()?.space()? }),
             request => return self.call_on_file(request),
         }
         Ok(Reply::Done)
     }
 
     /// Requests that keep their file's order.
-    fn call_on_file(&self, request: Request) -> Result<Reply, Errno> {
+    fn call_on_file(&self, request: HelperRequest) -> Result<Reply, Errno> {
         let files = &self.files;
         match request {
-            Request::Attributes { file } => {
+            HelperRequest::Attributes { file } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 return self.attributes(&file);
             }
-            Request::SetAttributes { file, change } => {
+            HelperRequest::SetAttributes { file, change } => {
                 let file = files.get(file)?;
                 // To cut a file sets its times, too: those that are given come after.
                 let cut = AttributeChange { size: change.size, ..AttributeChange::default() };
@@ -208,30 +209,30 @@ impl Server {
                     if resizes { files.sync(&file) } else { Ok(()) }
                 });
             }
-            Request::Xattr { file, name } => {
+            HelperRequest::Xattr { file, name } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 return Ok(Reply::Bytes { bytes: file.inode.xattr(&text(name)?, XATTR_BYTES_MAX)? });
             }
-            Request::XattrNames { file } => {
+            HelperRequest::XattrNames { file } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 return Ok(Reply::Bytes { bytes: file.inode.xattr_names(XATTR_BYTES_MAX)? });
             }
-            Request::SetXattr { file, name, value, mode } => {
+            HelperRequest::SetXattr { file, name, value, mode } => {
                 let (file, name) = (files.get(file)?, text(name)?);
                 self.change(&file, || file.inode.set_xattr(&name, &value, mode))?;
             }
-            Request::RemoveXattr { file, name } => {
+            HelperRequest::RemoveXattr { file, name } => {
                 let (file, name) = (files.get(file)?, text(name)?);
                 self.change(&file, || file.inode.remove_xattr(&name))?;
             }
-            Request::Open { file, write } => {
+            HelperRequest::Open { file, write } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 file.open(write)?;
             }
-            Request::Close { file } => {
+            HelperRequest::Close { file } => {
                 if let Some(file) = files.known(file)
                     && file.close()
                 {
@@ -241,17 +242,17 @@ impl Server {
                     returned?;
                 }
             }
-            Request::Read { file, at, length } => {
+            HelperRequest::Read { file, at, length } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 let length = (length as usize).min(TRANSFER_BYTES_MAX);
                 return Ok(Reply::Bytes { bytes: file.handle(false)?.read(at, length)? });
             }
-            Request::Write { file, at, bytes } => {
+            HelperRequest::Write { file, at, bytes } => {
                 let file = files.get(file)?;
                 return self.change(&file, || file.handle(true)?.write(at, &bytes));
             }
-            Request::Allocate { file, what, start, end } => {
+            HelperRequest::Allocate { file, what, start, end } => {
                 let file = files.get(file)?;
                 // The library changes the servers' objects at once. What it has buffered of them must not come after.
                 return self.change(&file, || {
@@ -260,8 +261,8 @@ impl Server {
                     files.sync(&file)
                 });
             }
-            Request::MakeDurable { file } => files.sync(&*files.get(file)?)?,
-            Request::TakeToken { file, token } => {
+            HelperRequest::MakeDurable { file } => files.sync(&*files.get(file)?)?,
+            HelperRequest::TakeToken { file, token } => {
                 let file = files.get(file)?;
                 if file.state().opens == 0 {
                     return Err(Errno(libc::EBADF));
@@ -274,7 +275,7 @@ impl Server {
                 // is from now on, with the token.
                 return self.attributes(&file);
             }
-            Request::ReturnToken { file } => {
+            HelperRequest::ReturnToken { file } => {
                 if let Some(file) = files.known(file) {
                     files.give_back(&file)?;
                 }
@@ -304,7 +305,7 @@ impl Server {
         Ok(Reply::Attributes { attributes: file.inode.attributes()? })
     }
 
-    fn found(&self, (inode, attributes): (Inode, Attributes)) -> Reply {
+    fn found(&self, (inode, attributes): (Inode, FileAttributes)) -> Reply {
         self.files.keep(inode, attributes.file);
         Reply::Attributes { attributes }
     }
@@ -312,7 +313,7 @@ impl Server {
     /// What a name stands for, if its token may be ours; and whether this is its last name.
     fn target(&self, parent: &Inode, name: &CString) -> Result<(Option<Arc<File>>, bool), Errno> {
         match parent.lookup(name) {
-            Ok((_, Attributes { file, links, kind, .. })) => {
+            Ok((_, FileAttributes { file, links, kind, .. })) => {
                 let is_going = links <= 1 && kind != FileKind::Directory;
                 Ok((self.files.known(file), is_going))
             }

@@ -8,13 +8,15 @@ use crate::wire::kind_of;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
-use store::{Attributes, Caller, Entry, FileId, LISTING_ENTRIES_MAX, Listing, NewNode, TARGET_BYTES_MAX};
+use store::{
+    Creator, Entry, FileAttributes, FileId, LISTING_ENTRIES_MAX, Listing, NewNode, TARGET_BYTES_MAX,
+};
 
 /// Whoever something is made for; the library's own copy.
 struct Credentials<'a>(&'a Mount, *mut UserPerm);
 
 impl Credentials<'_> {
-    fn of(mount: &Mount, caller: Caller) -> Result<Credentials<'_>, Errno> {
+    fn of(mount: &Mount, caller: Creator) -> Result<Credentials<'_>, Errno> {
         // SAFETY: no list of groups is passed.
         let raw = unsafe { (mount.call.ceph_userperm_new)(caller.uid, caller.gid, 0, ptr::null_mut()) };
         if raw.is_null() { Err(Errno(libc::ENOMEM)) } else { Ok(Credentials(mount, raw)) }
@@ -28,7 +30,7 @@ impl Drop for Credentials<'_> {
 }
 
 impl Inode {
-    pub fn lookup(&self, name: &CStr) -> Result<(Inode, Attributes), Errno> {
+    pub fn lookup(&self, name: &CStr) -> Result<(Inode, FileAttributes), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the directory, the name ends with zero, the pointers are to places for the answers.
         self.answered(|inode, statx| unsafe {
@@ -36,7 +38,12 @@ impl Inode {
         })
     }
 
-    pub fn make(&self, name: &CStr, node: &NewNode, caller: Caller) -> Result<(Inode, Attributes), Errno> {
+    pub fn make(
+        &self,
+        name: &CStr,
+        node: &NewNode,
+        caller: Creator,
+    ) -> Result<(Inode, FileAttributes), Errno> {
         let Mount { call, raw, .. } = self.mount;
         let credentials = Credentials::of(self.mount, caller)?;
         let (name, by) = (name.as_ptr(), credentials.1.cast_const());
@@ -66,7 +73,7 @@ impl Inode {
     fn answered(
         &self,
         ask: impl FnOnce(*mut *mut super::abi::RawInode, *mut Statx) -> i32,
-    ) -> Result<(Inode, Attributes), Errno> {
+    ) -> Result<(Inode, FileAttributes), Errno> {
         let (mut raw, mut statx) = (ptr::null_mut(), MaybeUninit::<Statx>::zeroed());
         Errno::check(ask(&raw mut raw, statx.as_mut_ptr()))?;
         // SAFETY: a structure of numbers, of which zeros are valid.

@@ -8,7 +8,9 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use store::{Allocation, AttributeChange, Attributes, FileId, Space, TimeChange, Token, Version, XattrMode};
+use store::{
+    Allocation, AttributeChange, FileAttributes, FileId, Space, TimeChange, Token, Version, XattrMode,
+};
 use units::Timestamp;
 
 use crate::wire::kind_of;
@@ -38,7 +40,7 @@ impl Inode {
         Inode { mount, raw }
     }
 
-    pub fn attributes(&self) -> Result<Attributes, Errno> {
+    pub fn attributes(&self) -> Result<FileAttributes, Errno> {
         let mut statx = MaybeUninit::<Statx>::zeroed();
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the answer's place is as long as the library's structure, and zeros are valid.
@@ -280,7 +282,7 @@ fn offset(at: u64, done: usize) -> Result<i64, Errno> {
     at.checked_add(done as u64).and_then(|at| at.try_into().ok()).ok_or(Errno(libc::EFBIG))
 }
 
-pub(super) fn attributes_of(statx: &Statx) -> Attributes {
+pub(super) fn attributes_of(statx: &Statx) -> FileAttributes {
     let changed = timestamp(&statx.changed);
     let mode = u32::from(statx.mode);
     // T2: the number is a client's own count while it holds the file, so that two histories reach the same one. With size and
@@ -291,7 +293,7 @@ pub(super) fn attributes_of(statx: &Statx) -> Attributes {
             + u64::from(changed.nanoseconds),
         size: statx.size,
     };
-    Attributes {
+    FileAttributes {
         file: FileId(statx.inode),
         kind: kind_of(mode),
         version,

@@ -1,14 +1,14 @@
 //! Values to bytes and back.
 
 use store::{
-    Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Listing, NewNode, Space,
+    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Listing, NewNode, Space,
     TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedMessage {
     #[error("a frame of {0} bytes is longer than any message")]
     TooLong(u32),
     #[error("a message ends before its last field")]
@@ -23,22 +23,22 @@ pub enum Malformed {
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedMessage> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedMessage::Short)?;
         self.0 = rest;
         Ok(taken)
     }
     /// One message and nothing else.
-    pub fn whole<T: Wire>(bytes: &'a [u8]) -> Result<T, Malformed> {
+    pub fn whole<T: Wire>(bytes: &'a [u8]) -> Result<T, MalformedMessage> {
         let mut reader = Reader(bytes);
         let message = T::take(&mut reader)?;
-        if reader.0.is_empty() { Ok(message) } else { Err(Malformed::Behind) }
+        if reader.0.is_empty() { Ok(message) } else { Err(MalformedMessage::Behind) }
     }
 }
 
 pub trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage>;
 }
 
 macro_rules! wire_number {
@@ -47,7 +47,7 @@ macro_rules! wire_number {
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 let bytes = from.take(size_of::<$number>())?;
                 Ok(<$number>::from_le_bytes(bytes.try_into().expect("so many bytes")))
             }
@@ -63,7 +63,7 @@ macro_rules! wire_struct {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 Ok($name { $($field: Wire::take(from)?),* })
             }
         }
@@ -83,10 +83,10 @@ macro_rules! wire_enum {
                     })*
                 }
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 Ok(match u8::take(from)? {
                     $($number => $name::$variant $({ $($field: Wire::take(from)?),* })?,)*
-                    found => return Err(Malformed::Unknown { field: stringify!($name), found }),
+                    found => return Err(MalformedMessage::Unknown { field: stringify!($name), found }),
                 })
             }
         }
@@ -98,11 +98,11 @@ impl Wire for bool {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         match u8::take(from)? {
             0 => Ok(false),
             1 => Ok(true),
-            found => Err(Malformed::Unknown { field: "truth value", found }),
+            found => Err(MalformedMessage::Unknown { field: "truth value", found }),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Wire for Vec<u8> {
         (self.len() as u32).put(out);
         out.extend_from_slice(self);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let length = u32::take(from)? as usize;
         Ok(from.take(length)?.to_vec())
     }
@@ -121,7 +121,7 @@ impl Wire for Vec<Entry> {
         (self.len() as u32).put(out);
         self.iter().for_each(|entry| entry.put(out));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let length = u32::take(from)?;
         // Grows with what is really there, whatever the number says.
         (0..length).map(|_| Entry::take(from)).collect()
@@ -134,7 +134,7 @@ impl<T: Wire> Wire for Option<T> {
             value.put(out);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         bool::take(from)?.then(|| T::take(from)).transpose()
     }
 }
@@ -142,7 +142,7 @@ impl Wire for FileId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         u64::take(from).map(FileId)
     }
 }
@@ -157,7 +157,7 @@ impl Wire for FileKind {
         };
         bits.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         u32::take(from).map(kind_of)
     }
 }
@@ -174,7 +174,7 @@ pub fn kind_of(mode: u32) -> FileKind {
 
 wire_struct!(Timestamp { seconds, nanoseconds });
 wire_struct!(Version { number, ctime_ns, size });
-wire_struct!(Attributes {
+wire_struct!(FileAttributes {
     file,
     kind,
     version,
@@ -189,7 +189,7 @@ wire_struct!(Attributes {
     changed
 });
 wire_struct!(AttributeChange { size, mode, uid, gid, accessed, modified });
-wire_struct!(Caller { uid, gid });
+wire_struct!(Creator { uid, gid });
 wire_struct!(Entry { name, file, kind, cursor });
 wire_struct!(Listing { entries, is_end });
 wire_struct!(Space { block_bytes, blocks, blocks_free, blocks_available, files, files_free });
@@ -208,7 +208,7 @@ impl Wire for TimeChange {
         }
         .put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         Ok(<Option<Timestamp> as Wire>::take(from)?.map_or(TimeChange::Now, TimeChange::To))
     }
 }

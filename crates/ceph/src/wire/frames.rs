@@ -1,6 +1,6 @@
 //! Cutting a stream of bytes into frames.
 
-use super::bytes::{Malformed, Reader, Wire};
+use super::bytes::{MalformedMessage, Reader, Wire};
 use store::TRANSFER_BYTES_MAX;
 
 /// Of what follows the length: the longest transfer, and room for what stands around it.
@@ -39,12 +39,12 @@ impl Frames {
     }
     /// The next message. `None`: more bytes are needed. After an error nothing of the stream can be understood.
     #[allow(private_bounds)]
-    pub fn next_message<T: Wire>(&mut self) -> Result<Option<T>, Malformed> {
+    pub fn next_message<T: Wire>(&mut self) -> Result<Option<T>, MalformedMessage> {
         let rest = &self.bytes[self.done..];
         let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length);
         if length as usize > FRAME_BYTES_MAX {
-            return Err(Malformed::TooLong(length));
+            return Err(MalformedMessage::TooLong(length));
         }
         let Some(body) = behind.get(..length as usize) else { return Ok(None) };
         let message = Reader::whole(body)?;

@@ -1,8 +1,8 @@
 //! The messages.
 
-use super::bytes::{Malformed, Reader, Wire, wire_enum, wire_struct};
+use super::bytes::{MalformedMessage, Reader, Wire, wire_enum, wire_struct};
 use store::{
-    Allocation, AttributeChange, Attributes, Caller, FileId, Listing, NewNode, Space, Token, XattrMode,
+    Allocation, AttributeChange, Creator, FileAttributes, FileId, Listing, NewNode, Space, Token, XattrMode,
 };
 
 /// How the helper is to connect: its first request.
@@ -22,7 +22,7 @@ wire_struct!(Hello { identity, conf, user, file_system, directory });
 /// What it answers once it is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    pub root: Attributes,
+    pub root: FileAttributes,
     /// Time between a recall and being cut off.
     pub recall_ms: u64,
     /// How long it holds buffered writes.
@@ -31,7 +31,7 @@ pub struct Welcome {
 wire_struct!(Welcome { root, recall_ms, hold_ms });
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum HelperRequest {
     Connect {
         hello: Hello,
     },
@@ -53,14 +53,14 @@ pub enum Request {
         parent: FileId,
         name: Vec<u8>,
         node: NewNode,
-        caller: Caller,
+        caller: Creator,
     },
     /// A regular file, opened with it.
     Create {
         parent: FileId,
         name: Vec<u8>,
         mode: u32,
-        caller: Caller,
+        caller: Creator,
     },
     Link {
         file: FileId,
@@ -151,7 +151,7 @@ pub enum Request {
         file: FileId,
     },
 }
-wire_enum!(Request {
+wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
     10 => Lookup { parent, name }, 11 => Find { file }, 12 => Forget { file },
     13 => Make { parent, name, node, caller }, 14 => Link { file, parent, name }, 15 => Unlink { parent, name },
@@ -172,11 +172,11 @@ pub enum Reply {
         welcome: Welcome,
     },
     Attributes {
-        attributes: Attributes,
+        attributes: FileAttributes,
     },
     /// Whether the exclusive token came with it.
     Created {
-        attributes: Attributes,
+        attributes: FileAttributes,
         is_held: bool,
     },
     Bytes {
@@ -228,6 +228,6 @@ wire_enum!(Report {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
     pub number: u64,
-    pub request: Request,
+    pub request: HelperRequest,
 }
 wire_struct!(Numbered { number, request });

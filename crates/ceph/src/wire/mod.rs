@@ -1,15 +1,15 @@
 //! What daemon and helper say to each other over their socket: frames of a bounded length, little-endian.
 //!
-//! A frame is a length (4 bytes, of what follows), then a [`Request`] with its number or a [`Report`]. Neither side
+//! A frame is a length (4 bytes, of what follows), then a [`HelperRequest`] with its number or a [`Report`]. Neither side
 //! trusts the other's bytes. Whatever they are, reading them ends, allocates no more than they are long, and gives a
-//! message or [`Malformed`].
+//! message or [`MalformedMessage`].
 
 mod bytes;
 mod frames;
 mod messages;
 
-pub use bytes::Malformed;
+pub use bytes::MalformedMessage;
 pub(crate) use bytes::kind_of;
 
 pub use frames::{FRAME_BYTES_MAX, Frames, frame};
-pub use messages::{Hello, Numbered, Reply, Report, Request, Welcome};
+pub use messages::{Hello, HelperRequest, Numbered, Reply, Report, Welcome};

@@ -5,7 +5,7 @@ use device::World;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, AttributeChange, Store as _, StoreEvent, Token};
+use store::{AttributeChange, OpenMode, Store as _, StoreEvent, Token};
 
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
@@ -16,7 +16,7 @@ fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
         let store = Rc::new(connect(&world, options).await);
         let file = make(&store, "file").await;
         for round in 0..5u64 {
-            let open = store.open(file, Access::ReadWrite).await.unwrap();
+            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             let calls: Vec<_> = (0..WRITES)
                 .map(|number| {
@@ -54,7 +54,7 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
     run(move |world| async move {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         let mut written = 0;
         for victim in ["mds", "osd0"] {
@@ -76,7 +76,7 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
         let version = store.attributes(file).await.unwrap().version;
         let other = connect(&world, there).await;
         assert_eq!(other.find(file).await.unwrap().attributes.version, version);
-        let open = other.open(file, Access::Read).await.unwrap();
+        let open = other.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 100).await.unwrap(), b"mdsosd0");
     });
 }
@@ -92,11 +92,11 @@ fn requests_beside_a_write_that_waits_are_answered() {
     run(move |world| async move {
         let store = Rc::new(connect(&world, options).await);
         let (file, beside) = (make(&store, "file").await, make(&store, "beside").await);
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         let change = AttributeChange { size: Some(SIZE), ..AttributeChange::default() };
         store.set_attributes(file, change).await.unwrap();
-        let held = store.open(beside, Access::ReadWrite).await.unwrap();
+        let held = store.open(beside, OpenMode::ReadWrite).await.unwrap();
         store.take_token(held, Token::ExclusiveWrite).await.unwrap();
         cluster.must("kill", &["osd0", "STOP"]);
         let mut at = 0;

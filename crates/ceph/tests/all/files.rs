@@ -2,7 +2,7 @@
 
 use crate::common::{Cluster, ROOT, connect, make, run};
 use store::{
-    Access, Allocation, AttributeChange, FileKind, NewNode, Refusal, RenameMode, Store as _, StoreError,
+    Allocation, AttributeChange, FileKind, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError,
     TimeChange, Token, XattrMode,
 };
 use units::Timestamp;
@@ -21,7 +21,7 @@ fn what_was_made_durable_is_read_by_another_client_and_the_version_grows() {
     run(|world| async move {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let mut last = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         let content: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
         for (index, part) in content.chunks(100_000).enumerate() {
@@ -39,7 +39,7 @@ fn what_was_made_durable_is_read_by_another_client_and_the_version_grows() {
         let other = connect(&world, there).await;
         let found = other.lookup(other.root(), b"file").await.unwrap();
         assert_eq!((found.file, found.attributes.version), (file, last));
-        let open = other.open(file, Access::Read).await.unwrap();
+        let open = other.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 1 << 20).await.unwrap(), content);
         assert_eq!(refused(other.write(open, 0, b"no").await), Refusal::Other(libc::EBADF));
         other.disconnect().await.unwrap();
@@ -64,16 +64,16 @@ fn names_do_what_they_do_in_a_file_system() {
         let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o600, rdev: 0 };
         let pipe = store.make(folder.file, b"pipe", pipe, ROOT).await.unwrap();
         assert_eq!(pipe.attributes.kind, FileKind::Special(libc::S_IFIFO));
-        let caller = store::Caller { uid: 1000, gid: 100 };
+        let caller = store::Creator { uid: 1000, gid: 100 };
         let node = NewNode::Regular { mode: 0o600 };
         let owned = store.make(root, b"owned", node, caller).await.unwrap();
         assert_eq!((owned.attributes.uid, owned.attributes.gid, owned.attributes.mode), (1000, 100, 0o600));
 
         assert_eq!(store.link(owned.file, folder.file, b"second").await.unwrap().links, 2);
-        store.rename(root, b"owned", folder.file, b"first", RenameMode::Replace).await.unwrap();
+        store.rename(root, b"owned", folder.file, b"first", RenameOver::Replace).await.unwrap();
         assert_eq!(refused(store.lookup(root, b"owned").await), Refusal::NotFound);
         assert_eq!(store.lookup(folder.file, b"first").await.unwrap().file, owned.file);
-        let no_replace = store.rename(folder.file, b"first", root, b"x", RenameMode::NoReplace).await;
+        let no_replace = store.rename(folder.file, b"first", root, b"x", RenameOver::NoReplace).await;
         assert_eq!(refused(no_replace), Refusal::Unsupported);
         assert_eq!(refused(store.remove_directory(root, b"folder").await), Refusal::NotEmpty);
         let mut names = Vec::new();
@@ -148,7 +148,7 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
     run(|world| async move {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.write(open, 0, &[7; 10_000]).await.unwrap();
         let time = Timestamp { seconds: 1_000_000_000, nanoseconds: 123_456_789 };
         for token in [Token::SharedWrite, Token::ExclusiveWrite] {
@@ -178,7 +178,7 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
         assert_eq!(refused(store.xattr(file, b"user.colour").await), Refusal::NoAttribute);
         let seen = other.attributes(file).await.unwrap();
         assert_eq!((seen.version.size, seen.mode, seen.uid, seen.modified), (5000, 0o640, 1, time));
-        let open = other.open(file, Access::Read).await.unwrap();
+        let open = other.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 1 << 20).await.unwrap(), [7; 5000]);
     });
 }
@@ -190,7 +190,7 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
     run(|world| async move {
         let (store, other) = (connect(&world, here).await, connect(&world, there).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let mut told = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         store.write(open, 0, &[1; 12288]).await.unwrap();
         for (what, range, size) in
@@ -204,7 +204,7 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
         store.return_token(file).await.unwrap();
         let found = other.lookup(other.root(), b"file").await.unwrap();
         assert_eq!(found.attributes.version, told);
-        let open = other.open(file, Access::Read).await.unwrap();
+        let open = other.open(file, OpenMode::Read).await.unwrap();
         let mut expected = vec![1; 12288];
         expected[4096..8192].fill(0);
         expected.resize(16384, 0);

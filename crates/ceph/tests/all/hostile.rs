@@ -1,8 +1,8 @@
 //! Hostile bytes on the socket, in both directions, and a helper that dies or says nothing. No cluster is needed.
 
 use ceph::{
-    FRAME_BYTES_MAX, Frames, Hello, Malformed, Numbered, Options, Reply, Report, Request, Store, Welcome,
-    frame,
+    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelperRequest, MalformedMessage, Numbered, Options, Reply,
+    Report, Welcome, frame,
 };
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
@@ -13,16 +13,16 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::{
-    Allocation, AttributeChange, Attributes, Caller, Entry, FileId, FileKind, Identity, Listing, NewNode,
-    Store as _, StoreError, TimeChange, Token, Version, XattrMode,
+    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Identity, Listing,
+    NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn attributes() -> Attributes {
+fn attributes() -> FileAttributes {
     let time = Timestamp { seconds: -1, nanoseconds: 999_999_999 };
-    Attributes {
+    FileAttributes {
         file: FileId(1),
         kind: FileKind::Directory,
         version: Version { number: 7, ctime_ns: u64::MAX, size: 5 },
@@ -38,7 +38,7 @@ fn attributes() -> Attributes {
     }
 }
 
-fn requests() -> Vec<Request> {
+fn requests() -> Vec<HelperRequest> {
     let (file, name) = (FileId(9), b"name".to_vec());
     let change = AttributeChange {
         size: Some(1),
@@ -48,14 +48,19 @@ fn requests() -> Vec<Request> {
     };
     let node = NewNode::Symlink { target: b"target".to_vec() };
     vec![
-        Request::Disconnect,
-        Request::Make { parent: file, name: name.clone(), node, caller: Caller { uid: 1, gid: 2 } },
-        Request::Create { parent: file, name: name.clone(), mode: 0o644, caller: Caller { uid: 1, gid: 2 } },
-        Request::SetAttributes { file, change },
-        Request::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
-        Request::Write { file, at: 5, bytes: vec![2; 3000] },
-        Request::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
-        Request::TakeToken { file, token: Token::ExclusiveWrite },
+        HelperRequest::Disconnect,
+        HelperRequest::Make { parent: file, name: name.clone(), node, caller: Creator { uid: 1, gid: 2 } },
+        HelperRequest::Create {
+            parent: file,
+            name: name.clone(),
+            mode: 0o644,
+            caller: Creator { uid: 1, gid: 2 },
+        },
+        HelperRequest::SetAttributes { file, change },
+        HelperRequest::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
+        HelperRequest::Write { file, at: 5, bytes: vec![2; 3000] },
+        HelperRequest::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
+        HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }
 fn reports() -> Vec<Report> {
@@ -100,7 +105,10 @@ fn hostile_bytes_are_an_error_and_take_no_more_memory_than_they_are_long() {
     let too_long = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
     let mut frames = Frames::default();
     frames.add(&too_long);
-    assert_eq!(frames.next_message::<Report>().unwrap_err(), Malformed::TooLong(FRAME_BYTES_MAX as u32 + 1));
+    assert_eq!(
+        frames.next_message::<Report>().unwrap_err(),
+        MalformedMessage::TooLong(FRAME_BYTES_MAX as u32 + 1)
+    );
 
     let seed = 20_261_122;
     let dice = SplitMix::new(seed);
@@ -144,8 +152,8 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
         file_system: Vec::new(),
         directory: b"/".to_vec(),
     };
-    let early = frame(&Numbered { number: 1, request: Request::Space });
-    let no_conf = frame(&Numbered { number: 1, request: Request::Connect { hello: conf } });
+    let early = frame(&Numbered { number: 1, request: HelperRequest::Space });
+    let no_conf = frame(&Numbered { number: 1, request: HelperRequest::Connect { hello: conf } });
     for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()] {
         let (mut helper, mut ours) = start_helper();
         ours.write_all(&bytes).unwrap();
@@ -174,7 +182,7 @@ fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
         directory: b"/".to_vec(),
     };
     let (mut helper, mut ours) = start_helper();
-    ours.write_all(&frame(&Numbered { number: 1, request: Request::Connect { hello } })).unwrap();
+    ours.write_all(&frame(&Numbered { number: 1, request: HelperRequest::Connect { hello } })).unwrap();
     let (_connection, _) = silent.accept().unwrap();
     drop(ours);
     // The library itself gives up after 30 s.
@@ -236,7 +244,7 @@ fn against(script: &str) -> Result<(), StoreError> {
     };
     let (clock, patience) = (world.clone(), world.sleep_until(world.now().plus(PATIENCE)));
     let work = async move {
-        let store = Store::connect(&clock, options).await?;
+        let store = CephStore::connect(&clock, options).await?;
         let calls = (0..100).map(|number| store.attributes(FileId(number)));
         let calls: Vec<_> = calls.map(|call| runtime::spawn_with_result(&clock, call)).collect();
         for call in calls {
@@ -288,7 +296,7 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
     let mut options = Options::of(Identity("me".into())).unwrap();
     options.program = "/nowhere/helper".into();
     let clock = world.clone();
-    let error = world.run(async move { Store::connect(&clock, options).await.err() }).unwrap();
+    let error = world.run(async move { CephStore::connect(&clock, options).await.err() }).unwrap();
     assert!(error.to_string().contains("/nowhere/helper"), "{error}");
 }
 

@@ -1,16 +1,16 @@
 //! What the servers have of a client that was killed: what recovery goes by.
 
 use crate::common::{Cluster, connect, make, next_event, run};
-use ceph::Store;
+use ceph::CephStore;
 use device::World;
 use runtime::RealWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, FileId, OpenFile, Store as _, StoreEvent, Token, Version};
+use store::{FileId, OpenFile, OpenMode, Store as _, StoreEvent, Token, Version};
 
 /// A file that is held, with the states that the servers had and those that were told since.
 struct Held {
-    store: Rc<Store>,
+    store: Rc<CephStore>,
     file: FileId,
     open: OpenFile,
     base: Version,
@@ -18,9 +18,9 @@ struct Held {
 }
 
 impl Held {
-    async fn make(store: &Rc<Store>, name: &str) -> Held {
+    async fn make(store: &Rc<CephStore>, name: &str) -> Held {
         let file = make(store, name).await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let base = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         Held { store: store.clone(), file, open, base, told: vec![base] }
     }
@@ -51,7 +51,7 @@ impl Held {
             panic!("no end was told")
         };
         self.store.reconnect().await.unwrap();
-        let open = self.store.open(self.file, Access::ReadWrite).await.unwrap();
+        let open = self.store.open(self.file, OpenMode::ReadWrite).await.unwrap();
         let found = self.store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         (self, found)
     }

@@ -8,7 +8,7 @@ use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Identity, Refusal, RenameMode, Store as _, StoreError, StoreEvent, Token};
+use store::{Identity, OpenMode, Refusal, RenameOver, Store as _, StoreError, StoreEvent, Token};
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
@@ -17,7 +17,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
     run(|world| async move {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         store.write(open, 0, b"buffered, not durable").await.unwrap();
 
@@ -31,7 +31,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
             recalled.send((event, clock.now().since(begin)));
         }));
         let begin = world.now();
-        let peer = other.open(file, Access::ReadWrite).await.unwrap();
+        let peer = other.open(file, OpenMode::ReadWrite).await.unwrap();
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"buffered, not durable");
         eprintln!("read through a recall after {:?}", world.now().since(begin));
         let (event, returned) = event.await.unwrap();
@@ -64,7 +64,7 @@ fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_clien
         let other = connect(&world, there).await;
         for round in 0..20u8 {
             let file = make(&store, &format!("file{round}")).await;
-            let open = store.open(file, Access::ReadWrite).await.unwrap();
+            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, &[round; 4096]).await.unwrap();
             // The holder goes on writing, and returns the token only when its writes are answered: as one does that learns of
@@ -90,7 +90,7 @@ fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_clien
                 size
             });
             world.sleep_until(world.now().plus(Duration::from_millis(u64::from(round)))).await;
-            let peer = other.open(file, Access::Read).await.unwrap();
+            let peer = other.open(file, OpenMode::Read).await.unwrap();
             let first = other.read(peer, 0, 4096).await.unwrap();
             assert!(first == [round; 4096], "round {round}: {:?}", first.first());
             let size = writes.await.unwrap();
@@ -111,7 +111,7 @@ fn ceph_fuse_recalls_a_token_too_and_sees_each_write() {
     run(|world| async move {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         world.spawn(Box::pin(give_way(store.clone())));
         for round in 0..20u8 {
             let answer = store.take_token(open, Token::ExclusiveWrite).await;
@@ -138,7 +138,7 @@ fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
     run(|world| async move {
         let store = connect(&world, options.clone()).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
@@ -157,7 +157,7 @@ fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
         store.reconnect().await.unwrap();
         let attributes = store.find(file).await.unwrap().attributes;
         assert!(store.read(open, 0, 10).await.is_err(), "an open file of the former life");
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let taken = store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         eprintln!("connected again, with the token, after {:?}", world.now().since(begin));
         assert_eq!((attributes.version, taken.version), (durable, durable));
@@ -174,7 +174,7 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
     run(|world| async move {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
@@ -184,7 +184,7 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
 
         let reader = other.clone();
         let read = runtime::spawn_with_result(&world, async move {
-            let peer = reader.open(file, Access::Read).await.unwrap();
+            let peer = reader.open(file, OpenMode::Read).await.unwrap();
             reader.read(peer, 0, 100).await
         });
         world.sleep_until(world.now().plus(Duration::from_millis(200))).await;
@@ -212,7 +212,7 @@ fn return_of_a_fenced_client(pause: Duration) {
     run(|world| async move {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
@@ -224,7 +224,7 @@ fn return_of_a_fenced_client(pause: Duration) {
 
         let other = connect(&world, there).await;
         other.fence(&Identity("here".into())).await.unwrap();
-        let peer = other.open(file, Access::ReadWrite).await.unwrap();
+        let peer = other.open(file, OpenMode::ReadWrite).await.unwrap();
         other.take_token(peer, Token::ExclusiveWrite).await.unwrap();
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"durable");
         other.write(peer, 0, b"after  ").await.unwrap();
@@ -240,7 +240,7 @@ fn return_of_a_fenced_client(pause: Duration) {
         let StoreEvent::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"after  ");
         store.reconnect().await.unwrap();
-        let open = store.open(file, Access::Read).await.unwrap();
+        let open = store.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(store.read(open, 0, 7).await.unwrap_or_default().len(), 7);
     });
 }
@@ -255,13 +255,13 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
         for round in 0..3 {
             let name = format!("file{round}");
             let file = make(&store, &name).await;
-            let open = store.open(file, Access::ReadWrite).await.unwrap();
+            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, b"buffered").await.unwrap();
             // Between its return and the end of the call anybody may have had the file: who held it must learn of that.
             match round {
                 0 => drop(store.link(file, root, b"another").await.unwrap()),
-                1 => store.rename(root, name.as_bytes(), root, b"moved", RenameMode::Replace).await.unwrap(),
+                1 => store.rename(root, name.as_bytes(), root, b"moved", RenameOver::Replace).await.unwrap(),
                 _ => store.unlink(root, name.as_bytes()).await.unwrap(),
             }
             let patience = world.sleep_until(world.now().plus(Duration::from_secs(5)));
@@ -279,7 +279,7 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
     });
 }
 
-fn kill(store: &ceph::Store) {
+fn kill(store: &ceph::CephStore) {
     signal(store.helper().unwrap() as i32, libc::SIGKILL);
 }
 fn signal(process: i32, signal: i32) {
@@ -294,7 +294,7 @@ fn who_has_a_file_open_for_writing_gets_a_token_for_reading_at_once() {
     run(|world| async move {
         let store = connect(&world, options).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         for round in 0..3u8 {
             let size = store.take_token(open, Token::SharedRead).await.unwrap().version.size;
             assert_eq!(size, u64::from(round));
@@ -331,7 +331,7 @@ fn a_created_file_comes_open_and_with_its_token_and_another_recalls_it() {
             holder.return_token(file).await.unwrap();
         }));
         let other = connect(&world, there).await;
-        let peer = other.open(file, Access::Read).await.unwrap();
+        let peer = other.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"buffered");
     });
 }

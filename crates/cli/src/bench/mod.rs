@@ -29,11 +29,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct BenchArguments {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum BenchCommand {
     Streams(streams::StreamsArguments),
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
@@ -51,19 +51,19 @@ enum What {
 
 pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
     match arguments.what {
-        What::Streams(arguments) => streams::run(arguments),
-        What::Verify(arguments) => verify::run(arguments),
-        What::Stress(arguments) => stress::run(arguments),
-        What::Postmark(arguments) => postmark::run(arguments),
-        What::Filebench(arguments) => filebench::run(arguments),
-        What::Replay(arguments) => replay::run(arguments),
-        What::MpiIo(arguments) => mpi_io::run(arguments),
-        What::ReadBack(arguments) => read_back::run(arguments),
-        What::Compare(arguments) => compare::run(arguments),
-        What::Mixed(arguments) => mixed::run(arguments),
-        What::Growth(arguments) => growth::run(arguments),
-        What::Programs(arguments) => programs::run(arguments),
-        What::Demo(arguments) => demo::run(arguments),
+        BenchCommand::Streams(arguments) => streams::run(arguments),
+        BenchCommand::Verify(arguments) => verify::run(arguments),
+        BenchCommand::Stress(arguments) => stress::run(arguments),
+        BenchCommand::Postmark(arguments) => postmark::run(arguments),
+        BenchCommand::Filebench(arguments) => filebench::run(arguments),
+        BenchCommand::Replay(arguments) => replay::run(arguments),
+        BenchCommand::MpiIo(arguments) => mpi_io::run(arguments),
+        BenchCommand::ReadBack(arguments) => read_back::run(arguments),
+        BenchCommand::Compare(arguments) => compare::run(arguments),
+        BenchCommand::Mixed(arguments) => mixed::run(arguments),
+        BenchCommand::Growth(arguments) => growth::run(arguments),
+        BenchCommand::Programs(arguments) => programs::run(arguments),
+        BenchCommand::Demo(arguments) => demo::run(arguments),
     }
 }
 

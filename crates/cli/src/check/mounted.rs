@@ -24,7 +24,7 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     if let Some(why) = statistics["failed"].as_str() {
         findings.note(format!("the volume has stopped writing: {why}"));
     }
-    let mut walk = Walk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
+    let mut walk = MountedWalk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
     let top = fs::symlink_metadata(&mount.directory);
     let top = top.map_err(|error| CliError::system(mount.directory.display(), error))?;
     walk.device = top.dev();
@@ -32,7 +32,7 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     while let Some(directory) = waiting.pop() {
         walk.directory(&directory, &mut waiting);
     }
-    let Walk { files, directories, denied, .. } = walk;
+    let MountedWalk { files, directories, denied, .. } = walk;
     if denied > 0 {
         return Err(CliError::new(format!("files or directories that could not be looked into: {denied}"))
             .with_remedy("Check it as root, or unmounted."));
@@ -40,7 +40,7 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     Ok(format!("{directories} directories and {files} other files are readable"))
 }
 
-struct Walk<'a> {
+struct MountedWalk<'a> {
     device: u64,
     files: u64,
     directories: u64,
@@ -50,7 +50,7 @@ struct Walk<'a> {
     progress: &'a Progress,
 }
 
-impl Walk<'_> {
+impl MountedWalk<'_> {
     fn directory(&mut self, path: &Path, waiting: &mut Vec<PathBuf>) {
         self.directories += 1;
         self.attributes(path);

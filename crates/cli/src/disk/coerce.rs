@@ -153,7 +153,7 @@ impl ZonePlan {
             return Ok(());
         }
         let world = RealWorld::new().map_err(CliError::no_ring)?;
-        let disk = |path: &Path| open_disk(&world, path, disks::Access::ReadWrite);
+        let disk = |path: &Path| open_disk(&world, path, disks::DiskAccess::ReadWrite);
         let home_disk: Rc<dyn Disk> = Rc::new(disk(home)?);
         let journal_disk = match journal {
             Some(path) => Some(Rc::new(disk(path)?) as Rc<dyn Disk>),

@@ -125,24 +125,24 @@ pub fn run(arguments: DiskArguments) -> Result<(), CliError> {
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedDisk {
     name: String,
     size: u64,
     about: String,
 }
 
 fn list(json: bool) -> Result<(), CliError> {
-    let models: Vec<Listed> = shipped()
+    let models: Vec<ListedDisk> = shipped()
         .map(|(name, text)| {
             let model = parse(name, text)?;
-            Ok(Listed { name: model.name, size: model.size.get(), about: model.about })
+            Ok(ListedDisk { name: model.name, size: model.size.get(), about: model.about })
         })
         .collect::<Result<_, CliError>>()?;
     if json {
         return print_json(&models);
     }
     let mut table = Table::new(["model", "size", "about"]);
-    for Listed { name, size, about } in models {
+    for ListedDisk { name, size, about } in models {
         table.row([name, format_size(size), about]);
     }
     print(&table)

@@ -1,7 +1,7 @@
 //! Opening and claiming image files and devices.
 
 use crate::error::CliError;
-use disks::{Access, Claim, DiskOpenError, FileDisk};
+use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::RealWorld;
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens a disk; waits a little while somebody else has it. Blocks the thread: for the start of a program.
-pub fn open_disk(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, CliError> {
+pub fn open_disk(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, CliError> {
     open_disk_over(world, path, access, None)
 }
 
@@ -20,7 +20,7 @@ pub fn open_disk(world: &RealWorld, path: &Path, access: Access) -> Result<FileD
 pub fn open_disk_over(
     world: &RealWorld,
     path: &Path,
-    access: Access,
+    access: DiskAccess,
     behind: Option<&File>,
 ) -> Result<FileDisk, CliError> {
     Ok(patiently(|| FileDisk::open_over(world.ring(), path, access, behind))?)
@@ -38,7 +38,7 @@ pub fn claim(path: &Path) -> Result<Claim, DiskOpenError> {
 }
 
 /// Locks an image file for a loop device.
-pub fn lock_image(path: &Path, image: &File, access: Access) -> Result<(), DiskOpenError> {
+pub fn lock_image(path: &Path, image: &File, access: DiskAccess) -> Result<(), DiskOpenError> {
     patiently(|| disks::lock_image(path, image, access))
 }
 

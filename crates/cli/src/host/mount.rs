@@ -12,7 +12,7 @@ use crate::daemon::porter::Porter;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
-use disks::Access;
+use disks::DiskAccess;
 use fuse::{HostDoor, Kind, MountOptions, Session};
 use host::{Host, recover};
 use runtime::{Either, RealWorld, race, spawn_with_result};
@@ -84,7 +84,7 @@ fn own_program() -> PathBuf {
 async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result<Rc<Host>, CliError> {
     let Plan { arguments, store, settings, .. } = plan;
     let (journal, _disk) =
-        open_journal(world, &arguments.place, store, arguments.format, Access::ReadWrite).await?;
+        open_journal(world, &arguments.place, store, arguments.format, DiskAccess::ReadWrite).await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {

@@ -6,8 +6,8 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
 use device::World;
-use disks::Access;
-use host::{FileFate, RecoveryReport, recover};
+use disks::DiskAccess;
+use host::{FileFate, HostRecoveryReport, recover};
 use runtime::RealWorld;
 use std::time::Duration;
 use store::Identity;
@@ -17,7 +17,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     let (for_run, json) = (world.clone(), arguments.json);
     let report = world.run(async move {
         let store = StoreName::parse(&arguments.place.store)?;
-        let access = if arguments.dry_run { Access::ReadOnly } else { Access::ReadWrite };
+        let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) = open_journal(&for_run, &arguments.place, &store, false, access).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {
@@ -35,7 +35,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
 }
 
 /// As a person would read it.
-pub fn tell(report: &RecoveryReport) -> String {
+pub fn tell(report: &HostRecoveryReport) -> String {
     if report.clean {
         return "The journal is empty: nothing to recover.\n".into();
     }

@@ -4,7 +4,7 @@ use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
 use device::World;
-use disks::Access;
+use disks::DiskAccess;
 use host::{HostError, HostJournal};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl StoreName {
                 let mut options = ceph::Options::of(identity.clone())
                     .map_err(|error| CliError::system("the path of this program", error))?;
                 (options.conf, options.directory) = (conf.clone(), directory.clone());
-                let connected = ceph::Store::connect(world, options).await;
+                let connected = ceph::CephStore::connect(world, options).await;
                 connected.map(|store| -> Rc<dyn Store> { Rc::new(store) })
             }
         };
@@ -96,14 +96,14 @@ pub async fn open_journal(
     place: &Where,
     store: &StoreName,
     format: bool,
-    access: Access,
+    access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
     use device::Disk;
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
     let is_empty = shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
-    if format || !is_one && is_empty && access == Access::ReadWrite {
+    if format || !is_one && is_empty && access == DiskAccess::ReadWrite {
         if is_one {
             refuse_live(&shared).await?;
         }

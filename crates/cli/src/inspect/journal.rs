@@ -98,7 +98,7 @@ pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
         };
         return story(log, records);
     }
-    let mut walk = Walk { log, layout: superblock.layout(), records: Vec::new() };
+    let mut walk = JournalWalk { log, layout: superblock.layout(), records: Vec::new() };
     // What a clean superblock no longer says about old records.
     walk.layout.multiwrite |= all;
     match all {
@@ -168,13 +168,13 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
 }
 
-struct Walk<'a> {
+struct JournalWalk<'a> {
     log: &'a LogReader,
     layout: LogLayout,
     records: Vec<Record>,
 }
 
-impl Walk<'_> {
+impl JournalWalk<'_> {
     /// From the log's start on, as long as the sequence numbers go on.
     fn live(&mut self) -> Result<(), CliError> {
         let superblock = &self.log.superblock;

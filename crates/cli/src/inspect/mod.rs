@@ -36,11 +36,11 @@ A mounted volume changes while it is read: what is told may then not fit togethe
 #[command(after_help = EXAMPLES)]
 pub struct InspectArguments {
     #[command(subcommand)]
-    what: What,
+    what: InspectCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum InspectCommand {
     /// The superblock: sizes, features, state, flush zone; of a volume, or of a journal device
     Super(Printed),
     /// Every block group: where its parts are, and what is free
@@ -94,22 +94,22 @@ struct Printed {
 
 pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
-        What::Super(printed) => match JournalDeviceStory::tell(&printed.source)? {
+        InspectCommand::Super(printed) => match JournalDeviceStory::tell(&printed.source)? {
             Some(story) => printed.print(&story),
             None => printed.print(&superblock::tell(&Reader::open(&printed.source)?)),
         },
-        What::Groups(printed) => printed.print(&groups::tell(&Reader::open(&printed.source)?)?),
-        What::Journal { all, journal_device, printed } => {
+        InspectCommand::Groups(printed) => printed.print(&groups::tell(&Reader::open(&printed.source)?)?),
+        InspectCommand::Journal { all, journal_device, printed } => {
             let log = LogReader::open(&printed.source, journal_device.as_deref())?;
             printed.print(&journal::tell(&log, all)?)
         }
-        What::Logs { all, printed } => printed.print(&logs::tell(&printed.source, all)?),
-        What::Inode { inode, printed } => {
+        InspectCommand::Logs { all, printed } => printed.print(&logs::tell(&printed.source, all)?),
+        InspectCommand::Inode { inode, printed } => {
             let reader = Reader::open(&printed.source)?;
             let number = reader.find(&inode)?;
             printed.print(&inode::tell(&reader, number)?)
         }
-        What::Dir { inode, printed } => {
+        InspectCommand::Dir { inode, printed } => {
             let reader = Reader::open(&printed.source)?;
             let number = reader.find(&inode)?;
             printed.print(&directory::tell(&reader, number)?)

@@ -11,7 +11,7 @@ use units::{LogBlock, TransactionId};
 pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     let superblock = &log.superblock;
     let (seed, ring) = (superblock.packed_seed(), LogRing::of(superblock));
-    let mut walk = Walk { log, ring, records: Vec::new() };
+    let mut walk = PackedWalk { log, ring, records: Vec::new() };
     let (mut at, mut expected) = (superblock.start, superblock.sequence);
     let mut left = ring.blocks();
     if all {
@@ -36,13 +36,13 @@ pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     Ok(walk.records)
 }
 
-struct Walk<'a> {
+struct PackedWalk<'a> {
     log: &'a LogReader,
     ring: LogRing,
     records: Vec<Record>,
 }
 
-impl Walk<'_> {
+impl PackedWalk<'_> {
     /// Returns how many units the transaction takes, `left` at most.
     fn transaction(&mut self, at: LogBlock, header: PackedHeader, left: u32) -> Result<u32, CliError> {
         let superblock = &self.log.superblock;

@@ -5,7 +5,7 @@
 
 use crate::disk::open_disk;
 use crate::error::CliError;
-use disks::Access;
+use disks::DiskAccess;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -61,13 +61,13 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    pub fn attach(image: &Path, access: Access) -> Result<LoopDevice, CliError> {
+    pub fn attach(image: &Path, access: DiskAccess) -> Result<LoopDevice, CliError> {
         let subject = || format!("loop device for {}", image.display());
         let system = |error| {
             CliError::system(subject(), error)
                 .with_remedy("Load the loop module (modprobe loop), or mount with -o noloop.")
         };
-        let read_only = access == Access::ReadOnly;
+        let read_only = access == DiskAccess::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
         let backing =
             open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
@@ -132,13 +132,13 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         image.as_file().set_len(1 << 20).unwrap();
         let held = image.reopen().unwrap();
-        disks::lock_image(image.path(), &held, Access::ReadWrite).unwrap();
+        disks::lock_image(image.path(), &held, DiskAccess::ReadWrite).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 drop(held);
             });
-            LoopDevice::attach(image.path(), Access::ReadWrite)
+            LoopDevice::attach(image.path(), DiskAccess::ReadWrite)
                 .unwrap_or_else(|error| panic!("needs root: {error}"));
         });
     }
@@ -148,7 +148,7 @@ mod tests {
         let mut image = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut image, &[7; 1 << 20]).unwrap();
         assert_eq!(device_on(image.path()).unwrap(), None);
-        let device = LoopDevice::attach(image.path(), Access::ReadWrite)
+        let device = LoopDevice::attach(image.path(), DiskAccess::ReadWrite)
             .unwrap_or_else(|error| panic!("needs root: {error}"));
         assert_eq!(device_on(image.path()).unwrap().as_ref(), Some(&device.path));
         assert_eq!(std::fs::read(&device.path).unwrap().len(), 1 << 20);

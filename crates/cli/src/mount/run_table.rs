@@ -3,7 +3,7 @@
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use device::Disk;
-use disks::Access;
+use disks::DiskAccess;
 use engine::DurableMemory;
 use format::run_table::{TABLE_BYTES, TABLE_PAGE, may_be_table};
 use runtime::RealWorld;
@@ -37,7 +37,7 @@ pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
         file.write_all_at(&missing, about.len()).map_err(failed)?;
     }
     drop(file);
-    let disk = open_disk(world, path, Access::ReadWrite)?;
+    let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     match disk.geometry().size >= TABLE_BYTES {
         true => Ok(DurableMemory(Rc::new(disk))),
         false => Err(CliError::new(format!("mtl={}: {TABLE_BYTES} bytes are needed", path.display()))),

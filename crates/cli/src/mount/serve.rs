@@ -20,7 +20,7 @@ use crate::mount::options::Barrier;
 use crate::mount::run_table;
 use crate::recover::at_mount;
 use device::Disk;
-use disks::{Access, FileDisk};
+use disks::{DiskAccess, FileDisk};
 use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
@@ -332,13 +332,13 @@ fn no_ring(why: Option<String>) -> CliError {
 
 /// A read-only mount replays the journal, too; and a remount makes it writable. For that the disk must be one that can be
 /// written.
-fn access_to(plan: &MountPlan) -> Result<Access, CliError> {
+fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     let settings = &plan.settings;
     if !settings.read_only {
-        return Ok(Access::ReadWrite);
+        return Ok(DiskAccess::ReadWrite);
     }
     if settings.without_journal {
-        return Ok(Access::ReadOnly);
+        return Ok(DiskAccess::ReadOnly);
     }
     let is_refused = |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
         Err(error) => matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS)),
@@ -349,10 +349,10 @@ fn access_to(plan: &MountPlan) -> Result<Access, CliError> {
     };
     let disks = std::iter::once(plan.source.as_path()).chain(settings.journal_device.as_deref());
     match disks.into_iter().find(|path| is_refused(path)) {
-        None if plan.needs_replay => Ok(Access::ReadWrite),
+        None if plan.needs_replay => Ok(DiskAccess::ReadWrite),
         // A remount may make it writable.
-        None => Ok(Access::ReadFirst),
-        Some(_) if !plan.needs_replay => Ok(Access::ReadOnly),
+        None => Ok(DiskAccess::ReadFirst),
+        Some(_) if !plan.needs_replay => Ok(DiskAccess::ReadOnly),
         Some(path) => Err(CliError::new(format!(
             "{} was not unmounted: its journal must be replayed, and {} is write-protected",
             plan.source.display(),

@@ -5,7 +5,7 @@ use crate::disk::find;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use device::{Disk, World};
-use disks::Access;
+use disks::DiskAccess;
 use emulated::{DriveOptions, EmulatedDisk, SECTOR};
 use runtime::RealWorld;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub fn open(
     arguments: &NbdArguments,
 ) -> Result<(Rc<dyn Disk>, Option<EmulatedDisk>), CliError> {
     if let Some(path) = &arguments.disk {
-        let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let access = if arguments.read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         return Ok((Rc::new(open_disk(world, path, access)?), None));
     }
     let model = find(arguments.model.as_deref().unwrap_or_default())?;

@@ -8,7 +8,7 @@ use ::scattered::{
 };
 use clap::Args;
 use device::{Disk, World};
-use disks::Access;
+use disks::DiskAccess;
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -119,7 +119,7 @@ fn open_table(
             file.set_len(area).map_err(failed)?;
         }
     }
-    Ok(Rc::new(open_disk(world, path, Access::ReadWrite)?))
+    Ok(Rc::new(open_disk(world, path, DiskAccess::ReadWrite)?))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod report;
 use crate::error::CliError;
 use crate::text::progress::Progress;
 use clap::Args;
-use disks::Replacement;
+use disks::LineReplacement;
 use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
 use sim::faults::{FaultPlan, KINDS};
@@ -139,8 +139,8 @@ enum Lying {
 /// The disks that the arguments ask for.
 fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
     let replacement = match arguments.lying {
-        Some(Lying::Lru) => Replacement::LeastRecentlyUsed,
-        Some(Lying::Random) => Replacement::Random,
+        Some(Lying::Lru) => LineReplacement::LeastRecentlyUsed,
+        Some(Lying::Random) => LineReplacement::Random,
         None if arguments.barrier == SimulatedBarrier::Coerce => {
             return Err(CliError::new("--barrier coerce is for disks that lie")
                 .with_remedy("Say how their cache replaces: --lying lru or --lying random."));

@@ -242,7 +242,7 @@ fn what_is_in_use_is_refused() {
 /// What `okeanos recover` does first.
 fn replay(image: &Path) {
     let world = RealWorld::new().unwrap();
-    let disk = disks::FileDisk::open(world.ring(), image, disks::Access::ReadWrite).unwrap();
+    let disk = disks::FileDisk::open(world.ring(), image, disks::DiskAccess::ReadWrite).unwrap();
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk),

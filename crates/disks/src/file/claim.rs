@@ -7,7 +7,7 @@
 
 use super::open::DiskOpenError;
 use super::system::{Lock, lock_bytes, lock_node};
-use super::{Access, Kind, claims, loops};
+use super::{DiskAccess, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io;
 use std::ops::Range;
@@ -37,15 +37,15 @@ impl Claim {
         let mut held = Vec::new();
         match kind {
             Kind::File => {
-                let file = options(Access::ReadWrite).open(path).map_err(cannot_open)?;
-                lock_file(path, &file, &WHOLE, Access::ReadWrite)?;
+                let file = options(DiskAccess::ReadWrite).open(path).map_err(cannot_open)?;
+                lock_file(path, &file, &WHOLE, DiskAccess::ReadWrite)?;
                 held.push(file);
             }
             Kind::Device => {
                 held.push(lock_device_node(path)?);
                 // Only a look: the other program claims it in its turn.
                 drop(open_exclusively(path, &metadata)?);
-                let behind = claim_behind(path, &metadata, Access::ReadWrite, None)?;
+                let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
             }
         }
@@ -75,7 +75,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    pub fn lock(&self, path: &Path, access: Access) -> Result<(), DiskOpenError> {
+    pub fn lock(&self, path: &Path, access: DiskAccess) -> Result<(), DiskOpenError> {
         self.locked.as_ref().map_or(Ok(()), |bytes| lock_file(path, &self.file, bytes, access))
     }
 }
@@ -85,7 +85,7 @@ impl Behind {
 pub(super) fn claim_behind(
     path: &Path,
     device: &Metadata,
-    access: Access,
+    access: DiskAccess,
     given: Option<&File>,
 ) -> Result<Vec<Behind>, DiskOpenError> {
     let mut held = Vec::new();
@@ -124,7 +124,8 @@ pub(super) fn claim_behind(
 /// Locks the node of a block device, for as long as the result lives.
 pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
-    let node = options(Access::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot_open)?;
+    let node =
+        options(DiskAccess::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot_open)?;
     lock_node_of(path, &node)?;
     Ok(node)
 }
@@ -138,12 +139,12 @@ pub(super) fn lock_file(
     path: &Path,
     file: &impl AsRawFd,
     bytes: &Range<u64>,
-    access: Access,
+    access: DiskAccess,
 ) -> Result<(), DiskOpenError> {
     let wanted = match access {
-        Access::ReadWrite => Lock::Exclusive,
-        Access::ReadOnly | Access::ReadFirst => Lock::Shared,
-        Access::Inspect => return Ok(()),
+        DiskAccess::ReadWrite => Lock::Exclusive,
+        DiskAccess::ReadOnly | DiskAccess::ReadFirst => Lock::Shared,
+        DiskAccess::Inspect => return Ok(()),
     };
     lock_bytes(file, wanted, bytes).map_err(|error| refusal_of(path, error))
 }
@@ -158,7 +159,7 @@ fn refusal_of(path: &Path, source: io::Error) -> DiskOpenError {
 }
 
 fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, DiskOpenError> {
-    let opened = options(Access::ReadOnly).custom_flags(libc::O_EXCL).open(path);
+    let opened = options(DiskAccess::ReadOnly).custom_flags(libc::O_EXCL).open(path);
     opened.map_err(|source| match source.raw_os_error() {
         Some(libc::EBUSY) => {
             DiskOpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) }
@@ -167,7 +168,7 @@ fn open_exclusively(path: &Path, metadata: &Metadata) -> Result<File, DiskOpenEr
     })
 }
 
-fn options(access: Access) -> OpenOptions {
+fn options(access: DiskAccess) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(access.opens_for_writing());
     options

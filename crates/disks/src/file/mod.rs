@@ -24,7 +24,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum DiskAccess {
     /// Nobody else may write meanwhile.
     ReadOnly,
     /// The same, until [`FileDisk::begin_writing`]: opened for writing.
@@ -34,9 +34,9 @@ pub enum Access {
     Inspect,
 }
 
-impl Access {
+impl DiskAccess {
     fn opens_for_writing(self) -> bool {
-        matches!(self, Access::ReadFirst | Access::ReadWrite)
+        matches!(self, DiskAccess::ReadFirst | DiskAccess::ReadWrite)
     }
 }
 
@@ -50,7 +50,7 @@ struct State {
     ring: Ring,
     name: String,
     kind: Kind,
-    access: Access,
+    access: DiskAccess,
     geometry: Geometry,
     physical_sector: u32,
     direct: bool,
@@ -67,7 +67,7 @@ pub struct Handover {
 }
 
 /// Locks an image file for whoever puts a loop device on it, as long as the file is open.
-pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<(), DiskOpenError> {
+pub fn lock_image(path: &Path, image: &std::fs::File, access: DiskAccess) -> Result<(), DiskOpenError> {
     claim::lock_file(path, image, &claim::WHOLE, access)
 }
 
@@ -76,7 +76,7 @@ pub fn lock_image(path: &Path, image: &std::fs::File, access: Access) -> Result<
 pub struct FileDisk(Rc<State>);
 
 impl FileDisk {
-    pub fn open(ring: &Ring, path: &Path, access: Access) -> Result<FileDisk, DiskOpenError> {
+    pub fn open(ring: &Ring, path: &Path, access: DiskAccess) -> Result<FileDisk, DiskOpenError> {
         FileDisk::open_over(ring, path, access, None)
     }
 
@@ -84,7 +84,7 @@ impl FileDisk {
     pub fn open_over(
         ring: &Ring,
         path: &Path,
-        access: Access,
+        access: DiskAccess,
         behind: Option<&std::fs::File>,
     ) -> Result<FileDisk, DiskOpenError> {
         let opened = open::open(path, access, behind)?;
@@ -117,7 +117,7 @@ impl FileDisk {
         if self.0.kind == Kind::File {
             return Ok(Handover { _node: None });
         }
-        let node = open::reopen(&self.0.file.borrow(), &self.0.name, Access::ReadOnly, 0)?;
+        let node = open::reopen(&self.0.file.borrow(), &self.0.name, DiskAccess::ReadOnly, 0)?;
         claim::lock_node_of(Path::new(&self.0.name), &node)?;
         let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, 0)?;
         *self.0.file.borrow_mut() = Rc::new(file.into());
@@ -133,19 +133,19 @@ impl FileDisk {
         Ok(())
     }
 
-    /// What was opened with [`Access::ReadFirst`] may be written from now on, and nobody else reads it. Fails if
+    /// What was opened with [`DiskAccess::ReadFirst`] may be written from now on, and nobody else reads it. Fails if
     /// somebody does.
     pub fn begin_writing(&self) -> Result<(), DiskOpenError> {
         match self.0.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadFirst => {
-                let claimed = self.lock_all(Access::ReadWrite);
+            DiskAccess::ReadWrite => Ok(()),
+            DiskAccess::ReadFirst => {
+                let claimed = self.lock_all(DiskAccess::ReadWrite);
                 if claimed.is_err() {
                     self.end_writing();
                 }
                 claimed
             }
-            Access::ReadOnly | Access::Inspect => {
+            DiskAccess::ReadOnly | DiskAccess::Inspect => {
                 let source = io::Error::from_raw_os_error(libc::EROFS);
                 Err(DiskOpenError::Open { path: self.0.name.clone().into(), source })
             }
@@ -154,13 +154,13 @@ impl FileDisk {
 
     /// Others may read again.
     pub fn end_writing(&self) {
-        if self.0.access == Access::ReadFirst {
+        if self.0.access == DiskAccess::ReadFirst {
             // Of a lock that is held already less is asked for.
-            let _ = self.lock_all(Access::ReadFirst);
+            let _ = self.lock_all(DiskAccess::ReadFirst);
         }
     }
 
-    fn lock_all(&self, access: Access) -> Result<(), DiskOpenError> {
+    fn lock_all(&self, access: DiskAccess) -> Result<(), DiskOpenError> {
         let path = Path::new(&self.0.name);
         if self.0.kind == Kind::File {
             claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?;

@@ -2,7 +2,7 @@
 
 use super::claim::{Behind, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
-use super::{Access, Kind, claims};
+use super::{DiskAccess, Kind, claims};
 use device::{Buffer, Geometry};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -55,14 +55,14 @@ pub(super) struct Opened {
 }
 
 /// `behind`: the file behind a loop device, if the caller has locked it.
-pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result<Opened, DiskOpenError> {
+pub(super) fn open(path: &Path, access: DiskAccess, behind: Option<&File>) -> Result<Opened, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(cannot_open)?;
     let kind = kind_of(path, &metadata.file_type())?;
-    if access != Access::Inspect {
+    if access != DiskAccess::Inspect {
         refuse_if_used(path, kind, &metadata)?;
     }
-    let claim = kind == Kind::Device && access != Access::Inspect;
+    let claim = kind == Kind::Device && access != DiskAccess::Inspect;
     // Whoever gives the claim to the kernel or to another program has the node locked meanwhile.
     let node = claim.then(|| lock_device_node(path)).transpose()?;
     let flags = if claim { libc::O_EXCL } else { 0 };
@@ -104,13 +104,18 @@ pub(super) fn open(path: &Path, access: Access, behind: Option<&File>) -> Result
 }
 
 /// The same device once more, with or without the exclusive claim.
-pub(super) fn reopen(file: &OwnedFd, name: &str, access: Access, flags: i32) -> Result<File, DiskOpenError> {
+pub(super) fn reopen(
+    file: &OwnedFd,
+    name: &str,
+    access: DiskAccess,
+    flags: i32,
+) -> Result<File, DiskOpenError> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let result = options(access, flags | libc::O_DIRECT).open(path);
     result.map_err(|source| DiskOpenError::Open { path: name.into(), source })
 }
 
-fn options(access: Access, flags: i32) -> OpenOptions {
+fn options(access: DiskAccess, flags: i32) -> OpenOptions {
     let mut options = OpenOptions::new();
     // O_CLOEXEC is the standard library's custom.
     options.read(true).write(access.opens_for_writing()).custom_flags(flags);

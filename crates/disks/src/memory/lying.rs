@@ -11,7 +11,7 @@ pub(super) const MEDIUM: Duration = Duration::from_micros(200);
 
 /// Which line makes room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replacement {
+pub enum LineReplacement {
     /// The one not written or read for the longest time.
     LeastRecentlyUsed,
     /// Any.
@@ -23,7 +23,7 @@ pub enum Replacement {
 pub struct Lying {
     /// Lines of 4096 bytes in its cache; at least 1.
     pub lines: usize,
-    pub replacement: Replacement,
+    pub replacement: LineReplacement,
     /// Of the dice that replace at random.
     pub seed: u64,
 }
@@ -59,8 +59,8 @@ impl Lines {
 
     fn victim(&self) -> u64 {
         let line = match self.lying.replacement {
-            Replacement::LeastRecentlyUsed => self.used.iter().min_by_key(|(_, used)| **used),
-            Replacement::Random => {
+            LineReplacement::LeastRecentlyUsed => self.used.iter().min_by_key(|(_, used)| **used),
+            LineReplacement::Random => {
                 let dice = SplitMix::new(self.lying.seed ^ self.uses).next();
                 self.used.iter().nth((dice % self.used.len() as u64) as usize)
             }

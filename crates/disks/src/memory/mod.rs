@@ -14,7 +14,7 @@ mod operations;
 pub use cache::Atomicity;
 pub use fault::{Effect, Fault, FaultTimes};
 pub use image::Image;
-pub use lying::{Lying, Replacement};
+pub use lying::{LineReplacement, Lying};
 
 use cache::{Cache, SECTOR};
 use device::{Durability, Operation, World};

@@ -2,7 +2,7 @@
 //! say so and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use disks::{Access, Claim, DiskOpenError, FileDisk};
+use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,11 +21,11 @@ fn new_image(directory: &tempfile::TempDir) -> PathBuf {
 fn filled(length: usize, byte: u8) -> Rc<Buffer> {
     Rc::new(Buffer::copy_of(&vec![byte; length]))
 }
-fn open(world: &RealWorld, path: &Path, access: Access) -> Result<FileDisk, DiskOpenError> {
+fn open(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, DiskOpenError> {
     FileDisk::open(world.ring(), path, access)
 }
 /// Of an image that this test has just closed.
-fn open_again(world: &RealWorld, path: &Path, access: Access) -> FileDisk {
+fn open_again(world: &RealWorld, path: &Path, access: DiskAccess) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
 /// Another test's program has copies of our files from its fork to its exec, and a loop device goes with the last of them.
@@ -89,14 +89,14 @@ fn check_disk(world: &RealWorld, disk: FileDisk) {
 fn a_file_is_a_disk() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let world = RealWorld::new().unwrap();
-    check_disk(&world, open(&world, &new_image(&directory), Access::ReadWrite).unwrap());
+    check_disk(&world, open(&world, &new_image(&directory), DiskAccess::ReadWrite).unwrap());
 }
 
 #[test]
 fn a_file_without_direct_io_is_a_disk() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
     let world = RealWorld::new().unwrap();
-    check_disk(&world, open(&world, &new_image(&directory), Access::ReadWrite).unwrap());
+    check_disk(&world, open(&world, &new_image(&directory), DiskAccess::ReadWrite).unwrap());
 }
 
 #[test]
@@ -104,17 +104,17 @@ fn one_image_is_not_opened_twice() {
     let directory = tempfile::tempdir().unwrap();
     let path = new_image(&directory);
     let world = RealWorld::new().unwrap();
-    let writer = open(&world, &path, Access::ReadWrite).unwrap();
-    for access in [Access::ReadWrite, Access::ReadOnly] {
+    let writer = open(&world, &path, DiskAccess::ReadWrite).unwrap();
+    for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
         let error = refusal(open(&world, &path, access));
         assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     }
-    open(&world, &path, Access::Inspect).unwrap();
+    open(&world, &path, DiskAccess::Inspect).unwrap();
     drop(writer);
-    let readers = [(); 2].map(|()| open_again(&world, &path, Access::ReadOnly));
-    assert!(matches!(refusal(open(&world, &path, Access::ReadWrite)), DiskOpenError::Locked { .. }));
+    let readers = [(); 2].map(|()| open_again(&world, &path, DiskAccess::ReadOnly));
+    assert!(matches!(refusal(open(&world, &path, DiskAccess::ReadWrite)), DiskOpenError::Locked { .. }));
     drop(readers);
-    open_again(&world, &path, Access::ReadWrite);
+    open_again(&world, &path, DiskAccess::ReadWrite);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn what_is_no_disk_is_refused_by_name() {
     let world = RealWorld::new().unwrap();
     let empty = directory.path().join("empty");
     File::create(&empty).unwrap();
-    let message = |path: &Path| refusal(open(&world, path, Access::ReadWrite)).to_string();
+    let message = |path: &Path| refusal(open(&world, path, DiskAccess::ReadWrite)).to_string();
     assert!(message(&empty).ends_with("empty is empty: make a volume on it first"));
     assert!(message(directory.path()).contains("is a directory: give an image file or a block device"));
     assert!(message(Path::new("/dev/null")).contains("is a character device"));
@@ -139,7 +139,7 @@ fn a_mounted_device_is_refused() {
         return;
     };
     let world = RealWorld::new().unwrap();
-    let error = refusal(open(&world, device, Access::ReadOnly));
+    let error = refusal(open(&world, device, DiskAccess::ReadOnly));
     assert!(matches!(error, DiskOpenError::Mounted { .. }), "{error}");
 }
 
@@ -170,7 +170,7 @@ fn a_block_device_is_a_disk() {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let Some(device) = LoopDevice::attach(&new_image(&directory), sector) else { return };
         let world = RealWorld::new().unwrap();
-        let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
+        let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
         assert!(disk.is_block_device() && disk.is_direct() && disk.geometry().discard);
         assert_eq!(disk.geometry().logical_sector, sector);
         check_disk(&world, disk);
@@ -183,27 +183,27 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let image = new_image(&directory);
     let Some(device) = LoopDevice::attach(&image, 512) else { return };
     let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, Access::ReadWrite).unwrap();
-    for access in [Access::ReadWrite, Access::ReadOnly] {
+    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
         let error = refusal(open(&world, &device.0, access));
         assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
     }
-    open(&world, &device.0, Access::Inspect).unwrap();
-    let error = refusal(open(&world, &image, Access::ReadWrite));
+    open(&world, &device.0, DiskAccess::Inspect).unwrap();
+    let error = refusal(open(&world, &image, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
     let handover = disk.release_claim().unwrap();
     File::options().read(true).custom_flags(libc::O_EXCL).open(&device.0).expect("free for the kernel");
-    let error = refusal(open(&world, &device.0, Access::ReadWrite));
+    let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Locked { .. })));
     disk.reclaim().unwrap();
     drop(handover);
-    let error = refusal(open(&world, &device.0, Access::ReadWrite));
+    let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
     drop(disk.release_claim().unwrap());
     // Nobody waits for the lock of a disk that is let go.
     drop(disk);
-    check_disk(&world, open_again(&world, &device.0, Access::ReadWrite));
+    check_disk(&world, open_again(&world, &device.0, DiskAccess::ReadWrite));
 }
 
 #[test]
@@ -212,14 +212,14 @@ fn two_loop_devices_over_one_file_are_one_disk() {
     let image = new_image(&directory);
     let world = RealWorld::new().unwrap();
     let Some(first) = LoopDevice::attach(&image, 512) else { return };
-    let disk = open(&world, &first.0, Access::ReadWrite).unwrap();
+    let disk = open(&world, &first.0, DiskAccess::ReadWrite).unwrap();
     let second = LoopDevice::attach(&image, 512).unwrap();
     for device in [&first, &second] {
         let refused = Claim::take(&device.0).map(|_| ()).unwrap_err();
         let in_use = matches!(refused, DiskOpenError::Busy { .. } | DiskOpenError::AttachedTwice { .. });
         assert!(in_use, "{refused}");
     }
-    let error = refusal(open(&world, &second.0, Access::ReadWrite));
+    let error = refusal(open(&world, &second.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::AttachedTwice { .. }), "{error}");
     // What is behind is locked, too, for those who do not see the other device.
     drop(disk);
@@ -246,8 +246,8 @@ fn loop_devices_over_other_parts_of_a_file_are_other_disks() {
     let Some(probe) = LoopDevice::attach(&image, 512) else { return };
     drop(probe);
     let (first, second) = (attach(0), attach(half));
-    let _first = open(&world, &first.0, Access::ReadWrite).unwrap();
-    let _second = open(&world, &second.0, Access::ReadWrite).unwrap();
+    let _first = open(&world, &first.0, DiskAccess::ReadWrite).unwrap();
+    let _second = open(&world, &second.0, DiskAccess::ReadWrite).unwrap();
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn a_claim_keeps_others_off_an_image() {
     let path = new_image(&directory);
     let world = RealWorld::new().unwrap();
     let claim = Claim::take(&path).unwrap();
-    assert!(matches!(refusal(open(&world, &path, Access::ReadOnly)), DiskOpenError::Locked { .. }));
+    assert!(matches!(refusal(open(&world, &path, DiskAccess::ReadOnly)), DiskOpenError::Locked { .. }));
     assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
     drop(claim);
-    let _disk = open(&world, &path, Access::ReadWrite).unwrap();
+    let _disk = open(&world, &path, DiskAccess::ReadWrite).unwrap();
     assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
 }

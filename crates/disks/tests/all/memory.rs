@@ -2,7 +2,7 @@
 //! be relied on.
 
 use device::{Buffer, DeviceError, Disk, Durability, Operation, World};
-use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, Lying, MemoryDisk, Replacement};
+use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, LineReplacement, Lying, MemoryDisk};
 use runtime::{Either, VirtualWorld, join_all, race};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -382,7 +382,7 @@ fn it_also_works_in_real_time() {
 
 /// Which of the first lines of 4096 bytes are on the medium after `script` on a lying disk with room for four.
 fn on_medium<F: Future<Output = ()> + 'static>(
-    replacement: Replacement,
+    replacement: LineReplacement,
     script: impl FnOnce(MemoryDisk) -> F,
 ) -> Vec<u64> {
     let disk = after(1, |disk| {
@@ -400,7 +400,7 @@ async fn write_lines(disk: &MemoryDisk, lines: std::ops::Range<u64>) {
 
 #[test]
 fn a_lying_disk_keeps_what_was_flushed_until_other_data_needs_the_room() {
-    for replacement in [Replacement::LeastRecentlyUsed, Replacement::Random] {
+    for replacement in [LineReplacement::LeastRecentlyUsed, LineReplacement::Random] {
         let script = |disk: MemoryDisk| async move {
             write_lines(&disk, 0..4).await;
             disk.flush().await.unwrap();
@@ -419,5 +419,5 @@ fn what_was_used_last_stays_in_a_lying_disk_longest() {
         write_lines(&disk, 1..2).await;
         write_lines(&disk, 4..6).await;
     };
-    assert_eq!(on_medium(Replacement::LeastRecentlyUsed, script), [2, 3]);
+    assert_eq!(on_medium(LineReplacement::LeastRecentlyUsed, script), [2, 3]);
 }

@@ -3,7 +3,7 @@
 use super::clean::{Clean, Origin};
 use super::content::{Order, Piece, Pieces};
 use crate::SECTOR;
-use crate::model::{CacheModel, Replacement};
+use crate::model::{CacheModel, SegmentReplacement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -111,8 +111,8 @@ impl Cache {
             }
             // Drives that replace at random take any segment, also one that must be destaged before.
             let is_clean = match model.replacement {
-                Replacement::LeastRecentlyUsed => true,
-                Replacement::Random => chance() % ((dirty + clean).max(1) as u64) < clean as u64,
+                SegmentReplacement::LeastRecentlyUsed => true,
+                SegmentReplacement::Random => chance() % ((dirty + clean).max(1) as u64) < clean as u64,
             };
             if !is_clean || !self.clean.evict(Origin::Written, model.replacement, None, &chance) {
                 return Room::OfDirty;

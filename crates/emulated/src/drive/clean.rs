@@ -1,6 +1,6 @@
 //! Segments whose content the medium has too: they answer reads until their room is wanted.
 
-use crate::model::Replacement;
+use crate::model::SegmentReplacement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ impl Clean {
     pub fn evict(
         &mut self,
         origin: Origin,
-        replacement: Replacement,
+        replacement: SegmentReplacement,
         newest: Option<u64>,
         chance: impl Fn() -> u64,
     ) -> bool {
@@ -107,8 +107,8 @@ impl Clean {
             return false;
         }
         let index = match replacement {
-            Replacement::LeastRecentlyUsed => 0,
-            Replacement::Random => (chance() % count as u64) as usize,
+            SegmentReplacement::LeastRecentlyUsed => 0,
+            SegmentReplacement::Random => (chance() % count as u64) as usize,
         };
         let (_, start) = *recent.iter().nth(index).expect("it is below the count");
         self.remove(start);

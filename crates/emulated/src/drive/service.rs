@@ -6,7 +6,7 @@ use super::content::Piece;
 use super::places::{Queued, placed};
 use super::{EmulatedDisk, Service, Waiting, Way};
 use crate::medium::{Direction, Run};
-use crate::model::Replacement;
+use crate::model::SegmentReplacement;
 use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
@@ -159,11 +159,9 @@ impl EmulatedDisk {
                 // At random, a writer may have chosen a dirty segment. It takes the first whose destaging began since: else
                 // what was on its way already would be taken more often than others.
                 let first = self.0.writers.borrow().front().map(|writer| writer.way);
-                let since = self
-                    .0
-                    .wants_dirty_since
-                    .get()
-                    .filter(|_| model.replacement == Replacement::Random && first == Some(Way::Segments));
+                let since = self.0.wants_dirty_since.get().filter(|_| {
+                    model.replacement == SegmentReplacement::Random && first == Some(Way::Segments)
+                });
                 let taken = since.is_some_and(|since| order > since) && !cache.streams(&sectors);
                 cache.taken_is_over(model, &sectors, !taken);
                 admits = since.is_none() || taken || cache.dirty_count() == 0;

@@ -170,7 +170,7 @@ pub struct CacheModel {
     /// before it.
     #[serde(default)]
     pub read_ahead_first: bool,
-    pub replacement: Replacement,
+    pub replacement: SegmentReplacement,
     /// A write that continues the one before goes straight to the medium.
     pub sequential_bypass: bool,
     /// So does one of more bytes than this.
@@ -236,7 +236,7 @@ impl CacheModel {
 /// Which segment gives way to a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Replacement {
+pub enum SegmentReplacement {
     LeastRecentlyUsed,
     Random,
 }

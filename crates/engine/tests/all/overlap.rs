@@ -288,3 +288,29 @@ fn commits_that_overlap_take_the_tail_along_all_the_same() {
     let of_their_own = statistics.flushes.saturating_sub(1 + statistics.commits);
     assert!(of_their_own <= 1, "{of_their_own} barriers for {} tails", statistics.tail_updates);
 }
+
+/// The later has taken its room in the log before the earlier is done, so the head is behind both.
+#[test]
+fn a_tail_that_passes_the_earlier_commit_begins_with_the_later() {
+    let mut setup = setup(DataMode::Wasteless);
+    (setup.options.writeback, setup.options.expire) = (Duration::from_micros(300), Duration::ZERO);
+    let images = run(&setup, async move |bench| {
+        let moves = || bench.engine.statistics().tail_updates;
+        bench.commit(write_byte(&bench.engine, 1, EARLIER, 5).await);
+        bench.pause(50).await;
+        bench.log.set_latency(latency(5000));
+        bench.commit(write_byte(&bench.engine, 1, LATER, 6).await);
+        bench.pause(50).await;
+        bench.log.set_latency(QUICK);
+        bench.until_answered(1).await;
+        let moved = moves();
+        while moves() == moved {
+            bench.pause(50).await;
+        }
+        assert_eq!(bench.answers.borrow().len(), 1, "the tail has waited for the later");
+        bench.until_answered(2).await;
+        assert_eq!(moves(), moved + 1, "the tail has moved past the later, too");
+        [&bench.home, &bench.log].map(|disk| disk.crash(CrashPolicy::LoseAll))
+    });
+    assert_eq!(after(&setup, images), Ok([5, 6]));
+}

@@ -5,7 +5,7 @@ use crate::common;
 use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
 use engine::{
     Base, CommitPace, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate, NoPace,
-    Statistics,
+    RecordFormat, Statistics,
 };
 use journal::DataMode;
 use runtime::{Either, race};
@@ -337,19 +337,22 @@ fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
 /// old copy back.
 #[test]
 fn freed_blocks_never_come_back_from_the_log() {
-    let setup = Setup::new(DataMode::Ordered, Layout::Internal, 1024);
-    let mut reused = 0;
-    for cut in 0..40 {
-        let rig = Rig::new(&setup, cut, setup.images());
-        rig.cut_at(cut);
-        rig.run(use_free_and_use_again(rig.parts.clone()));
-        let after = common::recovered(&setup, 1, rig.crash(cut)).unwrap();
-        if after.home_block(2)[0] == 1 {
-            assert_eq!(after.home_block(9)[..4], [0xbb; 4], "cut {cut}");
-            reused += 1;
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = Setup::new(DataMode::Ordered, Layout::Internal, 1024);
+        setup.options.records = Some(records);
+        let mut reused = 0;
+        for cut in 0..40 {
+            let rig = Rig::new(&setup, cut, setup.images());
+            rig.cut_at(cut);
+            rig.run(use_free_and_use_again(rig.parts.clone()));
+            let after = common::recovered(&setup, 1, rig.crash(cut)).unwrap();
+            if after.home_block(2)[0] == 1 {
+                assert_eq!(after.home_block(9)[..4], [0xbb; 4], "{records:?}, cut {cut}");
+                reused += 1;
+            }
         }
+        assert!(reused > 5, "{records:?}: {reused} cuts after the block was used again");
     }
-    assert!(reused > 5);
 }
 
 async fn use_free_and_use_again(parts: EngineParts) {

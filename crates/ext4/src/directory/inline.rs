@@ -76,7 +76,7 @@ impl Directory<'_> {
         let (block, _) = self.inline_block()?;
         let home = self.volume.give_first_block(handle, self.inode, caller, Allocate::Directory).await?;
         let first = handle.create(home);
-        self.change(handle, &first, Kind::Leaf, self.whole(), |bytes| bytes.copy_from_slice(&block))?;
+        self.rewrite(handle, &first, Kind::Leaf, self.whole(), |bytes| bytes.copy_from_slice(&block))?;
         self.inode.fields.borrow_mut().size = self.settings.block_size.bytes() as u64;
         self.inode.last_data_change.set(handle.transaction());
         self.volume.store(handle, self.inode).await

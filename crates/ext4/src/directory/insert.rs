@@ -60,9 +60,9 @@ impl Directory<'_> {
         file_type: u8,
         name: &[u8],
     ) -> Result<()> {
-        let range = self.format.put_range(spot.room, name.len());
+        let ranges = self.format.put_ranges(spot.room, name.len());
         self.inode.listing.name_came();
-        self.change(handle, &spot.block, Kind::Leaf, range, |bytes| {
+        self.change(handle, &spot.block, Kind::Leaf, &ranges, |bytes| {
             self.format.put(bytes, spot.room, inode, file_type, name)
         })
     }
@@ -88,7 +88,7 @@ impl Directory<'_> {
         // A volume without dir_index may hold directories that were indexed once; now the index grows stale.
         self.inode.fields.borrow_mut().flags &= !flags::INDEX;
         let (_, block) = self.append(handle, caller).await?;
-        self.change(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
+        self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
         self.room_in(block, name)
     }
 
@@ -102,11 +102,11 @@ impl Directory<'_> {
             return Err(self.corrupt("the entries . and .. are not where they belong"));
         };
         let (leaf_at, leaf) = self.append(handle, caller).await?;
-        self.change(handle, &leaf, Kind::Leaf, self.whole(), |bytes| {
+        self.rewrite(handle, &leaf, Kind::Leaf, self.whole(), |bytes| {
             self.format.fill(bytes, entries.iter().skip(2).map(stored))
         })?;
         let (file_type, version) = (dotdot.file_type, hasher.version);
-        self.change(handle, &first, Kind::Root, self.whole(), |bytes| {
+        self.rewrite(handle, &first, Kind::Root, self.whole(), |bytes| {
             htree::make_root(&self.format, bytes, parent, file_type, version, leaf_at);
         })?;
         self.inode.fields.borrow_mut().flags |= flags::INDEX;
@@ -139,10 +139,10 @@ impl Directory<'_> {
         let (node_at, node) = self.append(handle, caller).await?;
         let IndexLevel { block: root, table, .. } = &mut path.levels[0];
         let old = root.bytes();
-        self.change(handle, &node, Kind::Node, self.whole(), |bytes| {
+        self.rewrite(handle, &node, Kind::Node, self.whole(), |bytes| {
             table.copy_to_node(&old, 0, &self.format, bytes);
         })?;
-        self.change(handle, root, Kind::Root, self.whole(), |bytes| table.grow_root(bytes, node_at))
+        self.rewrite(handle, root, Kind::Root, self.whole(), |bytes| table.grow_root(bytes, node_at))
     }
 
     /// The upper half of a node's places goes to a new node beside it.
@@ -152,10 +152,10 @@ impl Directory<'_> {
         let old = node.bytes();
         let half = table.count() / 2;
         let lowest = table.hash(&old, half);
-        self.change(handle, &new, Kind::Node, self.whole(), |bytes| {
+        self.rewrite(handle, &new, Kind::Node, self.whole(), |bytes| {
             table.copy_to_node(&old, half, &self.format, bytes);
         })?;
-        self.change(handle, &node, Kind::Node, table.range(), |bytes| table.shorten(bytes, half))?;
+        self.rewrite(handle, &node, Kind::Node, table.range(), |bytes| table.shorten(bytes, half))?;
         self.tie_in(handle, path, lowest, new_at)
     }
 
@@ -184,7 +184,7 @@ impl Directory<'_> {
         let lowest = upper.0 | u32::from(upper.0 == lower.0);
         let (new_at, new) = self.append(handle, caller).await?;
         for (block, part) in [(&new, &entries[split..]), (leaf, &entries[..split])] {
-            self.change(handle, block, Kind::Leaf, self.whole(), |bytes| {
+            self.rewrite(handle, block, Kind::Leaf, self.whole(), |bytes| {
                 self.format.fill(bytes, part.iter().map(|(_, entry)| stored(entry)))
             })?;
         }
@@ -194,7 +194,7 @@ impl Directory<'_> {
     /// Enters a new child in the lowest table of the path, behind the place that the path goes through.
     fn tie_in(&self, handle: &mut Handle, mut path: IndexPath, lowest: u32, child: FileBlock) -> Result<()> {
         let IndexLevel { block, kind, mut table, index } = path.levels.pop().expect("a path has a root");
-        self.change(handle, &block, kind, table.range(), |bytes| table.insert(bytes, index, lowest, child))
+        self.rewrite(handle, &block, kind, table.range(), |bytes| table.insert(bytes, index, lowest, child))
     }
 
     /// The entries in use, `.` and `..` included where the block has them.

@@ -157,7 +157,7 @@ impl<'a> Directory<'a> {
         let at = dotdot.at;
         let kind = if self.is_indexed() { Kind::Root } else { Kind::Leaf };
         drop(bytes);
-        self.change(handle, first, kind, entry_header(at), |bytes| {
+        self.change(handle, first, kind, &directory::retarget_ranges(at), |bytes| {
             directory::retarget(&self.format, bytes, at, parent, entry_type::DIRECTORY)
         })
     }
@@ -167,7 +167,7 @@ impl<'a> Directory<'a> {
         let NameHolder::Block(block) = &found.place else { return self.remove_inline(name) };
         let (at, length, previous) = self.locate(block, name)?;
         self.inode.listing.name_went();
-        self.change(handle, block, Kind::Leaf, directory::erase_range(at, previous), |bytes| {
+        self.change(handle, block, Kind::Leaf, &[directory::erase_range(at, previous)], |bytes| {
             directory::erase(bytes, at, length, previous)
         })
     }
@@ -185,7 +185,7 @@ impl<'a> Directory<'a> {
             return self.replace_inline(name, inode, file_type);
         };
         let (at, ..) = self.locate(block, name)?;
-        self.change(handle, block, Kind::Leaf, entry_header(at), |bytes| {
+        self.change(handle, block, Kind::Leaf, &directory::retarget_ranges(at), |bytes| {
             directory::retarget(&self.format, bytes, at, inode, file_type)
         })
     }
@@ -205,7 +205,7 @@ impl<'a> Directory<'a> {
         assert_eq!(self.inode.fields.borrow().size, 0);
         let (_, block) = self.append(handle, caller).await?;
         let dots = [(self.inode.number, &b"."[..]), (parent, b"..")];
-        self.change(handle, &block, Kind::Leaf, self.whole(), |bytes| {
+        self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| {
             self.format
                 .fill(bytes, dots.into_iter().map(|(inode, name)| (inode, entry_type::DIRECTORY, name)))
         })
@@ -309,8 +309,23 @@ impl<'a> Directory<'a> {
         table.map_err(|error| self.damaged(block, error))
     }
 
-    /// Changes bytes of a block, and its checksum.
+    /// Changes these bytes of a block, and its checksum.
+    #[track_caller]
     fn change(
+        &self,
+        handle: &mut Handle,
+        block: &Block,
+        kind: Kind,
+        ranges: &[BlockRange],
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        handle.change_ranges(block, ranges, change);
+        self.store_checksum(handle, block, kind)
+    }
+
+    /// Writes a part of a block anew, and its checksum.
+    #[track_caller]
+    fn rewrite(
         &self,
         handle: &mut Handle,
         block: &Block,
@@ -318,11 +333,11 @@ impl<'a> Directory<'a> {
         range: BlockRange,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
-        if kind == Kind::Leaf && range != self.whole() {
-            handle.change(block, range, change);
-        } else {
-            handle.change_within(block, range, change);
-        }
+        handle.change_within(block, range, change);
+        self.store_checksum(handle, block, kind)
+    }
+
+    fn store_checksum(&self, handle: &mut Handle, block: &Block, kind: Kind) -> Result<()> {
         if kind != Kind::Leaf {
             let table = self.table(block, kind)?;
             handle.change_within(block, table.range(), |bytes| table.set_checksum(bytes));
@@ -341,9 +356,4 @@ impl<'a> Directory<'a> {
     fn corrupt(&self, why: impl Into<String>) -> Error {
         self.volume.note_damage(Error::corrupt_inode(self.inode.number, why))
     }
-}
-
-/// Inode, lengths and type of an entry.
-fn entry_header(at: usize) -> BlockRange {
-    BlockRange::new(at as u32, (at + directory::HEADER_LENGTH) as u32)
 }

@@ -210,7 +210,7 @@ fn take(handle: &mut Handle, at: units::HomeBlock, bits: Bits) -> Block {
         Bits::Initial(bits) => {
             let block = handle.create(at);
             let whole = handle.engine().block_size().whole();
-            handle.change(&block, whole, |bytes| bytes.copy_from_slice(&bits));
+            handle.change_within(&block, whole, |bytes| bytes.copy_from_slice(&bits));
             block
         }
     }

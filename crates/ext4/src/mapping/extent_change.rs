@@ -8,7 +8,7 @@ use crate::{AllocationRequest, Error, Inode, Result, Run, Volume, errno};
 use engine::{Block, Handle};
 use format::ext4::extent::{self, Extent, ExtentEntry, Index};
 use std::ops::Range;
-use units::{BlockRange, FileBlock, HomeBlock};
+use units::{FileBlock, HomeBlock};
 
 /// One change of a tree, all in one stretch without await.
 struct ExtentChange<'a> {
@@ -208,7 +208,7 @@ impl ExtentChange<'_> {
         let Some(at) = self.spare.pop() else { return Err(self.changed_behind()) };
         let block = self.handle.create(at);
         let whole = self.handle.engine().block_size().whole();
-        self.handle.change(&block, whole, |bytes| {
+        self.handle.change_within(&block, whole, |bytes| {
             extent::initialize(bytes, depth);
             extent::replace_tail(bytes, 0, entries);
             if let Some(seed) = self.seed {
@@ -220,20 +220,14 @@ impl ExtentChange<'_> {
 
     /// Makes `entries` the node's, which has those before `first` already.
     fn write(&mut self, block: &Block, first: usize, entries: &[ExtentEntry]) {
-        let range = |bytes: Range<usize>| BlockRange::new(bytes.start as u32, bytes.end as u32);
-        let checksum = range(extent::checksum_bytes(&block.bytes()));
-        // The count in the header, the entries, the checksum: three ranges, one change.
-        self.handle.change(block, range(extent::COUNT_BYTES), |bytes| {
-            extent::replace_tail(bytes, entries.len(), &[]);
+        let whole = self.handle.engine().block_size().whole();
+        // The count in the header, entries that moved on or were replaced, the checksum.
+        self.handle.change_within(block, whole, |bytes| {
+            extent::replace_tail(bytes, first, &entries[first..]);
+            if let Some(seed) = self.seed {
+                extent::write_checksum(bytes, seed);
+            }
         });
-        if first < entries.len() {
-            self.handle.change(block, range(extent::entry_bytes(first, entries.len())), |bytes| {
-                extent::replace_tail(bytes, first, &entries[first..]);
-            });
-        }
-        if let Some(seed) = self.seed {
-            self.handle.change(block, checksum, |bytes| extent::write_checksum(bytes, seed));
-        }
     }
 
     /// The lock on the inode keeps its tree still; only a block that two trees share can change meanwhile.

@@ -44,7 +44,7 @@ impl Volume {
     /// The journal is empty, and everything is home.
     pub(super) async fn mark_clean(&self) -> Result<()> {
         let now = self.now();
-        let clean = {
+        {
             let mut superblock = self.superblock.borrow_mut();
             superblock::stamp(&mut superblock, now);
             superblock.features.clear(feature::RECOVER);
@@ -52,9 +52,8 @@ impl Volume {
                 superblock.features.clear(feature::ORPHAN_PRESENT);
             }
             superblock.state |= state::VALID;
-            superblock.clone()
-        };
-        superblock::write(&**self.home_disk(), &clean).await
+        }
+        self.write_superblock_home().await
     }
 
     /// What is left to do when nobody uses the volume any more.

@@ -42,6 +42,8 @@ pub struct Volume {
     pub(crate) superblock: RefCell<VolumeSuperblock>,
     /// Pinned, so that the superblock changes without await.
     superblock_block: Block,
+    /// Home was written past the engine since the last change of that block: it has other bytes.
+    superblock_is_behind: Cell<bool>,
     pub(crate) layout: InodeLayout,
     pub(crate) groups: Groups,
     pub(crate) zone: SystemZone,

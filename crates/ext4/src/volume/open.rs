@@ -181,9 +181,7 @@ impl Volume {
             self.change_superblock(&mut handle);
             return Ok(self.engine.commit(handle.stop()).await?);
         }
-        // The engine's copy of the block keeps the old bytes; every change of it replaces them all.
-        let marked = self.superblock();
-        superblock::write(&**self.home_disk(), &marked).await
+        self.write_superblock_home().await
     }
 
     /// Nothing can be reached on a volume whose root is not a directory.
@@ -233,6 +231,7 @@ impl Volume {
             options: parts.options.clone(),
             superblock: RefCell::new(superblock),
             superblock_block,
+            superblock_is_behind: Cell::default(),
             layout,
             groups,
             zone,

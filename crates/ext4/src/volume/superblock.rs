@@ -77,9 +77,18 @@ impl Volume {
     pub(crate) fn change_superblock(&self, handle: &mut Handle) {
         let bytes = self.superblock.borrow().serialize();
         let (_, range) = place(self.block_size());
-        // All of it: opening and closing write it home past the log, so the block in memory may be older.
-        handle.change(&self.superblock_block, range, |block| {
-            block[range.as_usize()].copy_from_slice(&bytes);
-        });
+        let change = |block: &mut [u8]| block[range.as_usize()].copy_from_slice(&bytes);
+        match self.superblock_is_behind.replace(false) {
+            true => handle.change(&self.superblock_block, range, change),
+            false => handle.change_within(&self.superblock_block, range, change),
+        }
+    }
+
+    /// The superblock as it is in memory goes home past the engine, whose block keeps the old bytes. So its next change
+    /// replaces all of them.
+    pub(super) async fn write_superblock_home(&self) -> Result<()> {
+        self.superblock_is_behind.set(true);
+        let superblock = self.superblock();
+        write(&**self.home_disk(), &superblock).await
     }
 }

@@ -159,10 +159,12 @@ impl DirectoryFormat {
         Ok(None)
     }
 
-    /// The bytes that [`DirectoryFormat::put`] writes.
-    pub fn put_range(&self, room: Room, name_length: usize) -> BlockRange {
-        let start = if room.used == 0 { room.at } else { room.at + 4 };
-        BlockRange::new(start as u32, (room.at + room.used + HEADER_LENGTH + name_length) as u32)
+    /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before it in its room.
+    pub fn put_ranges(&self, room: Room, name_length: usize) -> Vec<BlockRange> {
+        let at = room.at + room.used;
+        let entry = BlockRange::new(at as u32, (at + HEADER_LENGTH + name_length) as u32);
+        let before = (room.used > 0).then(|| record_length_range(room.at));
+        before.into_iter().chain([entry]).collect()
     }
 
     /// Writes an entry where there was room.
@@ -250,12 +252,21 @@ pub fn erase(block: &mut [u8], entry_at: usize, entry_length: usize, previous: O
 /// The bytes that [`erase`] writes.
 pub fn erase_range(entry_at: usize, previous: Option<usize>) -> BlockRange {
     match previous {
-        Some(previous) => BlockRange::new(previous as u32 + 4, previous as u32 + 6),
+        Some(previous) => record_length_range(previous),
         None => BlockRange::new(entry_at as u32, entry_at as u32 + 4),
     }
 }
 
-/// Makes the entry at `at` stand for another inode. Writes the bytes `at .. at + 8`.
+fn record_length_range(at: usize) -> BlockRange {
+    BlockRange::new(at as u32 + 4, at as u32 + 6)
+}
+
+/// The bytes that [`retarget`] writes: inode and type.
+pub fn retarget_ranges(at: usize) -> [BlockRange; 2] {
+    [(0, 4), (7, 8)].map(|(from, to)| BlockRange::new(at as u32 + from, at as u32 + to))
+}
+
+/// Makes the entry at `at` stand for another inode.
 pub fn retarget(format: &DirectoryFormat, block: &mut [u8], at: usize, inode: InodeNumber, file_type: u8) {
     set_inode(block, at, inode.get());
     if format.file_types {
@@ -371,9 +382,10 @@ mod tests {
                 let name = vec![b'a' + expected.len() as u8; 3 + expected.len()];
                 let before = block.clone();
                 format.put(&mut block, room, InodeNumber(11), entry_type::REGULAR, &name);
-                let range = format.put_range(room, name.len()).as_usize();
-                assert_eq!(before[..range.start], block[..range.start]);
-                assert_eq!(before[range.end..], block[range.end..]);
+                let ranges = format.put_ranges(room, name.len());
+                let differs = |at: &usize| before[*at] != block[*at];
+                let is_said = |at: usize| ranges.iter().any(|range| range.as_usize().contains(&at));
+                assert!((0..block.len()).filter(differs).all(is_said));
                 expected.push((11, name));
             }
             assert!(expected.len() > 20);

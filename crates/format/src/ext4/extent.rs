@@ -15,9 +15,6 @@ pub const DEPTH_MAX: u16 = 5;
 pub const WRITTEN_MAX: u32 = 1 << 15;
 pub const UNWRITTEN_MAX: u32 = WRITTEN_MAX - 1;
 
-/// Where a node says how many entries it has.
-pub const COUNT_BYTES: std::ops::Range<usize> = 2..4;
-
 const MAGIC: u16 = 0xf30a;
 const HEADER: usize = 12;
 const ENTRY: usize = 12;
@@ -221,11 +218,6 @@ pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[ExtentEntry]) {
         bytes[HEADER + (first + index) * ENTRY..][..ENTRY].copy_from_slice(&entry.to_bytes());
     }
     bytes[2..4].copy_from_slice(&((first + entries.len()) as u16).to_le_bytes());
-}
-
-/// The bytes that entries `from .. to` take.
-pub fn entry_bytes(from: usize, to: usize) -> std::ops::Range<usize> {
-    HEADER + from * ENTRY..HEADER + to * ENTRY
 }
 
 /// Where the checksum of a node that is a block stands.

@@ -5,7 +5,7 @@ use crate::Answer;
 use crate::abi::{self, *};
 use host::Durable;
 use std::time::Duration;
-use store::{Allocation, AttributeChange, Attributes, FileId, FileKind, Refusal, StoreError, TimeChange};
+use store::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Refusal, StoreError, TimeChange};
 use units::Timestamp;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -113,14 +113,14 @@ impl HostDoor {
         Ok(Answer::of(&answer))
     }
 
-    fn answer_attributes(&self, attributes: &Attributes, kept: Duration) -> Result {
+    fn answer_attributes(&self, attributes: &FileAttributes, kept: Duration) -> Result {
         let attr = attr_of(self.node(attributes.file)?, attributes);
         let (attr_valid, attr_valid_nsec) = (kept.as_secs(), kept.subsec_nanos());
         Ok(Answer::of(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr }))
     }
 
     /// An entry for the kernel to remember: it counts as one more reference.
-    pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut> {
+    pub(super) fn entry(&self, attributes: &FileAttributes) -> Result<EntryOut> {
         let nodeid = self.node(attributes.file)?;
         self.remember(nodeid);
         Ok(EntryOut { nodeid, attr: attr_of(nodeid, attributes), ..Default::default() })
@@ -142,8 +142,8 @@ pub(super) fn kind_bits(kind: FileKind) -> u32 {
     }
 }
 
-fn attr_of(ino: u64, attributes: &Attributes) -> Attr {
-    let Attributes { accessed, modified, changed, .. } = *attributes;
+fn attr_of(ino: u64, attributes: &FileAttributes) -> Attr {
+    let FileAttributes { accessed, modified, changed, .. } = *attributes;
     Attr {
         ino,
         size: attributes.version.size,

@@ -7,12 +7,12 @@ mod content;
 mod names;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, Malformed, Operation, Request};
+use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use host::{Host, HostError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::{Caller, FileId, Refusal, StoreError};
+use store::{Creator, FileId, Refusal, StoreError};
 
 /// What names of access lists begin with.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
@@ -86,7 +86,7 @@ impl HostDoor {
             _ if self.closed.get().is_some() && header.opcode != opcode::DESTROY => {
                 Err(Error::Refused(libc::EIO))
             }
-            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
+            Err(MalformedRequest) => Err(Error::Refused(libc::EINVAL)),
             Ok(operation) => self.perform(header, operation).await,
         };
         match result {
@@ -215,8 +215,8 @@ impl HostDoor {
     }
 }
 
-fn caller(header: &InHeader) -> Caller {
-    Caller { uid: header.uid, gid: header.gid }
+fn caller(header: &InHeader) -> Creator {
+    Creator { uid: header.uid, gid: header.gid }
 }
 
 /// A caller that gives no room asks for the length.

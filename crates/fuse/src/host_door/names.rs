@@ -5,7 +5,7 @@ use super::{Error, HostDoor, Result, caller};
 use crate::Answer;
 use crate::abi::*;
 use host::HostError;
-use store::{Entry, Found, NewNode, Refusal, RenameMode, StoreError};
+use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
 const PERMISSIONS: u32 = 0o7777;
 /// `.` and `..` come first; the store's cursors behind them.
@@ -80,8 +80,8 @@ impl HostDoor {
         flags: u32,
     ) -> Result {
         let mode = match flags {
-            0 => RenameMode::Replace,
-            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            0 => RenameOver::Replace,
+            libc::RENAME_NOREPLACE => RenameOver::NoReplace,
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.file(header.nodeid)?, self.file(new_parent)?);

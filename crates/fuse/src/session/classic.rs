@@ -6,7 +6,7 @@ use super::room::Share;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
 use crate::message::Inbox;
-use crate::{Answer, Malformed, Request};
+use crate::{Answer, MalformedRequest, Request};
 use runtime::{File, PollStream, Ring};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -72,7 +72,7 @@ impl Classic {
     }
 
     /// The request that was received.
-    pub fn message(&self) -> Result<Request, Malformed> {
+    pub fn message(&self) -> Result<Request, MalformedRequest> {
         Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
     }
 

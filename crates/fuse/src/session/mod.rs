@@ -24,7 +24,7 @@ pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{InitIn, opcode};
 use crate::answer::Stale;
-use crate::{Answer, Connection, FileSystem, Malformed, Operation, Request};
+use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
 use classic::{Classic, Received};
 use counts::Counts;
 use crowd::Crowd;
@@ -226,7 +226,7 @@ impl<F: FileSystem> Session<F> {
         Ok(Drained::Full)
     }
 
-    fn take(self: &Rc<Self>, request: Result<Request, Malformed>) -> Result<(), SessionError> {
+    fn take(self: &Rc<Self>, request: Result<Request, MalformedRequest>) -> Result<(), SessionError> {
         match request {
             Ok(request) if request.header.opcode == opcode::INIT => self.begin(&request),
             Ok(request) => {

@@ -12,7 +12,7 @@ mod names;
 mod whole_volume;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, Malformed, Operation, Request};
+use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use ext4::{Caller, Error, Inode, Volume, WriteData};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -179,7 +179,7 @@ impl FileSystem for VolumeDoor {
             _ if self.state.get() != State::Open && header.opcode != opcode::DESTROY => {
                 Err(Error::Refused(libc::EIO))
             }
-            Err(Malformed) => Err(Error::Refused(libc::EINVAL)),
+            Err(MalformedRequest) => Err(Error::Refused(libc::EINVAL)),
             Ok(Operation::Write { arguments, data, memory }) => {
                 self.write(header, arguments, &WriteData { bytes: data, memory }).await
             }

@@ -5,7 +5,7 @@ use disks::CrashPolicy;
 use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Allocation, AttributeChange, StoreEvent, Token};
+use store::{Allocation, AttributeChange, OpenMode, StoreEvent, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -261,7 +261,7 @@ fn recovery_asks_for_the_token_before_it_compares() {
     let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
     let report = stage.world.run(async move {
         // The peer has written, and its buffer alone knows of it.
-        let open = peer.open(file, Access::ReadWrite).await.unwrap();
+        let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs").await.unwrap();
         world.spawn(Box::pin(async move {
@@ -290,7 +290,7 @@ fn recovery_does_not_wait_for_its_former_self() {
     let former = stage.connect();
     let stopped = former.clone();
     let open = stage.world.run(async move {
-        let open = stopped.open(file, Access::ReadWrite).await.unwrap();
+        let open = stopped.open(file, OpenMode::ReadWrite).await.unwrap();
         stopped.fence(&identity()).await.unwrap();
         stopped.take_token(open, Token::ExclusiveWrite).await.unwrap();
         stopped.write(open, 0, b"old self").await.unwrap();

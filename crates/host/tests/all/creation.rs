@@ -4,7 +4,7 @@ use crate::common::*;
 use host::{Destage, Durable, HostOptions};
 use runtime::spawn_with_result;
 use std::time::Duration;
-use store::{Access, Cut, CutKind, Moment, Token};
+use store::{Cut, CutKind, Moment, OpenMode, Token};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -47,7 +47,7 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
                 let delay = if is_late { delay * 100 } else { delay };
                 sleep(&*clock, Duration::from_micros(delay)).await;
                 let open = loop {
-                    if let Ok(open) = peer.open(store::FileId(2), Access::ReadWrite).await {
+                    if let Ok(open) = peer.open(store::FileId(2), OpenMode::ReadWrite).await {
                         break open;
                     }
                 };

@@ -6,7 +6,7 @@ use runtime::spawn_with_result;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, FileId, Token};
+use store::{FileId, OpenMode, Token};
 
 /// Counts how often each file was to be forgotten.
 fn forgotten(host: &Host) -> Rc<RefCell<Vec<FileId>>> {
@@ -65,7 +65,7 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
                     let _ = looking.read(file, 0, 1).await;
                 }
             });
-            let open = peer.open(file, Access::ReadWrite).await.unwrap();
+            let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
             for size in 2..12u64 {
                 sleep(&*world, Duration::from_micros(seed * 7)).await;
                 let before = told.borrow().len();

@@ -5,7 +5,7 @@ use disks::{CrashPolicy, Latency};
 use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
 use std::time::Duration;
-use store::{FileId, RenameMode};
+use store::{FileId, RenameOver};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -73,7 +73,7 @@ fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_as
                 }
                 let (from, to) = if round % 2 == 0 { ("moved", "target") } else { ("target", "moved") };
                 let _ = make(&host, to).await;
-                host.rename((root, from.as_bytes()), (root, to.as_bytes()), RenameMode::Replace)
+                host.rename((root, from.as_bytes()), (root, to.as_bytes()), RenameOver::Replace)
                     .await
                     .unwrap();
                 host.write(moved, 50, &[round], Durable::Now).await.unwrap();

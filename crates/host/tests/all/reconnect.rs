@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use disks::CrashPolicy;
-use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, RecoveryReport};
+use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, HostRecoveryReport};
 use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
     let files = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
-        let reports: Rc<RefCell<Vec<RecoveryReport>>> = Rc::default();
+        let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
         let told = reports.clone();
         host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
         let files = [make(&host, "synced").await, make(&host, "answered").await, make(&host, "new").await];

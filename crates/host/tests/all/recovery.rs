@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostOptions, RecoveryReport};
+use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
 use runtime::race;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileI
     (made, stage.crash(&disk, CrashPolicy::LoseAll))
 }
 
-fn recovered(stage: &Stage, disk: &MemoryDisk) -> RecoveryReport {
+fn recovered(stage: &Stage, disk: &MemoryDisk) -> HostRecoveryReport {
     let begun = stage.begin(disk, under_pressure());
     stage.world.run(async move { begun.await.unwrap().1 })
 }
@@ -126,7 +126,7 @@ fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     let keeper = peer.clone();
     stage.world.run(async move {
         keeper.fence(&identity()).await.unwrap();
-        let open = keeper.open(first, store::Access::Read).await.unwrap();
+        let open = keeper.open(first, store::OpenMode::Read).await.unwrap();
         keeper.take_token(open, store::Token::SharedRead).await.unwrap();
     });
     let (begun, world) = (stage.begin(&disk, under_pressure()), stage.world());

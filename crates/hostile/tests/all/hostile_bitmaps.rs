@@ -10,7 +10,7 @@ use hostile::lie_in_bitmaps;
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use units::InodeNumber;
-use volume_images::{Journal, Request};
+use volume_images::{ImageRequest, Journal};
 
 const MODES: [DataMode; 5] =
     [DataMode::Wasteless, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Writeback];
@@ -104,7 +104,7 @@ fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
         let data = MODES[(dice.next() % 5) as usize];
         println!("seed {seed} round {round}: {kind} {block_size} {data:?}");
         let request =
-            Request { options: &["-t", kind], block_size, size, journal: Journal::Inside, stale: None };
+            ImageRequest { options: &["-t", kind], block_size, size, journal: Journal::Inside, stale: None };
         let image = volume_images::make(&request).unwrap().home;
         let virtual_world = VirtualWorld::new(round);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());

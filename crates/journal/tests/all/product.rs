@@ -210,7 +210,7 @@ impl Volume {
         }
     }
 
-    /// Metadata in part and whole, small and large data, a free.
+    /// Metadata in part and whole, small and large data, a free, and a second life of what was freed.
     fn group(&mut self, turn: u64) -> Group {
         let byte = turn as u8 ^ 0x5a;
         let running = RunningTransaction::new(self.next, Instant(0), block_size());
@@ -232,6 +232,13 @@ impl Volume {
         if turn % 3 == 2 {
             group.running.free(self.whose.address(45), true);
             self.loose.insert(45);
+        }
+        if turn > 2 && turn.is_multiple_of(3) {
+            // Its new owner's data goes home past the log, which has records of the old one.
+            let home = self.change(45, BlockRange::new(0, 40), byte);
+            group.running.add_home_data(Owner(13), home, 40);
+            group.home_data.insert(45);
+            self.loose.remove(&45);
         }
         group
     }

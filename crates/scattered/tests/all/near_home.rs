@@ -4,7 +4,7 @@ use device::{Buffer, Disk, Durability, World};
 use disks::MemoryDisk;
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
-use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes, Statistics};
+use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, ScatteredStatistics, Settings, Sizes};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn open(world: &Rc<dyn World>, disk: Rc<dyn Disk>, settings: Settings) -> 
 }
 
 /// Reads of 4 KiB, each followed by writes right behind it, far away, and over the one far away.
-fn after_reads(near_home: NearHome) -> Statistics {
+fn after_reads(near_home: NearHome) -> ScatteredStatistics {
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let statistics = world.run(async move {

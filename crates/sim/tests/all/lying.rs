@@ -1,13 +1,13 @@
 //! Disks that ignore flushes. Believed, they lose what was acknowledged, and that is found. With evictions in place
 //! of flushes nothing is lost where the least recently used is replaced.
 
-use disks::Replacement;
+use disks::LineReplacement;
 use engine::DataMode;
 use sim::liar::{self, Liar, TRIALS};
 use sim::setup;
 use sim::{Case, CaseReport, Failure};
 
-const LRU: Replacement = Replacement::LeastRecentlyUsed;
+const LRU: LineReplacement = LineReplacement::LeastRecentlyUsed;
 
 fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<CaseReport, Box<Failure>> {
     sim::run(&Case { liar: Some(liar.clone()), ..case }, fresh, None)
@@ -15,7 +15,7 @@ fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<CaseReport, Box<
 
 #[test]
 fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
-    for replacement in [LRU, Replacement::Random] {
+    for replacement in [LRU, LineReplacement::Random] {
         for name in ["ext4-4k", "external-1k"] {
             let setup = setup::find(name).unwrap();
             let fresh = setup::make(setup).unwrap();
@@ -56,13 +56,13 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
 fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let setup = setup::find("ext4-4k").unwrap();
     let fresh = setup::make(setup).unwrap();
-    let liar = Liar::coerced(Replacement::Random, TRIALS);
+    let liar = Liar::coerced(LineReplacement::Random, TRIALS);
     let profile = liar.profile.clone().unwrap();
     let mut total = CaseReport::default();
     for mode in DataMode::ALL {
         total.add(run(Case::random(setup, mode, 2, 3, 14), &liar, &fresh).unwrap());
     }
-    let lost = liar::lost_targets(Replacement::Random, &profile, 10_000);
+    let lost = liar::lost_targets(LineReplacement::Random, &profile, 10_000);
     println!("{profile:?}: bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
     assert!(lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(), "{lost} sectors of 10,000: {profile:?}");
     assert!(total.lost > 0 && total.lost < total.cuts, "{total:?}");

@@ -1,6 +1,6 @@
 //! `records=packed` in every mode: what is promised of the papers' records is promised of these.
 
-use disks::Replacement;
+use disks::LineReplacement;
 use engine::DataMode;
 use sim::faults::{FaultPlan, KINDS};
 use sim::liar::{Liar, TRIALS};
@@ -71,7 +71,7 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
 
 #[test]
 fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_them() {
-    let liar = Liar::coerced(Replacement::LeastRecentlyUsed, TRIALS);
+    let liar = Liar::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let mut total = CaseReport::default();
     for (seed, name) in SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"]) {
         let setup = setup::find(name).unwrap();

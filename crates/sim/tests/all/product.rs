@@ -3,7 +3,7 @@
 //! acknowledged must be there.
 
 use device::{Disk, Operation};
-use disks::{Atomicity, CrashPolicy, Image, MemoryDisk, Raid0, Replacement};
+use disks::{Atomicity, CrashPolicy, Image, LineReplacement, MemoryDisk, Raid0};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat, WriteThreshold};
 use ext4::{Caller, Inode, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::{VirtualWorld, join_all};
@@ -239,7 +239,7 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
 
 fn play(data: DataMode) {
     let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
-    let coerced = Liar::coerced(Replacement::LeastRecentlyUsed, TRIALS);
+    let coerced = Liar::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let (mut combinations, mut images) = (0, 0);
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         for liar in [None, Some(coerced.clone())] {
@@ -287,7 +287,7 @@ fn adaptive_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
 #[should_panic(expected = "x flush x 3 disks")]
 fn a_raid_of_drives_that_lie_loses_what_was_acknowledged() {
     let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
-    let liar = Liar::trusted(Replacement::LeastRecentlyUsed);
+    let liar = Liar::trusted(LineReplacement::LeastRecentlyUsed);
     let data = DataMode::Wasteless;
     for seed in 1..5 {
         let of =

@@ -2,12 +2,12 @@
 
 use super::notes::{Note, sync_directory, version_of};
 use super::store::Local;
-use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::overlay::Overlay;
-use crate::store::{Access, OpenFile};
+use crate::store::{OpenFile, OpenMode};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, openat,
     utimensat,
@@ -28,8 +28,8 @@ const WAY_NOTED: Duration = Duration::from_secs(2);
 const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// A file that this client holds exclusively.
-pub(super) struct Buffered {
-    pub attributes: Attributes,
+pub(super) struct LocalBuffered {
+    pub attributes: FileAttributes,
     pub overlay: Overlay,
     /// On its way to the file.
     pub flushing: Option<Overlay>,
@@ -39,7 +39,7 @@ pub(super) struct Buffered {
     pub handle: std::rc::Rc<File>,
 }
 
-impl Buffered {
+impl LocalBuffered {
     /// Others may have added names, or removed them.
     fn links(&self) -> u32 {
         self.handle.metadata().map_or(self.attributes.links, |metadata| metadata.nlink() as u32)
@@ -50,13 +50,13 @@ impl Buffered {
 struct Flush {
     file: File,
     notes: super::notes::Notes,
-    attributes: Attributes,
+    attributes: FileAttributes,
     overlay: Overlay,
 }
 
 impl Flush {
     fn run(self) -> io::Result<()> {
-        let Attributes { file: id, version, modified, accessed, mode, uid, gid, .. } = self.attributes;
+        let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } = self.attributes;
         let mut noted_until = Instant::now();
         let mut note_way = || -> io::Result<()> {
             if noted_until.saturating_duration_since(Instant::now()) < WAY_NOTED_AGAIN {
@@ -91,7 +91,7 @@ impl Flush {
 }
 
 impl Local {
-    pub fn attributes_of(&self, metadata: &Metadata) -> Attributes {
+    pub fn attributes_of(&self, metadata: &Metadata) -> FileAttributes {
         let file = FileId(metadata.ino());
         let time = |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
         let kind = match metadata.mode() & libc::S_IFMT {
@@ -104,7 +104,7 @@ impl Local {
             FileKind::Regular => self.notes.version(file, metadata),
             _ => version_of(metadata),
         };
-        Attributes {
+        FileAttributes {
             file,
             kind,
             version,
@@ -120,9 +120,9 @@ impl Local {
         }
     }
 
-    pub fn attributes(&self, file: FileId) -> Result<Attributes, StoreError> {
+    pub fn attributes(&self, file: FileId) -> Result<FileAttributes, StoreError> {
         if let Some(buffered) = self.files.borrow().get(&file) {
-            return Ok(Attributes { links: buffered.links(), ..buffered.attributes });
+            return Ok(FileAttributes { links: buffered.links(), ..buffered.attributes });
         }
         let open =
             self.opens.borrow().values().find(|open| open.file == file).map(|open| open.handle.clone());
@@ -143,8 +143,8 @@ impl Local {
     fn change(
         &self,
         file: FileId,
-        change: impl FnOnce(&mut Buffered),
-    ) -> Option<Result<Attributes, StoreError>> {
+        change: impl FnOnce(&mut LocalBuffered),
+    ) -> Option<Result<FileAttributes, StoreError>> {
         let mut files = self.files.borrow_mut();
         let buffered = files.get_mut(&file)?;
         change(buffered);
@@ -181,7 +181,7 @@ impl Local {
         Ok(buffered.overlay.read(at, length.min(TRANSFER_BYTES_MAX), base))
     }
 
-    pub fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Result<Attributes, StoreError> {
+    pub fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
         if end.is_none() || bytes.len() > TRANSFER_BYTES_MAX {
@@ -269,7 +269,7 @@ impl Local {
         &self,
         file: FileId,
         change: AttributeChange,
-    ) -> Result<Attributes, StoreError> {
+    ) -> Result<FileAttributes, StoreError> {
         let now = self.world.wall_clock();
         let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
@@ -316,7 +316,7 @@ impl Local {
         open: OpenFile,
         what: Allocation,
         range: Range<u64>,
-    ) -> Result<Attributes, StoreError> {
+    ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         self.flush(file).await?;
         self.notes.remove(file);
@@ -342,7 +342,7 @@ impl Local {
 
     fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
         let opens = self.opens.borrow();
-        let open = opens.values().find(|open| open.file == file && open.access == Access::ReadWrite);
+        let open = opens.values().find(|open| open.file == file && open.access == OpenMode::ReadWrite);
         open.map(|open| open.handle.clone())
     }
 
@@ -424,7 +424,7 @@ fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
     (change.accessed.is_some() || change.modified.is_some()).then_some(times)
 }
 
-fn apply(attributes: &mut Attributes, change: &AttributeChange, now: Timestamp) {
+fn apply(attributes: &mut FileAttributes, change: &AttributeChange, now: Timestamp) {
     let time = |change: TimeChange| match change {
         TimeChange::Now => now,
         TimeChange::To(time) => time,

@@ -4,10 +4,10 @@ use super::OWN_DIRECTORY;
 use super::files::set_mode;
 use super::places::Place;
 use super::store::Local;
-use crate::attributes::{Attributes, FileId};
+use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
-use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
+use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -38,7 +38,7 @@ impl Local {
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let attributes = match buffered {
             // Others may have linked it.
-            Some(buffered) => Attributes { links: metadata.nlink() as u32, ..buffered },
+            Some(buffered) => FileAttributes { links: metadata.nlink() as u32, ..buffered },
             None => self.attributes_of(&metadata),
         };
         Ok(Found { file, attributes })
@@ -49,14 +49,14 @@ impl Local {
         parent: FileId,
         name: &[u8],
         node: NewNode,
-        caller: Caller,
+        caller: Creator,
     ) -> Result<Found, StoreError> {
         let place = self.place_of(parent, name)?;
         make_at(place.as_ref(), &node, caller).map_err(|error| self.failed("making", &error))?;
         self.lookup(parent, name)
     }
 
-    pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<Attributes, StoreError> {
+    pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<FileAttributes, StoreError> {
         let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         Ok(self.lookup(parent, name)?.attributes)
@@ -86,11 +86,11 @@ impl Local {
         &self,
         from: (FileId, &[u8]),
         to: (FileId, &[u8]),
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?);
         // Another may make the name between: a directory has no server that could tell.
-        if mode == RenameMode::NoReplace && fs::symlink_metadata(&new).is_ok() {
+        if mode == RenameOver::NoReplace && fs::symlink_metadata(&new).is_ok() {
             return Err(Refusal::Exists.into());
         }
         fs::rename(&old, &new).map_err(|error| self.failed("renaming", &error))?;
@@ -142,7 +142,7 @@ impl Local {
     }
 }
 
-fn make_at(path: &Path, node: &NewNode, caller: Caller) -> io::Result<()> {
+fn make_at(path: &Path, node: &NewNode, caller: Creator) -> io::Result<()> {
     let mode = match node {
         NewNode::Regular { mode } => {
             OpenOptions::new().write(true).create_new(true).mode(*mode).open(path)?;

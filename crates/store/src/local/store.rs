@@ -1,14 +1,14 @@
-use super::files::Buffered;
+use super::files::LocalBuffered;
 use super::notes::Notes;
 use super::places::Places;
-use super::tokens::{Tokens, lock_life};
+use super::tokens::{LocalTokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
-use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Caller, Created, Entry, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::overlay::Overlay;
-use crate::store::{Access, Answer, OpenFile, Store};
+use crate::store::{Answer, OpenFile, OpenMode, Store};
 use device::{LocalFuture, World};
 use rustix::fs::fstatvfs;
 use std::cell::{Cell, RefCell};
@@ -38,8 +38,8 @@ pub(super) struct Local {
     identity: Identity,
     pub places: Places,
     pub notes: Notes,
-    pub tokens: Tokens,
-    pub files: RefCell<BTreeMap<FileId, Buffered>>,
+    pub tokens: LocalTokens,
+    pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<BTreeMap<OpenFile, Open>>,
     pub listings: RefCell<BTreeMap<FileId, Vec<Entry>>>,
     next_open: Cell<u64>,
@@ -49,7 +49,7 @@ pub(super) struct Local {
 
 pub(super) struct Open {
     pub file: FileId,
-    pub access: Access,
+    pub access: OpenMode,
     pub handle: Rc<File>,
 }
 
@@ -75,7 +75,7 @@ impl LocalStore {
         }
         let life = lock_life(&lives.join(&identity.0))?;
         let places = Places::new(root).map_err(|error| cannot(&error))?;
-        let tokens = Tokens::new(tokens, wishes, identity.clone());
+        let tokens = LocalTokens::new(tokens, wishes, identity.clone());
         Ok(LocalStore(Rc::new(Local {
             world,
             identity,
@@ -110,7 +110,7 @@ impl Local {
         failed(&self.name, what, error)
     }
 
-    fn open(&self, file: FileId, access: Access) -> Result<OpenFile, StoreError> {
+    fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
         let place = self.places.place(file)?;
         let open = |write| {
             File::options()
@@ -119,7 +119,7 @@ impl Local {
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(&place)
         };
-        let handle = open(access == Access::ReadWrite).map_err(|error| self.failed("opening", &error))?;
+        let handle = open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
         if metadata.ino() != file.0 || self.attributes_of(&metadata).kind != FileKind::Regular {
             return Err(Refusal::Stale.into());
@@ -142,7 +142,7 @@ impl Local {
         })
     }
 
-    async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
+    async fn take_token(&self, open: OpenFile, token: Token) -> Result<FileAttributes, StoreError> {
         let (file, handle) = {
             let opens = self.opens.borrow();
             let open = opens.get(&open).ok_or(Refusal::Stale)?;
@@ -178,7 +178,7 @@ impl Local {
         if token == Token::ExclusiveWrite {
             let overlay = Overlay::over(attributes.version.size);
             let turn = Rc::default();
-            let buffered = Buffered { attributes, overlay, flushing: None, clean: true, turn, handle };
+            let buffered = LocalBuffered { attributes, overlay, flushing: None, clean: true, turn, handle };
             self.files.borrow_mut().insert(file, buffered);
         }
         Ok(attributes)
@@ -276,18 +276,18 @@ impl Store for LocalStore {
             self.0.listings.borrow_mut().remove(&file);
         }
     }
-    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let name = name.to_vec();
         self.at_once(move |local| local.make(parent, &name, node, caller))
     }
-    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let name = name.to_vec();
         self.at_once(move |local| {
             let found = local.make(parent, &name, NewNode::Regular { mode }, caller)?;
-            Ok(Created { found, open: local.open(found.file, Access::ReadWrite).ok(), is_held: false })
+            Ok(Created { found, open: local.open(found.file, OpenMode::ReadWrite).ok(), is_held: false })
         })
     }
-    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
         let name = name.to_vec();
         self.at_once(move |local| local.link(file, parent, &name))
     }
@@ -305,7 +305,7 @@ impl Store for LocalStore {
         name: &[u8],
         new_parent: FileId,
         new_name: &[u8],
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Answer<()> {
         let (name, new_name) = (name.to_vec(), new_name.to_vec());
         self.at_once(move |local| local.rename((parent, &name), (new_parent, &new_name), mode))
@@ -323,10 +323,10 @@ impl Store for LocalStore {
         self.at_once(|local| local.space())
     }
 
-    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+    fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
         self.at_once(move |local| local.attributes(file))
     }
-    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         self.start(move |local| async move { local.set_attributes(file, change).await })
     }
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
@@ -345,7 +345,7 @@ impl Store for LocalStore {
         self.start(move |local| async move { local.change_xattr(file, name, None).await })
     }
 
-    fn open(&self, file: FileId, access: Access) -> Answer<OpenFile> {
+    fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
         self.at_once(move |local| local.open(file, access))
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
@@ -356,17 +356,17 @@ impl Store for LocalStore {
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         self.at_once(move |local| local.read(open, at, length))
     }
-    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let bytes = bytes.to_vec();
         self.at_once(move |local| local.write(open, at, &bytes))
     }
-    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes> {
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes> {
         self.start(move |local| async move { local.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.make_durable(open).await })
     }
-    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |local| async move { local.take_token(open, token).await })
     }
     fn return_token(&self, file: FileId) -> Answer<()> {

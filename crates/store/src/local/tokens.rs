@@ -25,16 +25,16 @@ struct Held {
     recalled: bool,
 }
 
-pub(super) struct Tokens {
+pub(super) struct LocalTokens {
     tokens: PathBuf,
     wishes: PathBuf,
     identity: Identity,
     held: RefCell<BTreeMap<FileId, Held>>,
 }
 
-impl Tokens {
-    pub fn new(tokens: PathBuf, wishes: PathBuf, identity: Identity) -> Tokens {
-        Tokens { tokens, wishes, identity, held: RefCell::default() }
+impl LocalTokens {
+    pub fn new(tokens: PathBuf, wishes: PathBuf, identity: Identity) -> LocalTokens {
+        LocalTokens { tokens, wishes, identity, held: RefCell::default() }
     }
     pub fn of(&self, file: FileId) -> Option<Token> {
         self.held.borrow().get(&file).map(|held| held.token)
@@ -51,8 +51,8 @@ impl Tokens {
         self.give_back(file);
         let path = self.path(file);
         let access = match token {
-            Token::ExclusiveWrite => disks::Access::ReadWrite,
-            Token::SharedRead | Token::SharedWrite => disks::Access::ReadOnly,
+            Token::ExclusiveWrite => disks::DiskAccess::ReadWrite,
+            Token::SharedRead | Token::SharedWrite => disks::DiskAccess::ReadOnly,
         };
         for _ in 0..TRIES_MAX {
             let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
@@ -78,7 +78,7 @@ impl Tokens {
         drop(held.lock);
         // Others that share it have it still; or another gives it back now, and sees to the same.
         let Ok(lock) = OpenOptions::new().read(true).write(true).open(&path) else { return };
-        if disks::lock_image(&path, &lock, disks::Access::ReadWrite).is_ok() && is_at(&path, &lock) {
+        if disks::lock_image(&path, &lock, disks::DiskAccess::ReadWrite).is_ok() && is_at(&path, &lock) {
             let _ = fs::remove_file(path);
         }
     }
@@ -141,7 +141,7 @@ pub(super) fn lock_life(path: &Path) -> Result<File, StoreError> {
     let cannot = |error: &io::Error| super::failed(&path.display().to_string(), "locking", error);
     let life = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let life = life.map_err(|error| cannot(&error))?;
-    match disks::lock_image(path, &life, disks::Access::ReadWrite) {
+    match disks::lock_image(path, &life, disks::DiskAccess::ReadWrite) {
         Ok(()) => Ok(life),
         Err(_) => Err(StoreError::TokenHeld),
     }

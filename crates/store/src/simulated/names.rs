@@ -3,11 +3,11 @@
 
 use super::client::Client;
 use super::servers::{Asks, Inode, Session};
-use crate::attributes::{Attributes, FileId, FileKind};
+use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
-use crate::names::{Caller, Entry, Found, Listing, NewNode, RenameMode};
+use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use std::collections::BTreeMap;
 
 type Name = Vec<u8>;
@@ -67,7 +67,7 @@ pub(super) async fn make(
     parent: FileId,
     name: Name,
     node: NewNode,
-    caller: Caller,
+    caller: Creator,
     holder: Option<&Session>,
 ) -> Result<Found, StoreError> {
     check(&name)?;
@@ -81,7 +81,7 @@ pub(super) async fn make(
         NewNode::Symlink { .. } => return Err(Refusal::NameTooLong.into()),
         NewNode::Special { kind, mode, rdev } => (FileKind::Special(kind), mode, Vec::new(), rdev),
     };
-    let mut attributes = Attributes { rdev, ..client.made(file, kind, mode, caller) };
+    let mut attributes = FileAttributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
     let (state, leased) = (client.state.clone(), name.clone());
     let made = client.change_names(move |inodes| {
@@ -122,7 +122,7 @@ pub(super) async fn link(
     file: FileId,
     parent: FileId,
     name: Name,
-) -> Result<Attributes, StoreError> {
+) -> Result<FileAttributes, StoreError> {
     check(&name)?;
     let mut done = false;
     let linked = client.change_names(|inodes| {
@@ -189,7 +189,7 @@ pub(super) async fn rename(
     client: &Client,
     from: (FileId, Name),
     to: (FileId, Name),
-    mode: RenameMode,
+    mode: RenameOver,
 ) -> Result<(), StoreError> {
     check(&to.1)?;
     client.end_lease(from.0, &from.1);
@@ -205,7 +205,7 @@ pub(super) async fn rename(
             return Err(Refusal::Invalid);
         }
         if let Some(replaced) = directory(inodes, to.0)?.entries.get(&to.1).copied() {
-            if mode == RenameMode::NoReplace {
+            if mode == RenameOver::NoReplace {
                 return Err(Refusal::Exists);
             }
             if replaced == file {

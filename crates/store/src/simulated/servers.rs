@@ -1,8 +1,8 @@
 //! The servers' state, and the network between them and the clients.
 
 use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
-use super::tokens::Tokens;
-use crate::attributes::{Attributes, FileId, FileKind, Version};
+use super::tokens::SimulatedTokens;
+use crate::attributes::{FileAttributes, FileId, FileKind, Version};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent};
 use device::{Disk, World};
@@ -103,7 +103,7 @@ pub struct TrafficCount {
 
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
-    pub attributes: Attributes,
+    pub attributes: FileAttributes,
     pub data: Vec<u8>,
     /// When the latest content was written, by the client's clock.
     pub written: Timestamp,
@@ -133,7 +133,7 @@ pub(super) struct State {
     pub network: Network,
     pub inodes: RefCell<BTreeMap<FileId, Inode>>,
     pub next_inode: Cell<u64>,
-    pub tokens: RefCell<Tokens>,
+    pub tokens: RefCell<SimulatedTokens>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
     /// How many changes of names each session has made.
@@ -262,9 +262,9 @@ impl Cluster {
     }
 }
 
-pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> Attributes {
+pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> FileAttributes {
     let links = if kind == FileKind::Directory { 2 } else { 1 };
-    Attributes {
+    FileAttributes {
         file,
         kind,
         version: Version::default(),
@@ -282,9 +282,9 @@ pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> Attributes {
 
 impl Inode {
     /// What a client says that held the file.
-    pub fn set(&mut self, attributes: Attributes) {
+    pub fn set(&mut self, attributes: FileAttributes) {
         let links = self.attributes.links;
-        self.attributes = Attributes { links, ..attributes };
+        self.attributes = FileAttributes { links, ..attributes };
         self.data.resize(attributes.version.size as usize, 0);
         self.drop_unreachable();
     }
@@ -296,7 +296,7 @@ impl Inode {
     }
     /// Who could write has died: size and times follow the content.
     fn recover(&mut self) {
-        let Attributes { version, modified, changed, .. } = &mut self.attributes;
+        let FileAttributes { version, modified, changed, .. } = &mut self.attributes;
         version.size = version.size.max(self.data.len() as u64);
         *modified = self.written.max(*modified);
         *changed = self.written.max(*changed);

@@ -5,12 +5,12 @@ use crate::event::Token;
 use std::collections::BTreeMap;
 
 #[derive(Default, Debug)]
-pub(super) struct Tokens {
+pub(super) struct SimulatedTokens {
     /// By file and session.
     held: BTreeMap<(FileId, u64), Token>,
 }
 
-impl Tokens {
+impl SimulatedTokens {
     /// Sessions whose token stands against `wanted` by `session`.
     pub fn against(&self, file: FileId, session: u64, wanted: Token) -> Vec<(u64, Token)> {
         let of_file = self.held.range((file, 0)..=(file, u64::MAX));

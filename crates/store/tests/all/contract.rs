@@ -6,16 +6,16 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Access, Allocation, AttributeChange, Caller, Cluster, FileId, FileKind, Identity, LocalStore, Network,
-    NewNode, Refusal, RenameMode, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token,
+    Allocation, AttributeChange, Cluster, Creator, FileId, FileKind, Identity, LocalStore, Network, NewNode,
+    OpenMode, Refusal, RenameOver, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token,
     XattrMode,
 };
 use units::Timestamp;
 
 /// Who may not give files away makes his own.
-fn own() -> Caller {
+fn own() -> Creator {
     let process = std::fs::metadata("/proc/self").unwrap();
-    Caller { uid: process.uid(), gid: process.gid() }
+    Creator { uid: process.uid(), gid: process.gid() }
 }
 
 type Two = (Rc<dyn Store>, Rc<dyn Store>, Rc<dyn World>);
@@ -56,12 +56,12 @@ fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
 fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 3, b"bytes").await.unwrap();
         assert_eq!(first.read(open, 0, 100).await.unwrap(), b"\0\0\0bytes");
         assert_eq!(first.lookup(first.root(), b"file").await.unwrap().attributes.version.size, 8);
-        let other = second.open(file, Access::Read).await.unwrap();
+        let other = second.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(second.read(other, 0, 100).await.unwrap(), b"");
         first.return_token(file).await.unwrap();
         assert_eq!(second.read(other, 0, 100).await.unwrap(), b"\0\0\0bytes");
@@ -72,7 +72,7 @@ fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
 fn each_change_tells_another_state_and_the_store_keeps_what_was_told() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         let base = first.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         let mut told = vec![base];
         for round in 0..5 {
@@ -93,11 +93,11 @@ fn each_change_tells_another_state_and_the_store_keeps_what_was_told() {
 fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
     on_each(|(first, second, world)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"first").await.unwrap();
         give_way(&first, &*world);
-        let other = second.open(file, Access::ReadWrite).await.unwrap();
+        let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
         let found = second.take_token(other, Token::ExclusiveWrite).await.unwrap();
         assert_eq!(found.version.size, 5);
         assert_eq!(second.read(other, 0, 9).await.unwrap(), b"first");
@@ -113,12 +113,12 @@ fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
 fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"0123456789").await.unwrap();
         let cut = AttributeChange { size: Some(4), ..AttributeChange::default() };
         first.set_attributes(file, cut).await.unwrap();
-        let other = second.open(file, Access::Read).await.unwrap();
+        let other = second.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(second.read(other, 0, 99).await.unwrap(), b"0123");
         first.write(open, 6, b"x").await.unwrap();
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123\0\0x");
@@ -129,7 +129,7 @@ fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
 fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         let mut told = first.write(open, 0, &[1; 12288]).await.unwrap().version;
         let steps = [
@@ -144,7 +144,7 @@ fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
             assert_eq!(second.attributes(file).await.unwrap().version, now, "{what:?}");
             told = now;
         }
-        let other = second.open(file, Access::Read).await.unwrap();
+        let other = second.open(file, OpenMode::Read).await.unwrap();
         let parts = [(0, 1), (4095, 1), (4096, 0), (8191, 0), (8192, 1), (12287, 1), (12288, 0), (16383, 0)];
         for (at, byte) in parts {
             assert_eq!(second.read(other, at, 1).await.unwrap(), [byte], "at {at}");
@@ -163,7 +163,7 @@ fn names_are_made_moved_listed_and_removed() {
         let refused = |refusal| StoreError::Refused(refusal);
         let again = first.make(root, b"a", NewNode::Regular { mode: 0o600 }, own()).await;
         assert_eq!(again.unwrap_err(), refused(Refusal::Exists));
-        first.rename(root, b"a", directory, b"b", RenameMode::NoReplace).await.unwrap();
+        first.rename(root, b"a", directory, b"b", RenameOver::NoReplace).await.unwrap();
         assert_eq!(second.lookup(root, b"a").await.unwrap_err(), refused(Refusal::NotFound));
         assert_eq!(second.find(file).await.unwrap().file, file);
         let listing = second.list(directory, 0).await.unwrap();
@@ -218,7 +218,7 @@ fn times_of_links_and_pipes_are_set_and_those_of_link_targets_are_not() {
 fn extended_attributes_are_set_read_listed_and_removed() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"buffered").await.unwrap();
         let name = b"user.colour";
@@ -245,7 +245,7 @@ fn extended_attributes_are_set_read_listed_and_removed() {
 fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
     on_each(|(first, _, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"0123456789").await.unwrap();
         first.unlink(first.root(), b"file").await.unwrap();
@@ -266,7 +266,7 @@ fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
 fn links_are_counted_as_they_are_while_the_file_is_held() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, Access::ReadWrite).await.unwrap();
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"x").await.unwrap();
         second.link(file, second.root(), b"another").await.unwrap();
@@ -289,10 +289,10 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
         let left = |part: &str| std::fs::read_dir(own.join(part)).unwrap().count();
         for token in [Token::ExclusiveWrite, Token::SharedRead, Token::SharedWrite] {
             let file = make(&*first, &format!("{token:?}")).await;
-            let open = first.open(file, Access::ReadWrite).await.unwrap();
+            let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
             first.take_token(open, token).await.unwrap();
             if token != Token::ExclusiveWrite {
-                let other = second.open(file, Access::ReadWrite).await.unwrap();
+                let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
                 second.take_token(other, token).await.unwrap();
                 assert_eq!(left("tokens"), 1);
                 second.return_token(file).await.unwrap();
@@ -307,11 +307,11 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
         let file = make(&*first, "contended").await;
         for round in 0..30u8 {
             let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
-            let open = one.open(file, Access::ReadWrite).await.unwrap();
+            let open = one.open(file, OpenMode::ReadWrite).await.unwrap();
             one.take_token(open, Token::ExclusiveWrite).await.unwrap();
             one.write(open, round.into(), &[round]).await.unwrap();
             one.return_token(file).await.unwrap();
-            let seen = other.open(file, Access::Read).await.unwrap();
+            let seen = other.open(file, OpenMode::Read).await.unwrap();
             assert_eq!(other.read(seen, 0, 99).await.unwrap().len(), usize::from(round) + 1);
             one.close(open).await.unwrap();
             other.close(seen).await.unwrap();
@@ -355,7 +355,7 @@ fn a_directory_that_became_a_link_leads_nobody_out_of_the_tree() {
         };
         stale("make", store.make(inner, b"new", node, own()).await.err());
         stale("list", store.list(inner, 0).await.err());
-        stale("open", store.open(file, Access::ReadWrite).await.err());
+        stale("open", store.open(file, OpenMode::ReadWrite).await.err());
         stale("unlink", store.unlink(inner, b"file").await.err());
         let change = AttributeChange { mode: Some(0o777), ..AttributeChange::default() };
         stale("chmod", store.set_attributes(file, change).await.err());
@@ -375,9 +375,9 @@ fn files_deeper_than_a_path_is_long_are_reached() {
             at = make_directory(&*store, at, &[b'd'; 255]).await;
         }
         let file = store.make(at, b"file", NewNode::Regular { mode: 0o644 }, own()).await.unwrap().file;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.write(open, 0, b"deep").await.unwrap();
-        store.rename(at, b"file", at, b"moved", RenameMode::Replace).await.unwrap();
+        store.rename(at, b"file", at, b"moved", RenameOver::Replace).await.unwrap();
         assert_eq!(store.lookup(at, b"moved").await.unwrap().attributes.version.size, 4);
         assert_eq!(store.list(at, 0).await.unwrap().entries.len(), 1);
         store.unlink(at, b"moved").await.unwrap();
@@ -405,14 +405,14 @@ fn a_created_file_is_open_and_held_as_far_as_the_store_says() {
         assert!(matches!(again, Err(StoreError::Refused(Refusal::Exists))));
         let open = match created.open {
             Some(open) => open,
-            None => first.open(file, Access::ReadWrite).await.unwrap(),
+            None => first.open(file, OpenMode::ReadWrite).await.unwrap(),
         };
         if !created.is_held {
             first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         }
         first.write(open, 0, b"new").await.unwrap();
         give_way(&first, &*world);
-        let other = second.open(file, Access::Read).await.unwrap();
+        let other = second.open(file, OpenMode::Read).await.unwrap();
         second.take_token(other, Token::SharedRead).await.unwrap();
         assert_eq!(second.read(other, 0, 10).await.unwrap(), b"new", "who wants it recalls it");
     });

@@ -4,9 +4,9 @@ use device::World;
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Caller, Cluster, FileId, Identity, Network, NewNode, SimulatedStore, Store, Token};
+use store::{Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, Token};
 
-const OWN: Caller = Caller { uid: 0, gid: 0 };
+const OWN: Creator = Creator { uid: 0, gid: 0 };
 
 fn cluster(network: Network) -> (VirtualWorld, Cluster) {
     let world = VirtualWorld::new(1);
@@ -27,7 +27,7 @@ fn a_metadata_server_serves_requests_one_after_another_and_tokens_at_once() {
     let clock = world.clone();
     let (requests, tokens) = world.run(async move {
         let file = make(&*store, "file").await;
-        let open = store.open(file, Access::ReadWrite).await.unwrap();
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let begun = clock.now();
         let looks = (0..10).map(|_| {
             let store = store.clone();
@@ -56,7 +56,7 @@ fn a_known_name_of_a_held_file_is_no_message_until_another_changes_names() {
         assert_eq!(one.lookup(one.root(), b"file").await.unwrap().file, file);
         assert_eq!(cluster.messages(), messages);
         other
-            .rename(other.root(), b"file", other.root(), b"moved", store::RenameMode::Replace)
+            .rename(other.root(), b"file", other.root(), b"moved", store::RenameOver::Replace)
             .await
             .unwrap();
         assert!(one.lookup(one.root(), b"file").await.is_err(), "the lease ended with the change");

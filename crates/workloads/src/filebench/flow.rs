@@ -1,7 +1,7 @@
 //! Threads that repeat a list of steps on files that they share.
 
 use super::file_set::FileSet;
-use super::{FilebenchOptions, Personality, Work};
+use super::{FilebenchOptions, FilebenchWork, Personality};
 use crate::dice::Dice;
 use crate::files::{Actor, Files};
 use crate::semaphore::Semaphore;
@@ -68,7 +68,7 @@ pub const FLOWS: &[Flow] = {
 const LOG: &str = "weblog";
 
 /// What the threads share.
-struct Run {
+struct FlowRun {
     options: FilebenchOptions,
     steps: &'static [FlowStep],
     set: FileSet,
@@ -80,7 +80,7 @@ struct Run {
     over: AtomicBool,
 }
 
-impl Run {
+impl FlowRun {
     /// Waits until the rate lets the next operation be done. False: the run is over by then.
     async fn hold<F: Files>(&self, files: &F, begin: Instant) -> bool {
         let Some(rate) = self.options.per_second else { return true };
@@ -108,9 +108,9 @@ pub async fn run<F: Files>(
     files: &F,
     options: &FilebenchOptions,
     mut progress: impl FnMut(u64),
-) -> io::Result<(Work, Duration)> {
+) -> io::Result<(FilebenchWork, Duration)> {
     let flow = FLOWS.iter().find(|flow| flow.personality == options.personality);
-    let run = Arc::new(Run {
+    let run = Arc::new(FlowRun {
         options: options.clone(),
         steps: flow.expect("every personality but oltp has a flow").steps,
         set: FileSet::new(options),
@@ -126,14 +126,14 @@ pub async fn run<F: Files>(
         let log = files.create(LOG, options.sync).await?;
         files.close(log).await;
     }
-    let threads = (0..options.threads).map(|number| Thread { number, run: run.clone() }).collect();
+    let threads = (0..options.threads).map(|number| FlowThread { number, run: run.clone() }).collect();
     let results = files.run_actors(threads, || progress(run.operations.load(Ordering::Relaxed))).await?;
-    Work::of_all(results)
+    FilebenchWork::of_all(results)
 }
 
-struct Thread {
+struct FlowThread {
     number: u32,
-    run: Arc<Run>,
+    run: Arc<FlowRun>,
 }
 
 /// What a thread holds.
@@ -144,16 +144,16 @@ struct Hands<F: Files> {
     buffer: Vec<u8>,
     /// Where a file is read into, a request of it.
     room: Vec<u8>,
-    work: Work,
+    work: FilebenchWork,
 }
 
-impl<F: Files> Actor<F> for Thread {
+impl<F: Files> Actor<F> for FlowThread {
     type Ready = Hands<F>;
-    type Output = io::Result<(Work, Duration)>;
+    type Output = io::Result<(FilebenchWork, Duration)>;
 
     /// Makes its share of the files that exist before the run.
     async fn prepare(&self, files: &F) -> io::Result<Hands<F>> {
-        let Run { options, steps, .. } = &*self.run;
+        let FlowRun { options, steps, .. } = &*self.run;
         let number = u64::from(self.number);
         let mut hands = Hands {
             dice: Dice::new(options.seed, number),
@@ -161,7 +161,7 @@ impl<F: Files> Actor<F> for Thread {
             open: None,
             buffer: (0..options.request.max(options.append_size)).map(|at| (at * 7 + number) as u8).collect(),
             room: Vec::new(),
-            work: Work::default(),
+            work: FilebenchWork::default(),
         };
         if steps.contains(&FlowStep::AppendLog) {
             hands.log = Some(files.open(LOG, options.sync).await?);
@@ -173,11 +173,16 @@ impl<F: Files> Actor<F> for Thread {
                 self.step(files, &mut hands, step).await?;
             }
         }
-        hands.work = Work::default();
+        hands.work = FilebenchWork::default();
         Ok(hands)
     }
 
-    async fn act(self, files: &F, mut hands: Hands<F>, begin: Instant) -> io::Result<(Work, Duration)> {
+    async fn act(
+        self,
+        files: &F,
+        mut hands: Hands<F>,
+        begin: Instant,
+    ) -> io::Result<(FilebenchWork, Duration)> {
         let run = &*self.run;
         let mut loops = 0;
         while !run.over.load(Ordering::Relaxed)
@@ -200,10 +205,10 @@ impl<F: Files> Actor<F> for Thread {
     }
 }
 
-impl Thread {
+impl FlowThread {
     /// False: all files are there, and the run is over.
     async fn step<F: Files>(&self, files: &F, hands: &mut Hands<F>, step: FlowStep) -> io::Result<bool> {
-        let Run { options, set, over, .. } = &*self.run;
+        let FlowRun { options, set, over, .. } = &*self.run;
         let asked = files.now();
         match step {
             FlowStep::Create => {

@@ -170,7 +170,7 @@ pub async fn filebench<F: Files>(
 
 /// What was done.
 #[derive(Default)]
-struct Work {
+struct FilebenchWork {
     operations: u64,
     latencies: Latencies,
     syncs: Latencies,
@@ -179,10 +179,10 @@ struct Work {
     bytes_written: u64,
 }
 
-impl Work {
+impl FilebenchWork {
     /// What all did, and how long the slowest took; the first failure if there is one.
-    fn of_all(results: Vec<io::Result<(Work, Duration)>>) -> io::Result<(Work, Duration)> {
-        let (mut work, mut longest) = (Work::default(), Duration::ZERO);
+    fn of_all(results: Vec<io::Result<(FilebenchWork, Duration)>>) -> io::Result<(FilebenchWork, Duration)> {
+        let (mut work, mut longest) = (FilebenchWork::default(), Duration::ZERO);
         for result in results {
             let (mine, took) = result?;
             work.add(&mine);
@@ -190,7 +190,7 @@ impl Work {
         }
         Ok((work, longest))
     }
-    fn add(&mut self, other: &Work) {
+    fn add(&mut self, other: &FilebenchWork) {
         self.operations += other.operations;
         self.latencies.merge(&other.latencies);
         self.syncs.merge(&other.syncs);

@@ -7,7 +7,7 @@
 //! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries out aio_write(3).
 //! glibc has a helper for each file. Filebench burns processor time between reads; this one does not.
 
-use super::{FilebenchOptions, Work};
+use super::{FilebenchOptions, FilebenchWork};
 use crate::dice::Dice;
 use crate::files::{Actor, Files, SyncKind};
 use crate::semaphore::Semaphore;
@@ -47,7 +47,7 @@ impl Counter {
     }
 }
 
-struct Run {
+struct OltpRun {
     options: FilebenchOptions,
     for_log: Counter,
     for_data: Counter,
@@ -60,7 +60,7 @@ struct Run {
     operations: AtomicU64,
 }
 
-impl Run {
+impl OltpRun {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -78,9 +78,9 @@ pub async fn run<F: Files>(
     files: &F,
     options: &FilebenchOptions,
     mut progress: impl FnMut(u64),
-) -> io::Result<(Work, Duration)> {
+) -> io::Result<(FilebenchWork, Duration)> {
     let semaphores = |count| (0..count).map(|_| Semaphore::new(0)).collect();
-    let run = Arc::new(Run {
+    let run = Arc::new(OltpRun {
         options: options.clone(),
         for_log: Counter::new(READS_PER_LOG_WRITE + LOG_READS_AHEAD),
         for_data: Counter::new(READS_PER_DATA_WRITES * DATA_WRITERS + DATA_READS_AHEAD),
@@ -95,16 +95,16 @@ pub async fn run<F: Files>(
     }
     fill(files, LOG, LOG_FILE_BYTES).await?;
 
-    let mut roles = vec![Role::LogWriter];
+    let mut roles = vec![OltpRole::LogWriter];
     for writer in 0..DATA_WRITERS {
-        roles.push(Role::DataWriter(writer));
-        roles.extend((0..options.files).map(|file| Role::Helper { writer, file }));
+        roles.push(OltpRole::DataWriter(writer));
+        roles.extend((0..options.files).map(|file| OltpRole::Helper { writer, file }));
     }
-    roles.extend((0..options.threads).map(|_| Role::Reader));
+    roles.extend((0..options.threads).map(|_| OltpRole::Reader));
     let process = |(number, role)| Process { number: number as u64, role, run: run.clone() };
     let processes = roles.into_iter().enumerate().map(process).collect();
     let results = files.run_actors(processes, || progress(run.operations.load(Ordering::Relaxed))).await?;
-    Work::of_all(results)
+    FilebenchWork::of_all(results)
 }
 
 fn data_file(number: u64) -> String {
@@ -126,7 +126,7 @@ async fn fill<F: Files>(files: &F, path: &str, size: u64) -> io::Result<()> {
 }
 
 #[derive(Clone, Copy)]
-enum Role {
+enum OltpRole {
     Reader,
     LogWriter,
     DataWriter(u64),
@@ -139,28 +139,33 @@ enum Role {
 
 struct Process {
     number: u64,
-    role: Role,
-    run: Arc<Run>,
+    role: OltpRole,
+    run: Arc<OltpRun>,
 }
 
 impl<F: Files> Actor<F> for Process {
     /// What a log writer or a helper writes to.
     type Ready = Option<F::File>;
-    type Output = io::Result<(Work, Duration)>;
+    type Output = io::Result<(FilebenchWork, Duration)>;
 
     async fn prepare(&self, files: &F) -> io::Result<Option<F::File>> {
         match self.role {
-            Role::LogWriter => files.open(LOG, SyncKind::OSync).await.map(Some),
-            Role::Helper { file, .. } => files.open(&data_file(file), SyncKind::OSync).await.map(Some),
-            Role::Reader | Role::DataWriter(_) => Ok(None),
+            OltpRole::LogWriter => files.open(LOG, SyncKind::OSync).await.map(Some),
+            OltpRole::Helper { file, .. } => files.open(&data_file(file), SyncKind::OSync).await.map(Some),
+            OltpRole::Reader | OltpRole::DataWriter(_) => Ok(None),
         }
     }
 
-    async fn act(self, files: &F, file: Option<F::File>, begin: Instant) -> io::Result<(Work, Duration)> {
-        let mut work = Work::default();
+    async fn act(
+        self,
+        files: &F,
+        file: Option<F::File>,
+        begin: Instant,
+    ) -> io::Result<(FilebenchWork, Duration)> {
+        let mut work = FilebenchWork::default();
         let ended = self.play(files, file, begin, &mut work).await;
-        let last_reader =
-            matches!(self.role, Role::Reader) && self.run.readers_left.fetch_sub(1, Ordering::Relaxed) == 1;
+        let last_reader = matches!(self.role, OltpRole::Reader)
+            && self.run.readers_left.fetch_sub(1, Ordering::Relaxed) == 1;
         if ended.is_err() || last_reader {
             self.run.end();
         }
@@ -175,14 +180,14 @@ impl Process {
         files: &F,
         file: Option<F::File>,
         begin: Instant,
-        work: &mut Work,
+        work: &mut FilebenchWork,
     ) -> io::Result<Duration> {
-        let Run { options, for_log, for_data, due, done, .. } = &*self.run;
+        let OltpRun { options, for_log, for_data, due, done, .. } = &*self.run;
         let dice = Dice::new(options.seed, self.number);
         let helper = |writer: u64, file: u64| &due[(writer * options.files + file) as usize];
         let mut ended = Duration::ZERO;
         match (self.role, file) {
-            (Role::Reader, _) => {
+            (OltpRole::Reader, _) => {
                 let mut count = 0;
                 while !self.run.is_over() && !options.limit.is_reached(files.now().since(begin), count) {
                     self.read(files, &dice, work).await?;
@@ -192,7 +197,7 @@ impl Process {
                     count += 1;
                 }
             }
-            (Role::DataWriter(writer), _) => loop {
+            (OltpRole::DataWriter(writer), _) => loop {
                 for_data.serve(READS_PER_DATA_WRITES).await;
                 if self.run.is_over() {
                     break;
@@ -200,7 +205,7 @@ impl Process {
                 (0..DATA_WRITES).for_each(|number| helper(writer, number % options.files).give(1));
                 done[writer as usize].take(DATA_WRITES).await;
             },
-            (Role::LogWriter, Some(mut log)) => {
+            (OltpRole::LogWriter, Some(mut log)) => {
                 loop {
                     for_log.serve(READS_PER_LOG_WRITE).await;
                     if self.run.is_over() {
@@ -211,7 +216,7 @@ impl Process {
                 }
                 files.close(log).await;
             }
-            (Role::Helper { writer, file: number }, Some(mut file)) => {
+            (OltpRole::Helper { writer, file: number }, Some(mut file)) => {
                 loop {
                     helper(writer, number).take(1).await;
                     if self.run.is_over() {
@@ -223,12 +228,14 @@ impl Process {
                 }
                 files.close(file).await;
             }
-            (Role::LogWriter | Role::Helper { .. }, None) => unreachable!("these have opened their file"),
+            (OltpRole::LogWriter | OltpRole::Helper { .. }, None) => {
+                unreachable!("these have opened their file")
+            }
         }
         Ok(ended)
     }
 
-    async fn read<F: Files>(&self, files: &F, dice: &Dice, work: &mut Work) -> io::Result<()> {
+    async fn read<F: Files>(&self, files: &F, dice: &Dice, work: &mut FilebenchWork) -> io::Result<()> {
         let FilebenchOptions { files: count, file_size, request, .. } = self.run.options;
         let file = files.open(&data_file(dice.below(count)), SyncKind::None).await?;
         let mut room = vec![0; request as usize];
@@ -247,7 +254,7 @@ impl Process {
         file: &mut F::File,
         dice: &Dice,
         (file_size, bytes): (u64, u64),
-        work: &mut Work,
+        work: &mut FilebenchWork,
     ) -> io::Result<()> {
         let content = vec![self.number as u8; bytes as usize];
         let at = dice.below((file_size / bytes).max(1)) * bytes;
@@ -258,7 +265,7 @@ impl Process {
         Ok(())
     }
 
-    fn count<F: Files>(&self, files: &F, asked: Instant, work: &mut Work) {
+    fn count<F: Files>(&self, files: &F, asked: Instant, work: &mut FilebenchWork) {
         work.operations += 1;
         work.latencies.add(files.now().since(asked));
         self.run.operations.fetch_add(1, Ordering::Relaxed);

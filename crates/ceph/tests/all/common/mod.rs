@@ -1,19 +1,19 @@
 //! A real cluster for each test, one at a time.
 
-use ceph::{Options, Store};
+use ceph::{CephStore, Options};
 use runtime::{Either, RealWorld, race};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::{Caller, FileId, Identity, NewNode, Store as _, StoreError, StoreEvent};
+use store::{Creator, FileId, Identity, NewNode, Store as _, StoreError, StoreEvent};
 
 use device::World;
 
 /// Generous: only what hangs takes as long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+pub const ROOT: Creator = Creator { uid: 0, gid: 0 };
 
 pub struct Cluster {
     folder: tempfile::TempDir,
@@ -166,17 +166,17 @@ pub fn run<T: 'static, F: Future<Output = T> + 'static>(work: impl FnOnce(RealWo
     result.expect("it hangs")
 }
 
-pub async fn connect(world: &RealWorld, options: Options) -> Store {
-    Store::connect(world, options).await.unwrap()
+pub async fn connect(world: &RealWorld, options: Options) -> CephStore {
+    CephStore::connect(world, options).await.unwrap()
 }
 
-pub async fn make(store: &Store, name: &str) -> FileId {
+pub async fn make(store: &CephStore, name: &str) -> FileId {
     let node = NewNode::Regular { mode: 0o644 };
     store.make(store.root(), name.as_bytes(), node, ROOT).await.unwrap().file
 }
 
 /// The next event that is not about caches.
-pub async fn next_event(store: &Store) -> StoreEvent {
+pub async fn next_event(store: &CephStore) -> StoreEvent {
     loop {
         match store.next_event().await {
             StoreEvent::Changed { .. } => {}
@@ -186,7 +186,7 @@ pub async fn next_event(store: &Store) -> StoreEvent {
 }
 
 /// Returns each recalled token, as a host does.
-pub async fn give_way(store: std::rc::Rc<Store>) {
+pub async fn give_way(store: std::rc::Rc<CephStore>) {
     loop {
         match next_event(&store).await {
             StoreEvent::Recall { file, .. } => store.return_token(file).await.unwrap(),

@@ -6,7 +6,7 @@ use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use disks::{Access, next_data};
+use disks::{DiskAccess, next_data};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock};
 use runtime::RealWorld;
 use std::fs::File;
@@ -51,7 +51,7 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
         ))
         .with_remedy("Say --destroy if nothing on it is needed."));
     }
-    let disk = open_disk(world, path, Access::ReadWrite)?;
+    let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     if !disk.is_direct() {
         return Err(CliError::new(format!("the file system of {} has no direct I/O", path.display()))
             .with_remedy("Give a file on another file system, or a block device."));
@@ -124,7 +124,7 @@ mod tests {
         let path = file.path().to_owned();
         assert!(first_hole(&path, 0).unwrap() < 1 << 20);
         let world = RealWorld::new().unwrap();
-        let disk = open_disk(&world, &path, Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
+        let disk = open_disk(&world, &path, DiskAccess::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
         let (name, of_run, range) = ("file".into(), Rc::new(world.clone()), 4096..3 << 20);
         let subject =
             Subject { name, size: 4 << 20, disk: Rc::new(disk), world: of_run, range, has_holes: true };

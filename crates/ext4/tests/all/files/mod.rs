@@ -10,6 +10,6 @@ mod kernel_pages;
 mod large;
 mod locality;
 mod long_writes;
-mod model;
+pub mod model;
 mod random;
 mod tearing;

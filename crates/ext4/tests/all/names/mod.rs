@@ -8,6 +8,6 @@ mod large;
 mod listing;
 mod model;
 mod operations;
-mod random;
+pub mod random;
 mod reading;
-mod support;
+pub mod support;

@@ -172,7 +172,7 @@ impl Task {
     }
 }
 
-async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told {
+pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told {
     let root = volume.inode(ROOT).await.unwrap();
     let mut told = Told::new();
     let mut shared = [ROOT; SHARED];

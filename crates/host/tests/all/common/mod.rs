@@ -2,14 +2,14 @@
 
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, MemoryDisk};
-use host::{Host, HostError, HostJournal, HostOptions, RecoveryReport, recover};
+use host::{Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Access, Caller, Cluster, FileId, Identity, Network, NewNode, SimulatedStore, Store, Token};
+use store::{Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, Token};
 
 pub const JOURNAL_BYTES: u64 = 16 << 20;
-pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+pub const ROOT: Creator = Creator { uid: 0, gid: 0 };
 
 pub struct Stage {
     pub world: VirtualWorld,
@@ -57,7 +57,7 @@ impl Stage {
         &self,
         disk: &MemoryDisk,
         options: HostOptions,
-    ) -> impl Future<Output = Result<(Rc<Host>, RecoveryReport), HostError>> + 'static {
+    ) -> impl Future<Output = Result<(Rc<Host>, HostRecoveryReport), HostError>> + 'static {
         let (world, store, disk) = (self.world(), self.connect(), disk.clone());
         async move {
             let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
@@ -93,7 +93,7 @@ pub async fn make_then_open(host: &Host, name: &str) -> FileId {
 
 /// A peer writes, as an ordinary client does: with the token.
 pub async fn peer_writes(peer: &dyn Store, file: FileId, at: u64, bytes: &[u8]) {
-    let open = peer.open(file, Access::ReadWrite).await.unwrap();
+    let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
     peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
     peer.write(open, at, bytes).await.unwrap();
     peer.return_token(file).await.unwrap();
@@ -101,7 +101,7 @@ pub async fn peer_writes(peer: &dyn Store, file: FileId, at: u64, bytes: &[u8]) 
 }
 
 pub async fn peer_reads(peer: &dyn Store, file: FileId) -> Vec<u8> {
-    let open = peer.open(file, Access::Read).await.unwrap();
+    let open = peer.open(file, OpenMode::Read).await.unwrap();
     peer.take_token(open, Token::SharedRead).await.unwrap();
     let bytes = peer.read(open, 0, 1 << 20).await.unwrap();
     peer.return_token(file).await.unwrap();

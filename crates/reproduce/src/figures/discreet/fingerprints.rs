@@ -3,7 +3,7 @@
 use crate::Context;
 use crate::figure::FigureError;
 use device::{Disk, World};
-use emulated::{DriveOptions, EmulatedDisk, Lies, Replacement};
+use emulated::{DriveOptions, EmulatedDisk, Lies, SegmentReplacement};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, Threshold};
 use eviction::{EvictionWorkload, Pattern};
 use runtime::VirtualWorld;
@@ -28,7 +28,7 @@ pub struct Drive {
 
 impl Drive {
     fn replaces_at_random(&self) -> bool {
-        super::model(self.model).cache.is_some_and(|cache| cache.replacement == Replacement::Random)
+        super::model(self.model).cache.is_some_and(|cache| cache.replacement == SegmentReplacement::Random)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Names that a client knows. Ceph gives clients leases of names, and takes them back when another changes one.
 
 use super::Client;
-use crate::attributes::{Attributes, FileId};
+use crate::attributes::{FileAttributes, FileId};
 use crate::names::Found;
 
 /// A name that this client knows.
@@ -29,7 +29,7 @@ impl Client {
         if is_cut_off || changes != self.changes_by_others() {
             return None;
         }
-        Some(Found { file, attributes: Attributes { links: self.state.links(file)?, ..held } })
+        Some(Found { file, attributes: FileAttributes { links: self.state.links(file)?, ..held } })
     }
     fn changes_by_others(&self) -> u64 {
         let changes = self.state.name_changes.borrow();

@@ -5,11 +5,11 @@ mod serve;
 
 use super::names;
 use super::servers::{Asks, Cluster, Inode, Session, State, fresh};
-use crate::attributes::{Allocation, AttributeChange, Attributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
-use crate::names::{Caller, Created, Found, NewNode};
+use crate::names::{Created, Creator, Found, NewNode};
 use crate::overlay::Overlay;
 use crate::store::{Answer, OpenFile};
 use leases::Lease;
@@ -29,7 +29,7 @@ pub(super) struct Client {
     pub state: Rc<State>,
     identity: Identity,
     session: RefCell<Rc<Session>>,
-    files: RefCell<BTreeMap<FileId, Buffered>>,
+    files: RefCell<BTreeMap<FileId, SimulatedBuffered>>,
     opens: RefCell<BTreeMap<OpenFile, FileId>>,
     next_open: Cell<u64>,
     /// Recalled, and told so: a write would deadlock at a real store.
@@ -40,8 +40,8 @@ pub(super) struct Client {
 }
 
 /// A file held exclusively.
-struct Buffered {
-    attributes: Attributes,
+struct SimulatedBuffered {
+    attributes: FileAttributes,
     overlay: Overlay,
     /// On its way to the servers.
     flushing: Option<Overlay>,
@@ -138,7 +138,7 @@ impl Client {
         self.state.world.wall_clock()
     }
     /// A change that the servers need not know yet.
-    fn change(&self, file: FileId, change: impl FnOnce(&mut Buffered)) -> Option<Attributes> {
+    fn change(&self, file: FileId, change: impl FnOnce(&mut SimulatedBuffered)) -> Option<FileAttributes> {
         let mut files = self.files.borrow_mut();
         let buffered = files.get_mut(&file)?;
         assert!(!self.recalled.borrow().contains(&file), "{file:?} was changed while it is recalled");
@@ -152,7 +152,7 @@ impl Client {
         Some(buffered.attributes)
     }
 
-    async fn write(&self, open: OpenFile, at: u64, bytes: Vec<u8>) -> Result<Attributes, StoreError> {
+    async fn write(&self, open: OpenFile, at: u64, bytes: Vec<u8>) -> Result<FileAttributes, StoreError> {
         let file = self.file_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
         let end = end.ok_or(Refusal::Invalid)?;
@@ -259,7 +259,7 @@ impl Client {
         }
         Ok(())
     }
-    async fn send_attributes(&self, file: FileId, attributes: Attributes) -> Result<(), StoreError> {
+    async fn send_attributes(&self, file: FileId, attributes: FileAttributes) -> Result<(), StoreError> {
         let set = |inode: &mut Inode| {
             inode.set(attributes);
             Ok(())
@@ -267,7 +267,7 @@ impl Client {
         self.ask(file, Asks::Held, 0, set).await
     }
     /// Nobody waits for it.
-    fn send_attributes_later(&self, file: FileId, attributes: Attributes) {
+    fn send_attributes_later(&self, file: FileId, attributes: FileAttributes) {
         let (state, session) = (self.state.clone(), self.session());
         self.state.world.spawn(Box::pin(async move {
             let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
@@ -278,7 +278,7 @@ impl Client {
     }
 
     /// What a write sends by itself. The attributes are those of the write before, but for the size.
-    async fn write_back(&self, file: FileId, before: Attributes) -> Result<(), StoreError> {
+    async fn write_back(&self, file: FileId, before: FileAttributes) -> Result<(), StoreError> {
         let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
             return Ok(());
         };
@@ -293,11 +293,12 @@ impl Client {
         };
         if is_outgrown {
             let version = Version { size, ..before.version };
-            self.send_attributes(file, Attributes { version, ..before }).await?;
+            self.send_attributes(file, FileAttributes { version, ..before }).await?;
         }
         let spilled = {
             let mut files = self.files.borrow_mut();
-            let full = |buffered: &&mut Buffered| buffered.unsent_bytes > self.state.network.buffer_bytes;
+            let full =
+                |buffered: &&mut SimulatedBuffered| buffered.unsent_bytes > self.state.network.buffer_bytes;
             let Some(buffered) = files.get_mut(&file).filter(full) else { return Ok(()) };
             buffered.unsent_bytes = 0;
             let spilled = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
@@ -314,7 +315,11 @@ impl Client {
         half_of_room(size, self.state.network.object_bytes)
     }
 
-    async fn set_attributes(&self, file: FileId, change: AttributeChange) -> Result<Attributes, StoreError> {
+    async fn set_attributes(
+        &self,
+        file: FileId,
+        change: AttributeChange,
+    ) -> Result<FileAttributes, StoreError> {
         let now = self.now();
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if held.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
@@ -342,7 +347,7 @@ impl Client {
         open: OpenFile,
         what: Allocation,
         Range { start, end }: Range<u64>,
-    ) -> Result<Attributes, StoreError> {
+    ) -> Result<FileAttributes, StoreError> {
         let (file, now) = (self.file_of(open)?, self.now());
         self.flush(file).await?;
         let state = self.state.clone();
@@ -364,7 +369,7 @@ impl Client {
     }
 
     /// The servers have changed a file of which nothing is buffered.
-    fn settled(&self, file: FileId, attributes: Attributes) {
+    fn settled(&self, file: FileId, attributes: FileAttributes) {
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
@@ -372,7 +377,7 @@ impl Client {
         }
     }
 
-    async fn take_token(&self, open: OpenFile, token: Token) -> Result<Attributes, StoreError> {
+    async fn take_token(&self, open: OpenFile, token: Token) -> Result<FileAttributes, StoreError> {
         let file = self.file_of(open)?;
         let session = self.session();
         self.flush(file).await?;
@@ -419,12 +424,12 @@ impl Client {
     }
 
     /// What the servers have given.
-    fn hold(&self, file: FileId, token: Token, attributes: Attributes) {
+    fn hold(&self, file: FileId, token: Token, attributes: FileAttributes) {
         let mut files = self.files.borrow_mut();
         files.remove(&file);
         if token == Token::ExclusiveWrite {
             let size = attributes.version.size;
-            let buffered = Buffered {
+            let buffered = SimulatedBuffered {
                 attributes,
                 overlay: Overlay::over(size),
                 flushing: None,
@@ -443,7 +448,7 @@ impl Client {
         parent: FileId,
         name: Vec<u8>,
         mode: u32,
-        caller: Caller,
+        caller: Creator,
     ) -> Result<Created, StoreError> {
         let session = self.session();
         let found =
@@ -507,7 +512,7 @@ fn put(data: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     data[at as usize..end].copy_from_slice(bytes);
 }
 
-fn apply(attributes: &mut Attributes, change: &AttributeChange, now: Timestamp) {
+fn apply(attributes: &mut FileAttributes, change: &AttributeChange, now: Timestamp) {
     let time = |change: TimeChange| match change {
         TimeChange::Now => now,
         TimeChange::To(time) => time,
@@ -534,11 +539,11 @@ impl Client {
         self.state.next_inode.set(number + 1);
         FileId(number)
     }
-    pub fn made(&self, file: FileId, kind: FileKind, mode: u32, caller: Caller) -> Attributes {
+    pub fn made(&self, file: FileId, kind: FileKind, mode: u32, caller: Creator) -> FileAttributes {
         let now = self.now();
         let version = self.state.next_version(Default::default(), 0);
         let (uid, gid) = (caller.uid, caller.gid);
         let made = fresh(file, kind, mode);
-        Attributes { version, uid, gid, accessed: now, modified: now, changed: now, ..made }
+        FileAttributes { version, uid, gid, accessed: now, modified: now, changed: now, ..made }
     }
 }

@@ -1,13 +1,13 @@
 //! The connection as a store.
 
 use super::{SimulatedStore, new_session};
-use crate::attributes::{Allocation, AttributeChange, Attributes, FileId};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Caller, Created, Found, Listing, NewNode, RenameMode, Space, XattrMode};
+use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::simulated::names;
 use crate::simulated::servers::{Asks, Inode, NAME, ROOT};
-use crate::store::{Access, Answer, OpenFile, Store};
+use crate::store::{Answer, OpenFile, OpenMode, Store};
 use device::LocalFuture;
 use std::ops::Range;
 
@@ -90,15 +90,15 @@ impl Store for SimulatedStore {
         })
     }
     fn forget(&self, _file: FileId) {}
-    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Caller) -> Answer<Found> {
+    fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let name = name.to_vec();
         self.start(move |client| async move { names::make(&client, parent, name, node, caller, None).await })
     }
-    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Caller) -> Answer<Created> {
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let name = name.to_vec();
         self.start(move |client| async move { client.create(parent, name, mode, caller).await })
     }
-    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<Attributes> {
+    fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
         let name = name.to_vec();
         self.start(move |client| async move { names::link(&client, file, parent, name).await })
     }
@@ -116,7 +116,7 @@ impl Store for SimulatedStore {
         name: &[u8],
         new_parent: FileId,
         new_name: &[u8],
-        mode: RenameMode,
+        mode: RenameOver,
     ) -> Answer<()> {
         let (name, new_name) = (name.to_vec(), new_name.to_vec());
         self.start(move |client| async move {
@@ -144,16 +144,16 @@ impl Store for SimulatedStore {
         })
     }
 
-    fn attributes(&self, file: FileId) -> Answer<Attributes> {
+    fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
         self.start(move |client| async move {
             if let Some(buffered) = client.files.borrow().get(&file) {
                 let links = client.state.links(file).unwrap_or(buffered.attributes.links);
-                return Ok(Attributes { links, ..buffered.attributes });
+                return Ok(FileAttributes { links, ..buffered.attributes });
             }
             client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await
         })
     }
-    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<Attributes> {
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.set_attributes(file, change).await })
     }
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
@@ -201,7 +201,7 @@ impl Store for SimulatedStore {
         })
     }
 
-    fn open(&self, file: FileId, _access: Access) -> Answer<OpenFile> {
+    fn open(&self, file: FileId, _access: OpenMode) -> Answer<OpenFile> {
         self.start(move |client| async move {
             client.ask(file, Asks::Metadata, 0, |_| Ok(())).await?;
             Ok(client.new_open(file))
@@ -220,11 +220,11 @@ impl Store for SimulatedStore {
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         self.start(move |client| async move { client.read(open, at, length).await })
     }
-    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<Attributes> {
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let bytes = bytes.to_vec();
         self.start(move |client| async move { client.write(open, at, bytes).await })
     }
-    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<Attributes> {
+    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
@@ -238,7 +238,7 @@ impl Store for SimulatedStore {
             client.exchange(Asks::Metadata, 0, || ()).await
         })
     }
-    fn take_token(&self, open: OpenFile, token: Token) -> Answer<Attributes> {
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.take_token(open, token).await })
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
