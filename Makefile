@@ -124,9 +124,13 @@ recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README an
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
 	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md docs/PERFORMANCE.md
 
-bench-shared: deps-ceph build ## clients of a real cluster of three OSDs, in target/figures/shared.json
+bench-shared: deps-ceph build ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
+	@scripts/install-packages.sh fio
 	mkdir -p target/figures
-	scripts/compare-shared.sh $(OKEANOS) --osds 3 --store bluestore --seconds 20 --no-crash --json target/figures/shared.json
+	for work in streams varmail createfiles zipf; do \
+	    scripts/compare-shared.sh $(OKEANOS) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
+	        --json target/figures/shared-$$work.json || exit; \
+	done
 
 # Not part of any test: what comes out differs each time, and is in the repository (crates/workloads/traces).
 record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; half an hour

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Small synchronous writes on a shared file system. Clients of one and the same real cluster on this machine run for
-# some seconds each, and are killed with their writers under way. It prints a table. Needs root, and what `make
+# Small synchronous writes on a shared file system, or another work. Clients of one and the same real cluster on this machine
+# run for some seconds each, and are killed with their writers under way. It prints a table. Needs root, and what `make
 # deps-ceph` installs.
 #
 #   compare-shared.sh PROGRAM [OPTION...] [CONTENDER...]
@@ -9,24 +9,29 @@
 #   ceph-fuse:default   as Debian has it          ceph-fuse:1s     its buffers go out each second
 #   ceph-fuse:sync      without buffers           okeanos          a journal on this host in front of the cluster
 #   NAME=DIR            whatever is mounted there already; not killed
-# Options: --osds N, --replicas N, --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --no-crash; --json FILE
+# Options: --osds N, --replicas N, --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --json FILE
+#          --work streams|varmail|createfiles|zipf: what is measured; zipf is fio's, 128 MiB
+#          --turns N: all contenders so often, in turns, and the medians
+#          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
 scripts=$(dirname "$(realpath "$0")")
 shift
 
-cluster=() writers=16 size=1024 seconds=5 crash=yes json= contenders=()
+cluster=() writers=16 size=1024 seconds=5 turns=1 work=streams crash=yes json= contenders=()
 while [ $# -gt 0 ]; do
     case $1 in
         --osds | --replicas | --store) cluster+=("$1" "$2"); shift ;;
         --writers) writers=$2; shift ;;
         --size) size=$2; shift ;;
         --seconds) seconds=$2; shift ;;
+        --turns) turns=$2; shift ;;
+        --work) work=$2; shift ;;
         --json) json=$2; shift ;;
         --no-crash) crash= ;;
         -*) echo "compare-shared.sh: unknown option $1" >&2; exit 2 ;;
@@ -34,10 +39,13 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[[ $work =~ ^(streams|varmail|createfiles|zipf)$ ]] || { echo "compare-shared.sh: unknown work $work" >&2; exit 2; }
 if [ ${#contenders[@]} = 0 ]; then
     contenders=(ceph-fuse:default ceph-fuse:1s ceph-fuse:sync)
     if "$program" host --help >/dev/null 2>&1; then contenders+=(okeanos); fi
 fi
+readonly once=("${contenders[@]}")
+for ((turn = 1; turn < turns; turn++)); do contenders+=("${once[@]}"); done
 
 # Sockets lie below: a short name.
 place=$(mktemp -d /tmp/okcXXXX)
@@ -102,10 +110,56 @@ field() { # JSON-FILE EXPRESSION over `it`
     python3 -c 'import json, sys; it = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"
 }
 
-# 16 writers for some seconds; what they measured goes to $place/streams.json.
+# Bytes that the OSDs have received, and what they have written to their disks.
+counters() {
+    python3 - "$place/c" <<'END'
+import glob, json, socket, struct, sys
+received = written = 0
+for path in glob.glob(f"{sys.argv[1]}/run/osd.*.asok"):
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.connect(path)
+        asked.sendall(b'{"prefix": "perf dump"}\0')
+        answer = asked.makefile("rb")
+        told = json.loads(answer.read(*struct.unpack(">I", answer.read(4))))
+    received += sum(of["msgr_recv_bytes"] for name, of in told.items() if name.startswith("AsyncMessenger::"))
+    process = path.split(".")[-2]
+    written += int(open(f"/proc/{process}/io").read().split("\nwrite_bytes: ")[1].split()[0])
+print(received, written)
+END
+}
+
+# What must be there before the work begins.
+prepare() { # DIR
+    [ "$work" != zipf ] || zipf "$1" --create_only=1 >"$place/prepared"
+    sync --file-system "$1"
+}
+zipf() { # DIR OPTION...
+    fio --name=zipf --directory="$1" --ioengine=psync --rw=randwrite --bsrange=2k-16k --blockalign=4k --size=128M \
+        --random_distribution=zipf:1.0001 --time_based --runtime="$seconds" --output-format=json "${@:2}"
+}
+# What was measured goes to $place/measured.json, in the words of the program that did.
 measure() { # DIR
-    timeout $((seconds + 120)) "$program" bench streams --json --writers "$writers" --size "$size" --seconds "${seconds}s" "$1" \
-        >"$place/streams.json"
+    local limit=$((seconds + 120))
+    case $work in
+        streams) timeout $limit "$program" bench streams --json --writers "$writers" --size "$size" --seconds "${seconds}s" "$1" ;;
+        varmail) timeout $limit "$program" bench filebench varmail --json --seed 1 --seconds "${seconds}s" "$1" ;;
+        createfiles) timeout 300 "$program" bench filebench createfiles --json --seed 1 --files $((seconds * 500)) "$1" ;;
+        zipf) timeout $limit cat <(zipf "$1") ;;
+    esac >"$place/measured.json"
+}
+# One line of JSON for a turn, in the same words for each work.
+normal() { # CONTENDER BEFORE AFTER
+    python3 - "$place/measured.json" "$@" <<'END'
+import json, sys
+it, (received, written) = json.load(open(sys.argv[1])), (int(after) - int(before) for before, after in zip(sys.argv[3].split(), sys.argv[4].split()))
+it = it[0] if isinstance(it, list) else it
+if "jobs" in it:
+    wrote = it["jobs"][0]["write"]
+    times = {of + "_ns": wrote["clat_ns"]["percentile"][part] for of, part in (("p50", "50.000000"), ("p99", "99.000000"))}
+    it = {"operations": wrote["total_ios"], "operations_per_second": wrote["iops"], "latency": times | {"mean_ns": wrote["clat_ns"]["mean"]}}
+it = {key: it[key] for key in ("operations", "operations_per_second", "latency")}
+print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "written_bytes": written}))
+END
 }
 
 # Kills the client with writers under way, mounts anew, and asks what is there of all that was acknowledged.
@@ -124,7 +178,7 @@ kill_and_look() { # CONTENDER DIR
     writing=
     begin=$EPOCHREALTIME
     enter "$1" "$place/second"
-    timeout 180 "$program" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$work")" >"$place/verdict.json" 2>"$place/verdict.out" || true
+    timeout 180 "$program" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$2")" >"$place/verdict.json" 2>"$place/verdict.out" || true
     again=$(python3 -c "print(f'{$EPOCHREALTIME - $begin:.1f} s')")
     verdict=$(field "$place/verdict.json" '"%d acknowledged, %d lost" % (it["acknowledged"], it["lost"])' 2>/dev/null) ||
         verdict="not readable: $(tail -1 "$place/verdict.out")"
@@ -133,9 +187,35 @@ kill_and_look() { # CONTENDER DIR
     client=
 }
 
+# A table of all turns, or of the medians and of how many times as much the first client has.
+table() { # all|medians
+    python3 - "$1" "$place/turns" <<'END'
+import json, statistics, sys
+def values(turn):
+    times = [turn["latency"][of + "_ns"] / 1e6 for of in ("p50", "mean", "p99")]
+    bytes = [turn[of + "_bytes"] / turn["operations"] / 1e3 for of in ("received", "written")]
+    return [turn["operations_per_second"]] + times + bytes
+rows = {}
+for number, line in enumerate(open(sys.argv[2])):
+    turn = json.loads(line)
+    rows.setdefault((turn["client"], number if sys.argv[1] == "all" else 0), []).append(turn)
+units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB"]
+first = None
+print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there" + "|after kill -9|readable again after" * (sys.argv[1] == "all"))
+for (name, _), turns in rows.items():
+    row = [statistics.median(column) for column in zip(*map(values, turns))]
+    cells = [unit % own for unit, own in zip(units, row)]
+    if sys.argv[1] == "all":
+        cells += turns[0]["crash"]
+    else:
+        first = first or row
+        cells = ["%s (%.2f)" % (cell, its / own if own else 0) for cell, its, own in zip(cells, first, row)]
+    print(name, *cells, sep="|")
+END
+}
+
 "$scripts/ceph-cluster.sh" start "$place/c" "${cluster[@]}"
-lines=("client|writes/s|p50|p99|after kill -9|readable again after")
-results=()
+: >"$place/turns"
 for contender in "${contenders[@]}"; do
     verdict=- again=-
     if [[ $contender == *=* ]]; then
@@ -144,29 +224,40 @@ for contender in "${contenders[@]}"; do
         directory=$place/mount
         enter "$contender" "$directory"
     fi
-    work=$(mktemp -d "$directory/compareXXXX")
-    measure "$work"
-    line=$(field "$place/streams.json" \
-        '"%.0f|%.2f ms|%.2f ms" % (it[0]["operations_per_second"], it[0]["latency"]["p50_ns"] / 1e6, it[0]["latency"]["p99_ns"] / 1e6)')
-    results+=("\"$contender\": $(<"$place/streams.json")")
+    below=$(mktemp -d "$directory/compareXXXX")
+    prepare "$below"
+    before=$(counters)
+    measure "$below"
+    after=$(counters)
     if [[ $contender != *=* ]]; then
         if [ -n "$crash" ]; then
-            kill_and_look "$contender" "$work"
+            kill_and_look "$contender" "$below"
         else
             leave "$directory"
             wait "$client" 2>/dev/null || true
             client=
+            # With all that was dirty.
+            after=$(counters)
         fi
         rm -f "$place/journal"
     fi
-    lines+=("$contender|$line|$verdict|$again")
+    turn=$(normal "$contender" "$before" "$after")
+    echo "${turn%\}}, \"crash\": [\"$verdict\", \"$again\"]}" >>"$place/turns"
 done
-[ -z "$json" ] || (IFS=,; echo "{${results[*]}}") >"$json"
+[ -z "$json" ] || (echo "[" && paste -sd, "$place/turns" && echo "]") >"$json"
 
 echo
-echo "$writers writers, each its own file, $size bytes at a time, O_SYNC, $seconds s on the same cluster (${cluster[*]:-one OSD in memory}):"
+case $work in
+    streams) echo "$writers writers, each its own file, $size bytes at a time, O_SYNC, $seconds s on the same cluster (${cluster[*]:-one OSD in memory}):" ;;
+    *) echo "$work, $seconds s on the same cluster (${cluster[*]:-one OSD in memory}):" ;;
+esac
 echo
-printf '%s\n' "${lines[@]}" | column -t -s '|'
+table all | column -t -s '|'
+if ((turns > 1)); then
+    echo
+    echo "medians of $turns turns; in brackets, what ${contenders[0]} has over it:"
+    table medians | column -t -s '|'
+fi
 if [[ " ${contenders[*]} " != *" okeanos "* ]]; then
     echo
     echo "$(basename "$program") has no mount in front of a cluster yet; it will stand in this table."

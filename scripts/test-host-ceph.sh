@@ -1,6 +1,6 @@
 #!/bin/bash
 # Two hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over, kill -9 of the
-# client at random moments with recovery, a metadata server and an OSD that die. A host sleeps past the lease. Needs
+# client at random moments, once more while it connects or recovers, a metadata server and an OSD that die. A host sleeps past the lease. Needs
 # root, and what `make deps-ceph` installs. About a minute.
 #
 #   scripts/test-host-ceph.sh OKEANOS        SEED, ROUNDS: of the moments of the kills
@@ -41,12 +41,15 @@ fail() {
     exit 1
 }
 # In the foreground, so that its process is known, and its end too.
-mount_host() { # NAME
-    local round
+start_host() { # NAME
     "$OKEANOS" host mount --foreground --store "ceph:$WORK/c/ceph.conf" --journal "journal-$1" -o destage=infinite "$1" \
         >>"$1.out" 2>&1 </dev/null &
     daemon[$1]=$!
     daemons+=($!)
+}
+mount_host() { # NAME
+    local round
+    start_host "$1"
     for ((round = 0; round < 600; round++)); do
         ! grep -q " $WORK/$1 " /proc/self/mounts || return 0
         kill -0 "${daemon[$1]}" 2>/dev/null || break
@@ -59,6 +62,26 @@ kill_host() { # NAME
     kill -KILL "${daemon[$1]}"
     wait "${daemon[$1]}" 2>/dev/null || true
     umount --lazy "$1"
+}
+# Of one that connects, or recovers, or has just mounted. Its helper ends with it.
+kill_beginning_host() { # NAME
+    local helper= moment=$((RANDOM % 400)) round
+    start_host "$1"
+    for ((round = 0; round < 600; round++)); do
+        helper=$(helper_of "${daemon[$1]}")
+        [[ ! $helper ]] || break
+        sleep 0.01
+    done
+    [[ $helper ]] || fail "$1: no helper connects"
+    sleep "$(printf '0.%03d' $moment)"
+    kill -KILL "${daemon[$1]}"
+    wait "${daemon[$1]}" 2>/dev/null || true
+    ! grep -q " $WORK/$1 " /proc/self/mounts || umount --lazy "$1"
+    for ((round = 0; round < 200; round++)); do
+        grep -qs ceph-helper "/proc/$helper/cmdline" || return 0
+        sleep 0.05
+    done
+    fail "$1 was killed $moment ms after its helper began, and that lives on"
 }
 leave_host() { # NAME
     timeout 120 "$OKEANOS" umount "$1" || fail "$1 does not unmount"
@@ -180,6 +203,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
     kill_host one
     wait "$writers" || fail "round $round: the writers: $(tail -3 streams.out)"
+    kill_beginning_host one
     begin=$EPOCHREALTIME
     mount_host one
     echo "round $round: killed after $moment ms, mounted again after $(python3 -c "print(f'{$EPOCHREALTIME - $begin:.2f}')") s"

@@ -38,6 +38,9 @@ mkdir shared one two
 truncate -s 64M journal-one journal-two
 mount_host one
 mount_host two
+# No commit has to wait for blocks, and none can lack them.
+[[ $(stat -c %b journal-one) -ge $((64 * 2048)) ]] || fail "the journal has holes"
+! filefrag -v journal-one 2>/dev/null | grep -q unwritten || fail "the journal's blocks were never written"
 
 # The daemon of a later mount must not keep an earlier one alive.
 timeout 20 "$OKEANOS" umount one || fail "a mount does not end while a later one lives"

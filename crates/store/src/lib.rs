@@ -10,6 +10,7 @@ mod event;
 mod limits;
 mod local;
 mod names;
+mod opens;
 mod overlay;
 mod simulated;
 mod store;

@@ -3,13 +3,15 @@
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
-use device::World;
+use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
+
+const WRITTEN_AT_ONCE: u64 = 4 << 20;
 
 /// What stands behind `--store`.
 pub enum StoreName {
@@ -98,7 +100,6 @@ pub async fn open_journal(
     format: bool,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
-    use device::Disk;
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
@@ -107,6 +108,7 @@ pub async fn open_journal(
         if is_one {
             refuse_live(&shared).await?;
         }
+        write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         let identity = Identity(format!("okeanos-{:016x}", world.random()));
         let made = HostJournal::format(world, shared, identity, &store.full_name()).await.map_err(failed)?;
         return Ok((made, disk));
@@ -116,8 +118,28 @@ pub async fn open_journal(
     Ok((journal, disk))
 }
 
+/// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file system to find some; and that
+/// may have none left then. A crash in between leaves no journal.
+async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
+    if disk.is_block_device() {
+        return Ok(());
+    }
+    let (size, zeros) = (disk.geometry().size, Rc::new(Buffer::zeroed(WRITTEN_AT_ONCE as usize)));
+    let mut at = 0;
+    while at < size {
+        let length = (size - at).min(WRITTEN_AT_ONCE);
+        let part = match length {
+            WRITTEN_AT_ONCE => zeros.clone(),
+            _ => Rc::new(Buffer::zeroed(length as usize)),
+        };
+        disk.write(at, vec![part], Durability::Cached).await?;
+        at += length;
+    }
+    disk.flush().await
+}
+
 /// What is synced and not at the store lives in the journal alone.
-async fn refuse_live(disk: &Rc<dyn device::Disk>) -> Result<(), CliError> {
+async fn refuse_live(disk: &Rc<dyn Disk>) -> Result<(), CliError> {
     let Ok(journal) = HostJournal::open(disk.clone()).await else { return Ok(()) };
     if journal.is_clean().await.unwrap_or(true) {
         return Ok(());

@@ -124,8 +124,7 @@ impl Local {
         if let Some(buffered) = self.files.borrow().get(&file) {
             return Ok(FileAttributes { links: buffered.links(), ..buffered.attributes });
         }
-        let open =
-            self.opens.borrow().values().find(|open| open.file == file).map(|open| open.handle.clone());
+        let open = self.opens.borrow().of(file).next().map(|open| open.handle.clone());
         let metadata = match open {
             Some(handle) => handle.metadata(),
             None => fs::symlink_metadata(self.places.place(file)?),
@@ -135,8 +134,8 @@ impl Local {
 
     fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
         let opens = self.opens.borrow();
-        let open = opens.get(&open).ok_or(Refusal::Stale)?;
-        Ok((open.file, open.handle.clone()))
+        let (file, open) = opens.get(open)?;
+        Ok((file, open.handle.clone()))
     }
 
     /// A change that only this client knows.
@@ -206,7 +205,7 @@ impl Local {
         let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
             return Ok(());
         };
-        let is_open = self.opens.borrow().values().any(|open| open.file == file);
+        let is_open = self.opens.borrow().is_open(file);
         if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0) {
             // Nobody will read it.
             return Ok(());
@@ -342,7 +341,7 @@ impl Local {
 
     fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
         let opens = self.opens.borrow();
-        let open = opens.values().find(|open| open.file == file && open.access == OpenMode::ReadWrite);
+        let open = opens.of(file).find(|open| open.access == OpenMode::ReadWrite);
         open.map(|open| open.handle.clone())
     }
 

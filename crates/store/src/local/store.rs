@@ -7,6 +7,7 @@ use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, Fil
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
+use crate::opens::Opens;
 use crate::overlay::Overlay;
 use crate::store::{Answer, OpenFile, OpenMode, Store};
 use device::{LocalFuture, World};
@@ -40,7 +41,7 @@ pub(super) struct Local {
     pub notes: Notes,
     pub tokens: LocalTokens,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
-    pub opens: RefCell<BTreeMap<OpenFile, Open>>,
+    pub opens: RefCell<Opens<Open>>,
     pub listings: RefCell<BTreeMap<FileId, Vec<Entry>>>,
     next_open: Cell<u64>,
     lives: std::path::PathBuf,
@@ -48,7 +49,6 @@ pub(super) struct Local {
 }
 
 pub(super) struct Open {
-    pub file: FileId,
     pub access: OpenMode,
     pub handle: Rc<File>,
 }
@@ -125,7 +125,7 @@ impl Local {
             return Err(Refusal::Stale.into());
         }
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
-        self.opens.borrow_mut().insert(number, Open { file, access, handle: Rc::new(handle) });
+        self.opens.borrow_mut().insert(number, file, Open { access, handle: Rc::new(handle) });
         Ok(number)
     }
 
@@ -145,8 +145,8 @@ impl Local {
     async fn take_token(&self, open: OpenFile, token: Token) -> Result<FileAttributes, StoreError> {
         let (file, handle) = {
             let opens = self.opens.borrow();
-            let open = opens.get(&open).ok_or(Refusal::Stale)?;
-            (open.file, open.handle.clone())
+            let (file, open) = opens.get(open)?;
+            (file, open.handle.clone())
         };
         self.flush(file).await?;
         self.files.borrow_mut().remove(&file);
@@ -270,7 +270,7 @@ impl Store for LocalStore {
     }
     fn forget(&self, file: FileId) {
         let held = self.0.files.borrow().contains_key(&file);
-        let is_open = self.0.opens.borrow().values().any(|open| open.file == file);
+        let is_open = self.0.opens.borrow().is_open(file);
         if !held && !is_open {
             self.0.places.forget(file);
             self.0.listings.borrow_mut().remove(&file);
@@ -349,9 +349,7 @@ impl Store for LocalStore {
         self.at_once(move |local| local.open(file, access))
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
-        self.at_once(move |local| {
-            local.opens.borrow_mut().remove(&open).map(drop).ok_or(Refusal::Stale.into())
-        })
+        self.at_once(move |local| Ok(local.opens.borrow_mut().remove(open).map(drop)?))
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         self.at_once(move |local| local.read(open, at, length))

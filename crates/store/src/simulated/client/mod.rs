@@ -10,6 +10,7 @@ use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
 use crate::names::{Created, Creator, Found, NewNode};
+use crate::opens::Opens;
 use crate::overlay::Overlay;
 use crate::store::{Answer, OpenFile};
 use leases::Lease;
@@ -30,7 +31,7 @@ pub(super) struct Client {
     identity: Identity,
     session: RefCell<Rc<Session>>,
     files: RefCell<BTreeMap<FileId, SimulatedBuffered>>,
-    opens: RefCell<BTreeMap<OpenFile, FileId>>,
+    opens: RefCell<Opens<()>>,
     next_open: Cell<u64>,
     /// Recalled, and told so: a write would deadlock at a real store.
     recalled: RefCell<BTreeSet<FileId>>,
@@ -132,7 +133,7 @@ impl Client {
         Ok(answer.await??)
     }
     fn file_of(&self, open: OpenFile) -> Result<FileId, StoreError> {
-        Ok(*self.opens.borrow().get(&open).ok_or(Refusal::Stale)?)
+        Ok(self.opens.borrow().get(open)?.0)
     }
     fn now(&self) -> Timestamp {
         self.state.world.wall_clock()
@@ -206,7 +207,7 @@ impl Client {
 
     /// Data first, then the attributes that tell of it.
     async fn flush(&self, file: FileId) -> Result<(), StoreError> {
-        if self.state.links(file) == Some(0) && !self.opens.borrow().values().any(|open| *open == file) {
+        if self.state.links(file) == Some(0) && !self.opens.borrow().is_open(file) {
             // Nobody will read it.
             self.files.borrow_mut().remove(&file);
             return Ok(());
@@ -461,7 +462,7 @@ impl Client {
     fn new_open(&self, file: FileId) -> OpenFile {
         let open = OpenFile(self.next_open.get());
         self.next_open.set(open.0 + 1);
-        self.opens.borrow_mut().insert(open, file);
+        self.opens.borrow_mut().insert(open, file, ());
         if let Some(inode) = self.state.inodes.borrow_mut().get_mut(&file) {
             inode.opens += 1;
         }

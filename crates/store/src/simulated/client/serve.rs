@@ -209,7 +209,7 @@ impl Store for SimulatedStore {
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {
-            let file = client.opens.borrow_mut().remove(&open).ok_or(Refusal::Stale)?;
+            let file = client.opens.borrow_mut().remove(open)?;
             if let Some(inode) = client.state.inodes.borrow_mut().get_mut(&file) {
                 inode.opens -= 1;
                 inode.drop_unreachable();
