@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(declared, [of(2, 6), of(1, 0)]);
     }
 
-    #[test]
     #[should_panic(expected = "block 1: byte 12 changed outside of the declared")]
+    #[test]
     fn a_change_beyond_the_declared_ranges_is_found() {
         let mut after = [0; 16];
         after[8..14].fill(1);

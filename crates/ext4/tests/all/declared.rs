@@ -99,8 +99,8 @@ fn lines_of(kind: Kind) -> Lines {
     lines
 }
 
-/// The first change of the superblock in a mount logs all of it: what the mount wrote home past the log is in no block of the
-/// engine.
+/// The first change of the superblock in a mount logs all of it. What the mount wrote home past the log is not in the block in
+/// memory.
 const WHOLE_ONCE: &str = "crates/ext4/src/volume/superblock.rs";
 
 /// A range may begin and end with bytes that happen to stay as they were: numbers are stored in whole fields.
