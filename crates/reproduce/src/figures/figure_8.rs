@@ -23,7 +23,7 @@ pub fn figure_8a() -> Figure {
         title: "Write latency of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 8a",
         about: "The runs of 7a: the mean time of an append.",
-        minutes: 12,
+        minutes: 5,
         by_chance: false,
         real_time: false,
         run: run_8a,
