@@ -114,8 +114,7 @@ struct ListedFigure {
 
 fn list(json: bool) -> Result<(), CliError> {
     let figures = ::reproduce::all().into_iter().map(|figure| {
-        let minutes = figure.minutes_of_all();
-        let Figure { name, title, source, about, real_time, .. } = figure;
+        let Figure { name, title, source, about, minutes, real_time, .. } = figure;
         ListedFigure { name, title, source, about, minutes, real_time }
     });
     let figures: Vec<ListedFigure> = figures.collect();
@@ -177,7 +176,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             std::fs::create_dir_all(directory).map_err(cause)?;
         }
         let progress = Progress::new();
-        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes_of_all());
+        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes);
         let context = Context {
             seed: arguments.seed,
             turn: 0,

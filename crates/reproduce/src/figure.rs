@@ -1,6 +1,5 @@
 //! What a figure is, and what comes out of it.
 
-use crate::seeds::SEEDS;
 use crate::{Claim, Context};
 use serde::{Deserialize, Serialize};
 
@@ -13,20 +12,13 @@ pub struct Figure {
     pub source: &'static str,
     /// What it does, in a sentence or two: workload, disks, how long.
     pub about: &'static str,
-    /// About how long it takes on one core of today with one seed, in minutes.
+    /// About how long it takes alone on one core of today with all its seeds, in minutes.
     pub minutes: u32,
     /// Played with several seeds, because chance decides what comes out.
     pub by_chance: bool,
     /// Needs root, loop devices and real time: left out of `all` unless named.
     pub real_time: bool,
     pub run: fn(&Context) -> Result<Results, FigureError>,
-}
-
-impl Figure {
-    /// About how long it takes on one core of today with all its seeds.
-    pub fn minutes_of_all(&self) -> u32 {
-        self.minutes * if self.by_chance { SEEDS as u32 } else { 1 }
-    }
 }
 
 #[derive(Debug, thiserror::Error)]

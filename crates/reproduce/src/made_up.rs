@@ -48,6 +48,7 @@ pub fn results() -> Results {
         verdict,
         origin: Origin::Paper,
         chosen: String::new(),
+        otherwise: Vec::new(),
     };
     Results {
         pictures: vec![

@@ -1,6 +1,7 @@
 //! All finished figures in one HTML page that needs no network and no other file.
 
 use crate::chart::{Form, escaped, svg};
+use crate::figures::otherwise;
 use crate::finished::Finished;
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, WORDS};
@@ -11,7 +12,7 @@ pub(crate) fn html(figures: &[Finished]) -> String {
     let papers: String = papers(figures)
         .map(|(paper, tally)| format!("<li>{}: {}.</li>\n", escaped(paper), tally.in_words()))
         .collect();
-    let sections: String = figures.iter().map(section).collect();
+    let sections: String = figures.iter().map(|figure| section(figure, figures)).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -25,6 +26,9 @@ pub(crate) fn html(figures: &[Finished]) -> String {
         escaped(&how_judged())
     )
 }
+
+/// The column that `sensitivity` fills.
+const DEPENDS: &str = "chosen numbers half and double";
 
 /// Each paper, and how its statements came out, in the order of the figures.
 fn papers(figures: &[Finished]) -> impl Iterator<Item = (&str, Tally)> {
@@ -63,16 +67,22 @@ pub fn markdown(figures: &[Finished]) -> String {
     for (paper, Tally { agree, direction_only, differ, fitted, ours }) in papers(figures) {
         text += &format!("| {paper} | {agree} | {direction_only} | {differ} | {fitted} | {ours} |\n");
     }
-    text += "\n| figure | statement | paper | ours | judged | chosen after a failure |\n|---|---|---|---|---|---|\n";
+    text += &format!(
+        "\n| figure | statement | paper | ours | judged | chosen after a failure | {DEPENDS} |\n|---|---|---|---|---|---|---|\n"
+    );
     for figure in figures {
         for claim in &figure.results.claims {
             let mut judged = claim.judged();
             if claim.verdict == Verdict::Differs && claim.origin == Origin::Paper {
                 judged = format!("**{judged}**");
             }
-            let [says, paper, ours, chosen] =
-                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen].map(|part| cell(part));
-            text += &format!("| {} | {says} | {paper} | {ours} | {judged} | {chosen} |\n", figure.figure);
+            let depends = dependence(figure, claim, figures);
+            let [says, paper, ours, chosen, depends] =
+                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen, &depends].map(|part| cell(part));
+            text += &format!(
+                "| {} | {says} | {paper} | {ours} | {judged} | {chosen} | {depends} |\n",
+                figure.figure
+            );
         }
     }
     let mut notes = String::new();
@@ -98,7 +108,7 @@ fn row(figure: &Finished) -> String {
     )
 }
 
-fn section(figure: &Finished) -> String {
+fn section(figure: &Finished, all: &[Finished]) -> String {
     let name = escaped(&figure.figure);
     let pictures: String = figure
         .results
@@ -121,12 +131,22 @@ fn section(figure: &Finished) -> String {
         source = escaped(&figure.source),
         about = escaped(&figure.about),
         verdict = escaped(&figure.verdict()),
-        claims = claims(&figure.results.claims),
+        claims = claims(figure, all),
         rerun = rerun(figure),
     )
 }
 
-fn claims(claims: &[Claim]) -> String {
+/// What a statement's row says of the rig's chosen numbers, half and double.
+fn dependence(figure: &Finished, claim: &Claim, all: &[Finished]) -> String {
+    match otherwise(all, &figure.figure, &claim.says) {
+        None => String::new(),
+        Some([]) => "alike".into(),
+        Some(otherwise) => otherwise.join("; "),
+    }
+}
+
+fn claims(figure: &Finished, all: &[Finished]) -> String {
+    let claims = &figure.results.claims;
     if claims.is_empty() {
         return String::new();
     }
@@ -139,9 +159,10 @@ fn claims(claims: &[Claim]) -> String {
         let [says, paper, ours, chosen] =
             [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen].map(|text| escaped(text));
         let judged = escaped(&claim.judged());
+        let depends = escaped(&dependence(figure, claim, all));
         format!(
             "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td>\
-             <td>{chosen}</td></tr>\n"
+             <td>{chosen}</td><td>{depends}</td></tr>\n"
         )
     };
     let rows: String = claims.iter().map(row).collect();
@@ -151,7 +172,7 @@ fn claims(claims: &[Claim]) -> String {
     };
     format!(
         "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th>\
-         <th>chosen after a failure</th></tr>\n{rows}</table>\n{weak}"
+         <th>chosen after a failure</th><th>{DEPENDS}</th></tr>\n{rows}</table>\n{weak}"
     )
 }
 
@@ -198,7 +219,7 @@ figure,th,td{border-color:#444}.source{color:#a8a8a8}.yes{color:#2fc795}.no{colo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::{Figure, made_up};
 
     fn figures() -> Vec<Finished> {
         let context = crate::Context { quick: true, ..made_up::context(7) };
@@ -224,11 +245,31 @@ mod tests {
         let expected = "| paper | agree | direction only | differ | fitted | ours |\n\
                         |---|---|---|---|---|---|\n\
                         | ours | 1 | 0 | 1 | 0 | 0 |\n\n\
-                        | figure | statement | paper | ours | judged | chosen after a failure |\n\
-                        |---|---|---|---|---|---|\n\
-                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |\n\
-                        | made-up | ordered is slower ° | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |\n\n\
+                        | figure | statement | paper | ours | judged | chosen after a failure | chosen numbers half and double |\n\
+                        |---|---|---|---|---|---|---|\n\
+                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |  |\n\
+                        | made-up | ordered is slower ° | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |  |\n\n\
                         WEAK\n\n- made-up: Nothing here was measured.\n";
         assert_eq!(markdown(&figures()), expected.replace("WEAK", WEAK_BASELINE));
+    }
+
+    #[test]
+    fn a_row_tells_with_which_choices_it_is_judged_otherwise() {
+        let mut figures = figures();
+        let rows = [
+            ("wasteless is faster", Vec::new()),
+            ("ordered is slower", vec!["tick x 2: 3x (AGREES)".into()]),
+        ];
+        let mut results = made_up::results();
+        for (claim, (says, otherwise)) in results.claims.iter_mut().zip(rows) {
+            claim.says = crate::figures::row_of("made-up", says);
+            claim.otherwise = otherwise;
+        }
+        let sensitivity = Figure { name: "sensitivity", ..made_up::FIGURE };
+        figures.push(Finished::new(&sensitivity, &made_up::context(7), 1, results));
+        let text = markdown(&figures);
+        assert!(text.contains("| agrees |  | alike |\n"), "{text}");
+        assert!(text.contains("| a tenth; otherwise 1.1x | tick x 2: 3x (AGREES) |\n"), "{text}");
+        assert!(html(&figures).contains("<td>tick x 2: 3x (AGREES)</td>"));
     }
 }

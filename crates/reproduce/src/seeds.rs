@@ -72,17 +72,58 @@ fn judge(claim: &mut Claim, others: &[&Claim]) {
     if others.iter().any(|other| other.ours != claim.ours) {
         let found: Vec<&str> =
             std::iter::once(&*claim.ours).chain(others.iter().map(|other| &*other.ours)).collect();
-        claim.ours = range(&found).unwrap_or_else(|| found.join("; "));
+        claim.ours = together(&found);
     }
 }
 
-/// The least and the largest, if all are numbers.
-fn range(found: &[&str]) -> Option<String> {
-    let number =
-        |text: &&str| text.replace(',', "").parse::<f64>().ok().map(|number| (number, text.to_string()));
-    let mut all = found.iter().map(number).collect::<Option<Vec<_>>>()?;
-    all.sort_by(|one, other| one.0.total_cmp(&other.0));
-    Some(format!("{} to {}", all.first()?.1, all.last()?.1))
+/// Longer than this no cell of a table shall be.
+const LONGEST: usize = 130;
+
+/// What several seeds gave: of numbers the least and the largest; otherwise one after the other, unless that is long and they differ in
+/// their numbers alone.
+fn together(found: &[&str]) -> String {
+    let parts: Vec<Vec<&str>> = found.iter().map(|text| parts(text)).collect();
+    let is_number = |part: &str| part.starts_with(|letter: char| letter.is_ascii_digit());
+    let frame = |parts: &[&str]| -> Vec<String> {
+        parts.iter().map(|part| if is_number(part) { String::new() } else { part.to_string() }).collect()
+    };
+    let joined = found.join("; ");
+    let of_numbers = parts.iter().all(|parts| parts.len() == 1 && is_number(parts[0]));
+    let alike = || parts.iter().all(|other| frame(other) == frame(&parts[0]));
+    if of_numbers || (joined.chars().count() > LONGEST && alike()) {
+        let at = |at: usize| range(parts.iter().map(|parts| parts[at]).collect());
+        return (0..parts[0].len()).map(at).collect();
+    }
+    joined
+}
+
+/// Numbers, and what stands between them.
+fn parts(text: &str) -> Vec<&str> {
+    let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    // Points and commas stand within a number, or they are none of it.
+    let in_number = |at: usize| {
+        is_digit(at)
+            || (at > 0 && b".,".contains(&text.as_bytes()[at]) && is_digit(at - 1) && is_digit(at + 1))
+    };
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for at in 1..=text.len() {
+        if at == text.len() || in_number(at) != in_number(at - 1) {
+            parts.push(&text[from..at]);
+            from = at;
+        }
+    }
+    parts
+}
+
+/// The least and the largest, as they were written; what is no number is the same everywhere.
+fn range(mut found: Vec<&str>) -> String {
+    let value = |text: &str| text.replace(',', "").parse().unwrap_or(0.0);
+    found.sort_by(|one, other| f64::total_cmp(&value(one), &value(other)));
+    match (found[0], found[found.len() - 1]) {
+        (least, largest) if least == largest => least.into(),
+        (least, largest) => format!("{least} to {largest}"),
+    }
 }
 
 #[cfg(test)]
@@ -116,5 +157,18 @@ mod tests {
         assert_eq!(results.claims[1].ours, "0.9x");
         let numbers = ["9.5", "1,001", "12"].map(|ours| with(1.0, ours, Verdict::Agrees));
         assert_eq!(combined(numbers.into()).claims[0].ours, "9.5 to 1,001");
+    }
+
+    #[test]
+    fn what_would_be_a_long_cell_has_the_least_and_the_largest_of_each_number() {
+        assert_eq!(together(&["3 of 4", "4 of 4"]), "3 of 4; 4 of 4");
+        let long = |kept: &str, ms: &str| {
+            format!("the reader keeps {kept} %, and a sync takes {ms} ms, which is less, as with all")
+        };
+        let (one, other) = (long("80", "5.9"), long("1,080", "5.8"));
+        assert_eq!(together(&[&one, &other]), long("80 to 1,080", "5.8 to 5.9"));
+        let another = one.replace("less", "more");
+        assert_eq!(together(&[&one, &another]), format!("{one}; {another}"));
+        assert_eq!(together(&["1.5", "inf"]), "1.5; inf");
     }
 }

@@ -20,6 +20,9 @@ pub struct Claim {
     /// What was chosen after this had failed, and what the other choice gives. Empty: nothing was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub chosen: String,
+    /// Of `sensitivity`'s rows alone: with which of its choices the statement is judged otherwise, and what comes out then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub otherwise: Vec<String>,
 }
 
 /// From the best to the worst.
@@ -240,6 +243,7 @@ mod tests {
             verdict,
             origin: Origin::Paper,
             chosen: String::new(),
+            otherwise: Vec::new(),
         };
         let claims = [
             claim(Verdict::Agrees),

@@ -236,7 +236,8 @@ impl StageOptions {
 }
 
 impl DiskChoice {
-    pub(crate) fn find_model(&self) -> Result<Model, StageError> {
+    /// The model, with what is scaled of it.
+    pub fn find_model(&self) -> Result<Model, StageError> {
         let name = self.model.clone();
         let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
             Some((_, text)) => text.to_owned(),

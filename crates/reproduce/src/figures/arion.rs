@@ -30,7 +30,7 @@ pub fn all() -> [Figure; 3] {
             title: "Mail and new files",
             source: "Arion (FAST 2015), Figure 4",
             about: "Filebench's varmail for a minute, and createfiles: operations per second, and what a data server receives for each.",
-            minutes: 20,
+            minutes: 7,
             by_chance: true,
             real_time: false,
             run: figure_4,
@@ -41,7 +41,7 @@ pub fn all() -> [Figure; 3] {
             source: "Arion (FAST 2015), Figure 5",
             about: "Writes of 2 to 16 KiB to the blocks of a file that is there, chosen by Zipf (1.0001), as many bytes as the file has: \
                     latency, what a data server receives, and how busy the disk of its file system is.",
-            minutes: 2,
+            minutes: 1,
             by_chance: true,
             real_time: false,
             run: figure_5,

@@ -3,21 +3,17 @@
 use super::figure_7::{
     fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts, slow_streams,
 };
-use super::shared::{FIVE_MODES, axis, ours, picture, ratio};
+use super::shared::{FIVE_MODES, axis, drive_alone, ours, picture, ratio};
 use super::streams::{FAST, Played, Runs, SLOW};
 use crate::Context;
 use crate::figure::{Figure, FigureError, Picture, Results, Scale};
 use crate::statement::{Expected, FACTORS, NEAR, ORDERS, SAME};
-use emulated::{EmulatedDisk, Model};
 use engine::DataMode;
 use runtime::VirtualWorld;
 use stages::LogStructuredFiles;
-use std::rc::Rc;
 use std::time::Duration;
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
-/// Of the log-structured drive: that of the paper's rig.
-const MODEL: &str = "cheetah-15k5-300";
 const STAND_IN: &str = "The log-structured line stands for NILFS: the same writes, placed one after the other on one drive with a segment's \
 own blocks. It is a placement and not that file system.";
 
@@ -27,7 +23,7 @@ pub fn figure_8a() -> Figure {
         title: "Write latency of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 8a",
         about: "The runs of 7a: the mean time of an append.",
-        minutes: 12,
+        minutes: 5,
         by_chance: false,
         real_time: false,
         run: run_8a,
@@ -147,11 +143,8 @@ fn log_structured(
     seconds: u64,
 ) -> Result<Vec<(f64, f64)>, FigureError> {
     let latency = |&streams: &u32| -> Result<(f64, f64), FigureError> {
-        let shipped = emulated::shipped().find(|(name, _)| *name == MODEL);
-        let (_, text) = shipped.ok_or_else(|| FigureError::Other(format!("no model {MODEL}")))?;
-        let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
         let world = VirtualWorld::new(context.seed);
-        let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default());
+        let disk = drive_alone(context, &world)?;
         // An append finds its block in memory. A log that is never cleaned would hold gigabytes of former ones.
         disk.forget_content();
         let files = LogStructuredFiles::new(world.clone(), disk);
@@ -174,4 +167,19 @@ fn memory_note() -> String {
     "Drive caches are on and there are no barriers, as in the paper: a write counts as done when the drive's cache has it. No \
      time passes but the drives': the paper's numbers hold the processor's and the interface's as well."
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Varied, made_up};
+    use stages::Scaled;
+
+    #[test]
+    fn a_varied_drive_is_that_of_the_log_structured_line_too() {
+        let context = made_up::context(1);
+        let latency = |varied| log_structured(&context.with_varied(varied), &[2], FAST, 2).unwrap();
+        let doubled = Varied::Drive(Scaled { key: "hit_ms", factor: 2.0 });
+        assert_ne!(latency(Varied::Nothing), latency(doubled));
+    }
 }

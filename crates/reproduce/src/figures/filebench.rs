@@ -1,6 +1,7 @@
 //! Filebench's fileserver and oltp: Table I.
 
 use super::shared::{FOUR_MODES, NO_KERNEL, axis, claim, of_paper, ours, ratio, rig};
+use crate::number::short;
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
@@ -24,10 +25,10 @@ pub const TABLE_1_SCALE: Figure = Figure {
     name: "table-1-scale",
     title: "Filebench: fileserver and oltp, by how much of the paper's files there is",
     source: "Okeanos (TOS 2013), Table I",
-    about: "The runs of Table I with a 400th to a tenth of the paper's files and memory, in the same proportion, and with one seed: \
-            each mode's operations per second over ordered's.",
-    minutes: 6,
-    by_chance: false,
+    about: "The runs of Table I with a 400th to a tenth of the paper's files and memory, in the same proportion: each mode's operations \
+            per second over ordered's. From which share on no two modes change places.",
+    minutes: 8,
+    by_chance: true,
     real_time: false,
     run: table_1_scale,
 };
@@ -70,6 +71,7 @@ const FILES: u64 = 250_000;
 const FILE_SIZE: u64 = 600 << 20;
 const MEMORY: u64 = 3 << 30;
 
+#[derive(Clone, PartialEq)]
 struct Cell {
     workload: usize,
     mode: DataMode,
@@ -77,12 +79,27 @@ struct Cell {
     share: u64,
 }
 
+/// Who is ahead by less counts as level.
+const LEAD: f64 = 1.02;
+
 /// What Table I is played with.
 fn share_of_table(personality: Personality) -> u64 {
     if personality == Personality::Oltp { 10 } else { 100 }
 }
 
-fn play(context: &Context, cell: &Cell) -> Result<FilebenchReport, FigureError> {
+#[derive(Clone)]
+struct Played {
+    operations_per_second: f64,
+    latency_mean_ms: f64,
+}
+
+/// Table I and its curve have some cells in common.
+fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
+    static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
+    context.play(cells, |cell| ALL.once(context, cell, || play(context, cell)))
+}
+
+fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
     let Workload { personality, largest_append: append_size, .. } = WORKLOADS[cell.workload];
     let own = FilebenchOptions::of(personality);
     let seconds = Duration::from_secs(if context.quick { 2 } else { 60 });
@@ -101,7 +118,9 @@ fn play(context: &Context, cell: &Cell) -> Result<FilebenchReport, FigureError> 
             FilebenchOptions { files: workload.files.min(100), file_size: 1 << 18, threads, ..workload };
     }
     let stage = Stage::build(&options)?;
-    Ok(stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?)
+    let report = stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
+    let FilebenchReport { operations_per_second, latency_mean_ms, .. } = report;
+    Ok(Played { operations_per_second, latency_mean_ms })
 }
 
 fn table_1(context: &Context) -> Result<Results, FigureError> {
@@ -110,7 +129,12 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
         let share = share_of_table(*personality);
         cells.extend(FOUR_MODES.map(|mode| Cell { workload, mode, share }));
     }
-    let reports = context.play(&cells, |cell| play(context, cell))?;
+    // Oltp failed with a hundredth.
+    let with_tenth = cells.len();
+    cells.extend(FOUR_MODES.map(|mode| Cell { workload: 2, mode, share: 100 }));
+    let reports = play_all(context, &cells)?;
+    let (reports, hundredth) = reports.split_at(with_tenth);
+    let hundredth = [0, 1, 2, 3].map(|at| hundredth[at].operations_per_second);
     let names = Scale::Names(FOUR_MODES.map(|mode| mode.name().to_string()).to_vec());
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (workload, reports) in WORKLOADS.iter().zip(reports.chunks(FOUR_MODES.len())) {
@@ -148,10 +172,16 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
                         ordered < selective && selective < wasteless,
                     ),
                 ];
-                let other = "with a hundredth and other sizes: table-1-scale";
-                claims.extend(
-                    of_oltp.map(|claim| claim.chosen("a tenth of the paper's files and memory", other)),
-                );
+                let [ordered, selective, data, wasteless] = hundredth;
+                let others = [
+                    short(data / ordered),
+                    short(wasteless / ordered),
+                    format!("{ordered:.0}, {selective:.0}, {wasteless:.0}"),
+                ];
+                claims.extend(of_oltp.into_iter().zip(others).map(|(claim, other)| {
+                    let other = format!("{other} with a hundredth; other sizes: table-1-scale");
+                    claim.chosen("a tenth of the paper's files and memory", &other)
+                }));
             }
             _ => {
                 claims.push(over("wasteless", (wasteless, paper[3])));
@@ -196,9 +226,9 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
     if !context.quick {
         cells.extend(FOUR_MODES.map(|mode| Cell { workload: 2, mode, share: 10 }));
     }
-    let reports = context.play(&cells, |cell| play(context, cell))?;
+    let reports = play_all(context, &cells)?;
     let rates: Vec<f64> = reports.iter().map(|report| report.operations_per_second).collect();
-    let mut pictures = Vec::new();
+    let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (at, Workload { title, per_second, personality, .. }) in WORKLOADS.iter().enumerate() {
         let from = at * shares.len() * FOUR_MODES.len();
         let mut rows: Vec<(u64, &[f64])> =
@@ -212,6 +242,11 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
             series.push(ours(data.name(), rows.iter().map(over).collect()));
             series.push(of_paper(data.name(), vec![(100.0, per_second[mode] / per_second[0])]));
         }
+        let says =
+            format!("{title}: from which share of the paper's files on no two modes change places (%)");
+        let from = stable_from(&rows);
+        let percent = short(100.0 / rows[from].0 as f64);
+        claims.push(claim(&says, "not asked", percent, from + 1 < rows.len()).of_ours());
         pictures.push(Picture {
             title: format!("{title}: over ordered"),
             x: axis("of the paper's files and memory (%)", Scale::Logarithmic),
@@ -220,10 +255,42 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
         });
     }
     let notes = vec![
+        "A mode that is ahead by less than 2 % counts as level with the other.".into(),
         "The journal has the paper's 128 MiB throughout, so with few files it holds a larger share of them. Of fileserver more than a \
          25th takes gigabytes of memory for each part, as emulated disks keep what is written."
             .into(),
         NO_KERNEL.into(),
     ];
-    Ok(Results { pictures, claims: Vec::new(), notes })
+    Ok(Results { pictures, claims, notes })
+}
+
+/// Where the order of the modes is settled: from this row on none is ahead of another that is ahead of it in a later one.
+fn stable_from(rows: &[(u64, &[f64])]) -> usize {
+    let ahead = |rates: &[f64], one: usize, other: usize| rates[one] > rates[other] * LEAD;
+    let change_places = |(_, earlier): &(u64, &[f64]), (_, later): &(u64, &[f64])| {
+        let modes = 0..FOUR_MODES.len();
+        let pairs = modes.clone().flat_map(|one| modes.clone().map(move |other| (one, other)));
+        pairs.into_iter().any(|(one, other)| ahead(earlier, one, other) && ahead(later, other, one))
+    };
+    let unsettled = |at: &usize| rows[at + 1..].iter().any(|later| change_places(&rows[*at], later));
+    (0..rows.len()).filter(unsettled).max().map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_settled_after_the_last_change_of_places() {
+        let rows: [(u64, &[f64]); 4] = [
+            (400, &[100.0, 105.0, 90.0, 80.0]),
+            (200, &[100.0, 105.0, 80.0, 90.0]),
+            // The first two are equal within the lead.
+            (100, &[100.0, 99.0, 85.0, 90.0]),
+            (50, &[100.0, 110.0, 85.0, 95.0]),
+        ];
+        assert_eq!(stable_from(&rows), 1);
+        assert_eq!(stable_from(&rows[1..]), 0);
+        assert_eq!(stable_from(&[rows[0], rows[1]]), 1);
+    }
 }

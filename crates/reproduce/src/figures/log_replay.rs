@@ -17,7 +17,7 @@ pub const FIGURE_10B: Figure = Figure {
     about: "The first minute of the log trace mail-store is replayed by 1 to 128 instances at once, each appending to its own \
             file, in four modes: mean time of a synchronous append. Once with records of 512 bytes to 32 KiB, as the paper tells \
             of its log, at the trace's times; once as recorded.",
-    minutes: 1,
+    minutes: 2,
     by_chance: true,
     real_time: false,
     run: figure_10b,
@@ -29,7 +29,7 @@ pub const FIGURE_10C: Figure = Figure {
     source: "Okeanos (TOS 2013), Figure 10c",
     about: "The first minute of InnoDB's log under an order-entry load, recorded with each flush method, is replayed by 1 to \
             128 instances at once, each over a log file that exists, ordered and wasteless: mean time of a flush.",
-    minutes: 1,
+    minutes: 2,
     by_chance: true,
     real_time: false,
     run: figure_10c,

@@ -20,6 +20,10 @@ mod sensitivity;
 mod shared;
 mod streams;
 
+pub(crate) use sensitivity::otherwise;
+#[cfg(test)]
+pub(crate) use sensitivity::row_of;
+
 use crate::Figure;
 
 /// In the order of the papers.

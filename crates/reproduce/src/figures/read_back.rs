@@ -1,13 +1,11 @@
 //! Files that were written at the same time, read one after the other: figure 8c.
 
-use super::shared::{axis, ours, ratio, rig};
+use super::shared::{axis, drive_alone, ours, ratio, rig};
 use crate::statement::{Expected, ORDER};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
-use emulated::{EmulatedDisk, Model};
 use engine::DataMode;
 use runtime::VirtualWorld;
 use stages::{LogStructuredFiles, Stage};
-use std::rc::Rc;
 use std::time::Duration;
 use workloads::{Files, Limit, ReadBackReport, StreamOptions, SyncKind, read_back, streams};
 
@@ -31,7 +29,6 @@ const READ: usize = 4096;
 const READ_AHEAD: usize = 128 << 10;
 const PREFIX: &str = "stream-";
 const LOG_STRUCTURED: &str = "log-structured";
-const MODEL: &str = "cheetah-15k5-300";
 
 const MODES: [DataMode; 5] =
     [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Wasteless];
@@ -61,11 +58,7 @@ fn play(context: &Context, cell: &Cell) -> Result<ReadBackReport, FigureError> {
         }
         None => {
             let world = VirtualWorld::new(context.seed);
-            let shipped = emulated::shipped().find(|(name, _)| *name == MODEL);
-            let (_, text) = shipped.ok_or_else(|| FigureError::Other(format!("no model {MODEL}")))?;
-            let model = Model::parse(text).map_err(|error| FigureError::Other(error.to_string()))?;
-            let disk = EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default());
-            let on = LogStructuredFiles::new(world.clone(), disk);
+            let on = LogStructuredFiles::new(world.clone(), drive_alone(context, &world)?);
             let result = world.run(async move {
                 write(&on, &options).await?;
                 // As long as a remount takes at least: the drive has nothing more to write.

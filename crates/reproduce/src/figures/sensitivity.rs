@@ -1,13 +1,16 @@
 //! How far each statement depends on what was chosen for want of a fact: figures once more, each choice half and double.
 
 use super::shared::{axis, ours};
+use crate::finished::Finished;
 use crate::{Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict};
 use stages::Scaled;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+const NAME: &str = "sensitivity";
+
 pub fn figure() -> Figure {
     Figure {
-        name: "sensitivity",
+        name: NAME,
         title: "How far statements depend on what was chosen for the rig",
         source: "ours",
         about: "Figures of Okeanos once more, with each number of the Cheetah's model that is chosen, and the ticks of the host's \
@@ -61,7 +64,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let all: Result<Vec<Vec<(&str, Claim)>>, FigureError> =
         context.jobs.side_by_side(choices.len(), of_choice).into_iter().collect();
     let all = all?;
-    let rows: Vec<Row> = (0..all[0].len()).filter_map(|at| Row::of(&choices, &all, at)).collect();
+    let claims: Vec<Claim> = (0..all[0].len()).filter_map(|at| statement(&choices, &all, at)).collect();
     let names = Scale::Names(choices.iter().map(|choice| choice.name.clone()).collect());
     let count = |verdict: Verdict| {
         let held = |claims: &Vec<(&str, Claim)>| {
@@ -77,51 +80,59 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         y: axis("statements of the paper", Scale::Linear),
         series: [Verdict::Agrees, Verdict::DirectionOnly, Verdict::Differs].map(count).into(),
     };
-    let changed = rows.iter().filter(|row| row.changes).count();
+    let changed = claims.iter().filter(|claim| !claim.otherwise.is_empty()).count();
     let notes = vec![
         format!(
             "Of {} statements {changed} are judged otherwise with some choice. Of the model's choices phase is 0 and zero_latency_writes \
              off, which have no half and no double.",
-            rows.len()
+            claims.len()
         ),
         "So that it takes minutes and not hours, long series are cut to their ends here, so numbers are not those of the figures \
          themselves; compare them with the first column."
             .into(),
     ];
-    Ok(Results { pictures: vec![picture], claims: rows.into_iter().map(|row| row.claim).collect(), notes })
+    Ok(Results { pictures: vec![picture], claims, notes })
+}
+
+/// What the row of a figure's statement says.
+pub fn row_of(figure: &str, says: &str) -> String {
+    format!("judged alike whatever was chosen: {figure}: {says}")
+}
+
+/// With which choices a figure's statement is judged otherwise, if it was played with all.
+pub fn otherwise<'a>(finished: &'a [Finished], figure: &str, says: &str) -> Option<&'a [String]> {
+    let sensitivity = finished.iter().find(|finished| finished.figure == NAME)?;
+    let row = row_of(figure, says);
+    let claim = sensitivity.results.claims.iter().find(|claim| claim.says == row)?;
+    Some(&claim.otherwise)
 }
 
 /// A statement over all choices.
-struct Row {
-    claim: Claim,
-    changes: bool,
-}
-
-impl Row {
-    fn of(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Option<Row> {
-        let (figure, own) = all[0].get(at)?;
-        if own.origin != Origin::Paper {
-            return None;
-        }
-        let others = choices.iter().zip(all).skip(1).filter_map(|(choice, claims)| {
-            let (_, claim) = claims.get(at)?;
-            (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
-        });
-        let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
-            true => format!("{}: {}", choice.name, claim.ours),
-            false => format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase()),
-        };
-        let found: Vec<(&Choice, &Claim)> = others.collect();
-        let changes = found.iter().any(|(_, claim)| claim.verdict != own.verdict);
-        let told: Vec<String> = found.into_iter().map(told).collect();
-        let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };
-        let claim = Claim {
-            says: format!("judged alike whatever was chosen: {figure}: {}", own.says),
-            ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),
-            chosen: String::new(),
-            verdict: if changes { Verdict::Differs } else { Verdict::Agrees },
-            ..own.clone()
-        };
-        Some(Row { claim: claim.of_ours(), changes })
+fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Option<Claim> {
+    let (figure, own) = all[0].get(at)?;
+    if own.origin != Origin::Paper {
+        return None;
     }
+    let others = choices.iter().zip(all).skip(1).filter_map(|(choice, claims)| {
+        let (_, claim) = claims.get(at)?;
+        (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
+    });
+    let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
+        true => format!("{}: {}", choice.name, claim.ours),
+        false => format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase()),
+    };
+    let found: Vec<(&Choice, &Claim)> = others.collect();
+    let otherwise = found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(told);
+    let otherwise: Vec<String> = otherwise.collect();
+    let told: Vec<String> = found.into_iter().map(told).collect();
+    let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };
+    let claim = Claim {
+        says: row_of(figure, &own.says),
+        ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),
+        chosen: String::new(),
+        verdict: if otherwise.is_empty() { Verdict::Agrees } else { Verdict::Differs },
+        otherwise,
+        ..own.clone()
+    };
+    Some(claim.of_ours())
 }

@@ -2,9 +2,12 @@
 
 use crate::number::short;
 use crate::statement::Expected;
-use crate::{Axis, Claim, Context, Origin, Picture, Scale, Series, Verdict};
+use crate::{Axis, Claim, Context, FigureError, Origin, Picture, Scale, Series, Verdict};
+use emulated::EmulatedDisk;
 use engine::DataMode;
+use runtime::VirtualWorld;
 use stages::StageOptions;
+use std::rc::Rc;
 
 /// The paper's four, from the slowest to the fastest as its figure 10a has them.
 pub const FOUR_MODES: [DataMode; 4] =
@@ -30,6 +33,13 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
     options
 }
 
+/// The rig's drive for what is not a stage: without a file system, and of the model's own size.
+pub fn drive_alone(context: &Context, world: &VirtualWorld) -> Result<EmulatedDisk, FigureError> {
+    // The mode is of no matter to the drive.
+    let model = rig(context, DataMode::Ordered).home.find_model()?;
+    Ok(EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default()))
+}
+
 pub fn axis(label: &str, scale: Scale) -> Axis {
     Axis { label: label.to_string(), scale }
 }
@@ -46,7 +56,7 @@ pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
     let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
     let (says, paper, chosen) = (says.to_string(), paper.to_string(), String::new());
-    Claim { says, paper, ours, verdict, origin: Origin::Paper, chosen }
+    Claim { says, paper, ours, verdict, origin: Origin::Paper, chosen, otherwise: Vec::new() }
 }
 /// `a` over `b`, as the paper has it: `paper` in its words, `expected` as a number.
 pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) -> Claim {

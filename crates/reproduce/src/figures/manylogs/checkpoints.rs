@@ -16,7 +16,7 @@ pub const FIGURE_7: Figure = Figure {
     source: "Manylogs (MSST 2016), Figure 7",
     about: "The hour of each block trace that has the most writes (--block-traces DIR; made ones otherwise), with scattered logs for writes of up to 256 KiB, and then \
             everything brought home: how long that takes, and which shares of writes and of blocks it is spared.",
-    minutes: 2,
+    minutes: 1,
     by_chance: true,
     real_time: false,
     run: run_7,
@@ -27,7 +27,7 @@ pub const FIGURE_8: Figure = Figure {
     title: "The checkpoint after an hour, on a shingled drive",
     source: "Manylogs (MSST 2016), Figure 8",
     about: "As manylogs-7, on a shingled drive with scattered logs, where each band that was written to is read and written anew.",
-    minutes: 2,
+    minutes: 8,
     by_chance: true,
     real_time: false,
     run: run_8,

@@ -27,7 +27,7 @@ pub const FIGURE_2B: Figure = Figure {
     title: "A sequential writer beside small synced updates",
     source: "Manylogs (MSST 2016), Figure 2b",
     about: "As manylogs-2a, with a process that writes its 2 GB in order, again and again, and waits for nothing but memory.",
-    minutes: 3,
+    minutes: 2,
     by_chance: true,
     real_time: false,
     run: run_2b,

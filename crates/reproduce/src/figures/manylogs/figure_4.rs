@@ -11,7 +11,7 @@ pub const FIGURE_4: Figure = Figure {
     source: "Manylogs (MSST 2016), Figure 4",
     about: "The reader of manylogs-2a beside 2, 4 and 8 instances of Filebench's fileserver and varmail, each with a directory of its own and 20 operations \
             a second. Varmail's time is that of an fsync, fileserver's that of a write, which is O_SYNC.",
-    minutes: 5,
+    minutes: 4,
     by_chance: true,
     real_time: false,
     run,

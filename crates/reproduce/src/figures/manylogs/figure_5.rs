@@ -15,7 +15,7 @@ pub const FIGURE_5: Figure = Figure {
     source: "Manylogs (MSST 2016), Figure 5",
     about: "A reader of 3 GB beside one to four replays of a commit log that was recorded on PostgreSQL, flushed every 33 ms and every millisecond: the share \
             of the bandwidth that the reader keeps, and how long a flush takes.",
-    minutes: 5,
+    minutes: 3,
     by_chance: true,
     real_time: false,
     run,

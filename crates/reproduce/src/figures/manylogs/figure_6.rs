@@ -17,7 +17,7 @@ pub const FIGURE_6: Figure = Figure {
     about: "Five mixes of five block traces (--block-traces DIR; made ones otherwise), five minutes each, on a Constellation ES.3 of 1 TB without \
             write cache: how long requests take without logs, with scattered logs for writes of up to 32 and 256 KiB (MLB), and on shingled drives with \
             one log (SLSMR) and scattered ones (MLSMR): that which is soonest under the head, and that nearest by cylinder.",
-    minutes: 2,
+    minutes: 1,
     by_chance: true,
     real_time: false,
     run,
