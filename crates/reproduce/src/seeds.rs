@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_a_long_cell_has_the_least_and_the_largest_of_each_number() {
+    fn a_long_cell_tells_the_least_and_the_largest_of_each_number() {
         assert_eq!(together(&["3 of 4", "4 of 4"]), "3 of 4; 4 of 4");
         let long = |kept: &str, ms: &str| {
             format!("the reader keeps {kept} %, and a sync takes {ms} ms, which is less, as with all")
