@@ -79,8 +79,8 @@ fn judge(claim: &mut Claim, others: &[&Claim]) {
 /// Longer than this no cell of a table shall be.
 const LONGEST: usize = 130;
 
-/// What several seeds gave: of numbers the least and the largest; otherwise one after the other, unless that is long and they differ in
-/// their numbers alone.
+/// What several seeds gave: of numbers the least and the largest. Others stand one after the other, unless that is long and
+/// only their numbers differ.
 fn together(found: &[&str]) -> String {
     let parts: Vec<Vec<&str>> = found.iter().map(|text| parts(text)).collect();
     let is_number = |part: &str| part.starts_with(|letter: char| letter.is_ascii_digit());

@@ -264,7 +264,7 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// Where the order of the modes is settled: from this row on none is ahead of another that is ahead of it in a later one.
+/// Where the order of the modes is settled. From this row on no two change places.
 fn stable_from(rows: &[(u64, &[f64])]) -> usize {
     let ahead = |rates: &[f64], one: usize, other: usize| rates[one] > rates[other] * LEAD;
     let change_places = |(_, earlier): &(u64, &[f64]), (_, later): &(u64, &[f64])| {
