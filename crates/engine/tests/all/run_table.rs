@@ -5,6 +5,7 @@ use disks::Image;
 use engine::{DataMode, Engine, RecordFormat, RecoveryReport};
 use format::run_table::{TABLE_BYTES, TABLE_PAGE};
 use std::rc::Rc;
+use std::time::Duration;
 
 fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
     images.truncate(1);
@@ -86,6 +87,21 @@ fn a_mount_without_the_table_makes_it_count_for_nothing() {
         put_all(&engine, 2).await;
     });
     finds(&setup, &[without[0].clone(), table], 2, is_searched);
+}
+
+/// Whatever it told of them before, they lie elsewhere.
+#[test]
+fn a_table_counts_for_nothing_once_runs_have_moved() {
+    let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    setup.options.swap_above = Some(1);
+    let images = live(&setup, with_memory(setup.images()), async |_, engine| {
+        put_all(&engine, 1).await;
+        let world = engine.world().clone();
+        while engine.statistics().swaps == 0 {
+            world.sleep_until(world.now().plus(Duration::from_millis(10))).await;
+        }
+    });
+    finds(&setup, &images, 1, is_searched);
 }
 
 /// Until it has written anything, the table still tells the truth.
