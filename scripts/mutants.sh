@@ -74,6 +74,7 @@ hunt() {
                     --seed "$first" --cases "$count" --steps "$steps" $disks >"$WORK/said" 2>&1 || status=$?
                 case $status in
                 0) ;;
+                126 | 127) echo "$OKEANOS does not run" >&2; return 1 ;;
                 124) echo "$1: $mode, $setup, seeds from $first: not done after $LIMIT s" >&2 ;;
                 *) describe "$mode" "$setup" && return ;;
                 esac
