@@ -134,7 +134,7 @@ prepare() { # DIR
     sync --file-system "$1"
 }
 zipf() { # DIR OPTION...
-    fio --name=zipf --directory="$1" --ioengine=psync --rw=randwrite --bsrange=2k-16k --blockalign=4k --size=128M \
+    fio --name=zipf --directory="$1" --ioengine=psync --rw=randwrite --bsrange=2k-16k --norandommap --size=128M \
         --random_distribution=zipf:1.0001 --time_based --runtime="$seconds" --output-format=json "${@:2}"
 }
 # What was measured goes to $place/measured.json, in the words of the program that did.
