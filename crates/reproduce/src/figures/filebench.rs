@@ -173,11 +173,9 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
                     ),
                 ];
                 let [ordered, selective, data, wasteless] = hundredth;
-                let others = [
-                    short(data / ordered),
-                    short(wasteless / ordered),
-                    format!("{ordered:.0}, {selective:.0}, {wasteless:.0}"),
-                ];
+                let over = |rate: f64| short(rate / ordered);
+                let both = format!("{} and {} of ordered's", over(selective), over(wasteless));
+                let others = [over(data), over(wasteless), both];
                 claims.extend(of_oltp.into_iter().zip(others).map(|(claim, other)| {
                     let other = format!("{other} with a hundredth; other sizes: table-1-scale");
                     claim.chosen("a tenth of the paper's files and memory", &other)
