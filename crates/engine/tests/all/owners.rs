@@ -215,6 +215,7 @@ fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
         "loose",
         "long_writes",
         "sequences",
+        "promises",
         "log",
     ];
     let besides = ["runner", "counters", "begun"];
