@@ -96,7 +96,7 @@ struct Played {
 /// Table I and its curve have some cells in common.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
     static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
-    context.play(cells, |cell| ALL.once(context, cell, || play(context, cell)))
+    ALL.all(context, cells, play)
 }
 
 fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {

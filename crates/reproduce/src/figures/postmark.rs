@@ -67,7 +67,7 @@ struct Cell {
 /// Transactions per second, by cell. Figure 14 has some of 10a's.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> {
     static ALL: super::remembered::Remembered<Cell, f64> = super::remembered::Remembered::new();
-    context.play(cells, |cell| ALL.once(context, cell, || play(context, cell)))
+    ALL.all(context, cells, play)
 }
 
 /// Transactions per second.

@@ -17,6 +17,19 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     pub const fn new() -> Remembered<C, R> {
         Remembered(Mutex::new(Vec::new()))
     }
+    /// Plays the cells that were not, side by side.
+    pub fn all(
+        &self,
+        context: &Context,
+        cells: &[C],
+        play: impl Fn(&Context, &C) -> Result<R, FigureError> + Sync,
+    ) -> Result<Vec<R>, FigureError>
+    where
+        C: Sync + Send,
+        R: Send,
+    {
+        context.play(cells, |cell| self.once(context, cell, || play(context, cell)))
+    }
     /// Plays the cell, unless it was.
     pub fn once(
         &self,

@@ -88,7 +88,7 @@ pub(super) struct Runs(pub Vec<Played>);
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
     static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
-    Ok(Runs(context.play(&cells, |cell| ALL.once(context, cell, || play_one(cell, context)))?))
+    Ok(Runs(ALL.all(context, &cells, |context, cell| play_one(cell, context))?))
 }
 
 fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureError> {

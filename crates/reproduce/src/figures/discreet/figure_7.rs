@@ -72,7 +72,7 @@ fn play_all(
         crate::figures::remembered::Remembered::new();
     let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host });
     let cells: Vec<Cell> = variants.into_iter().flat_map(of).collect();
-    let played = context.play(&cells, |cell| ALL.once(context, cell, || play(context, cell)))?;
+    let played = ALL.all(context, &cells, play)?;
     Ok((cells, played))
 }
 
