@@ -154,10 +154,22 @@ fn failed(what: &str, code: i32) -> String {
 /// wakes a thread of its own at each write: a quarter of what 16 writers have of two processors.
 const DIARIES: [(&CStr, &CStr); 2] = [(c"debug_client", c"0/5"), (c"debug_objectcacher", c"0/5")];
 
+type Failed = (&'static str, Errno);
+
+fn answer(what: &'static str, answer: i32) -> Result<(), Failed> {
+    Errno::check(answer).map(drop).map_err(|errno| (what, errno))
+}
+
 /// A connection with its settings, initialised and not mounted.
-fn prepare(call: Functions, settings: &Settings) -> Result<Mount, (&'static str, Errno)> {
+fn prepare(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
+    let mount = configure(call, settings)?;
+    // SAFETY: the connection is the one just made, and has its settings.
+    answer("ceph_init", unsafe { (mount.call.ceph_init)(mount.raw) })?;
+    Ok(mount)
+}
+
+fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
     let mut raw = ptr::null_mut();
-    let answer = |what, answer| Errno::check(answer).map(drop).map_err(|errno| (what, errno));
     // SAFETY: all strings end with zero; the connection is the one just made.
     unsafe {
         answer("ceph_create", (call.ceph_create)(&raw mut raw, settings.user.as_ptr()))?;
@@ -193,7 +205,48 @@ fn prepare(call: Functions, settings: &Settings) -> Result<Mount, (&'static str,
             let name = settings.file_system.as_ptr();
             answer("choosing the file system", (call.ceph_select_filesystem)(raw, name))?;
         }
-        answer("ceph_init", (call.ceph_init)(raw))?;
     }
     Ok(Mount { call, raw, permissions: ptr::null(), recall_ms: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the library has of each diary after our settings.
+    fn diaries(configuration: &str) -> Vec<String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("ceph.conf");
+        std::fs::write(&path, configuration).expect("a file");
+        let text = |text: &str| CString::new(text).expect("no zero byte");
+        let settings = Settings {
+            conf: text(path.to_str().expect("UTF-8")),
+            user: text("admin"),
+            file_system: text(""),
+            directory: text("/"),
+            identity: text("a test"),
+        };
+        let call = Functions::load().expect("libcephfs2");
+        let mount =
+            configure(call, &settings).map_err(|(what, Errno(code))| failed(what, code)).expect("settings");
+        let setting = |(name, _): (&CStr, &CStr)| {
+            let mut found = [0; 16];
+            // SAFETY: the connection is configured, and the place as long as said.
+            let told = unsafe {
+                (mount.call.ceph_conf_get)(mount.raw, name.as_ptr(), found.as_mut_ptr().cast(), found.len())
+            };
+            assert!(told >= 0, "{name:?}");
+            CStr::from_bytes_until_nul(&found).expect("a text").to_str().expect("UTF-8").to_owned()
+        };
+        let found = DIARIES.map(setting).to_vec();
+        // SAFETY: nothing else knows of this connection, which is not used any more.
+        unsafe { (mount.call.ceph_release)(mount.raw) };
+        found
+    }
+
+    #[test]
+    fn the_library_keeps_no_diary_of_calls_unless_someone_wants_it() {
+        assert_eq!(diaries("[global]\n"), ["0/0", "0/0"]);
+        assert_eq!(diaries("[client]\ndebug client = 1/5\n"), ["1/5", "0/0"]);
+    }
 }
