@@ -161,6 +161,7 @@ fn report(out: &Path) -> Result<(), CliError> {
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
+    crate::HEAP.keep();
     let figures = chosen(&arguments.figures)?;
     let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

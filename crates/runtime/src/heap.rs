@@ -10,7 +10,7 @@
 //! Invariants
 //! 1. An address within the region is a page of a slab, taken or free; any other is the C library's.
 //! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free one.
-//! 3. Empty slabs hold no memory, but for [`SPARE_SLABS`] of them.
+//! 3. Empty slabs hold no memory, but for `most_spares` of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -23,6 +23,9 @@ const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
 /// Of address space; 64 GiB of blocks. What does not fit is the C library's.
 const SLABS_MAX: usize = 32 << 10;
+/// What the C library asks for at once for a thread, and so does not give back either. In bytes.
+#[cfg(target_env = "gnu")]
+const SLAB_OF_THREAD: libc::c_int = 64 << 20;
 /// What bursts leave empty and keep, 4 MiB.
 const SPARE_SLABS: usize = 2;
 
@@ -42,6 +45,7 @@ struct Pages {
     /// Empty, and in memory.
     spare: [u64; SLABS_MAX / 64],
     spares: usize,
+    most_spares: usize,
     /// No slab below this word of `full` has a free page.
     lowest: usize,
 }
@@ -51,9 +55,30 @@ impl Heap {
     pub const fn new() -> Heap {
         let (full, spare) = ([0; SLABS_MAX / 64], [0; SLABS_MAX / 64]);
         let taken = [[0; WORDS]; SLABS_MAX];
-        let pages =
-            Pages { start: 0, slabs: 0, is_asked_for: false, taken, full, spare, spares: 0, lowest: 0 };
+        let pages = Pages {
+            start: 0,
+            slabs: 0,
+            is_asked_for: false,
+            taken,
+            full,
+            spare,
+            spares: 0,
+            most_spares: SPARE_SLABS,
+            lowest: 0,
+        };
         Heap { pages: Mutex::new(pages) }
+    }
+    /// Hardly anything that is free goes back to the kernel from now on. For who fills the heap again and again, as one
+    /// emulated machine after another does, and else waits each time until memory is cleared.
+    pub fn keep(&self) {
+        self.pages().most_spares = SLABS_MAX;
+        // SAFETY: sets numbers of the C library's.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::mallopt(libc::M_MMAP_MAX, 0);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+            libc::mallopt(libc::M_TOP_PAD, SLAB_OF_THREAD);
+        }
     }
     fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +177,7 @@ impl Pages {
         if self.taken[slab] != [0; WORDS] {
             return true;
         }
-        if self.spares < SPARE_SLABS {
+        if self.spares < self.most_spares {
             set(&mut self.spare, slab, true);
             self.spares += 1;
         } else {

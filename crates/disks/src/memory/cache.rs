@@ -164,8 +164,7 @@ impl Cache {
 
     /// As the disk answers now: completed writes included.
     pub fn read(&mut self, at: u64, length: usize) -> Buffer {
-        let mut buffer = Buffer::zeroed(length);
-        self.durable.read(at, &mut buffer);
+        let mut buffer = self.durable.copy(at, length);
         let first = at / SECTOR as u64;
         for (sector, contents) in self.volatile.range(first..first + (length / SECTOR) as u64) {
             if let Some((_, content)) = contents.last() {

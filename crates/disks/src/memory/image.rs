@@ -1,4 +1,5 @@
 use crate::file::next_data;
+use device::Buffer;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -87,6 +88,17 @@ impl Image {
                 None => bytes[part].fill(0),
             }
         }
+    }
+    /// The same as a buffer of its own. What was never written costs no second pass over it.
+    pub fn copy(&self, at: u64, length: usize) -> Buffer {
+        self.check(at, length);
+        let mut buffer = Buffer::zeroed(length);
+        for (number, within, part) in spans(at, length) {
+            if let Some(page) = self.page(number) {
+                buffer[part].copy_from_slice(&page[within]);
+            }
+        }
+        buffer
     }
     /// Changes the bytes from byte `at` on. The range lies within the image. Pages of zeros cost nothing.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
@@ -227,6 +239,7 @@ mod tests {
         assert_eq!(image.kept().count(), 1);
         let mut bytes = [1; 8192];
         image.read(0, &mut bytes);
+        assert_eq!(image.copy(0, 8192)[..], bytes);
         assert!(bytes[..4000].iter().all(|byte| *byte == 7) && bytes[4000..].iter().all(|byte| *byte == 0));
     }
 }

@@ -67,8 +67,7 @@ impl EmulatedDisk {
                 });
             }
         }
-        let mut buffer = Buffer::zeroed(length as usize);
-        self.0.image.borrow().read(at, &mut buffer);
+        let mut buffer = self.0.image.borrow().copy(at, length as usize);
         for piece in cache.contents(sectors.clone()) {
             let start = ((piece.sectors.start - sectors.start) * SECTOR) as usize;
             buffer[start..start + piece.bytes().len()].copy_from_slice(piece.bytes());

@@ -16,7 +16,7 @@ pub const TABLE_5: Figure = Figure {
             computing between them; ordered and data journaling on an emulated Hitachi with its cache off, discreet with \
             either eviction, and unsafe.",
     minutes: 1,
-    by_chance: false,
+    by_chance: true,
     real_time: false,
     run,
 };
