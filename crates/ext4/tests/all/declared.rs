@@ -75,7 +75,7 @@ async fn content(volume: &Rc<Volume>, world: &VirtualWorld) {
 }
 
 fn lines_of(kind: Kind) -> Lines {
-    let image = TestImage::make(kind, "24M", 6000);
+    let image = TestImage::of_inodes(kind, "24M", 6000);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = MemoryDisk::read_image(world.clone(), &image.path()).unwrap();

@@ -1,11 +1,8 @@
 //! Files of which durability is enough: by attribute and by name, on volumes of mke2fs.
 
-use device::World;
-use disks::MemoryDisk;
-use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions, WriteFlags};
+use crate::image::{TestImage, in_mode};
+use ext4::{Caller, Existence, Inode, SetXattr, Volume, WriteFlags};
 use journal::DataMode;
-use runtime::VirtualWorld;
-use std::process::Command;
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -17,26 +14,10 @@ fn with_volume<F: Future<Output = ()> + 'static>(
     patterns: &str,
     work: impl FnOnce(Rc<Volume>) -> F + 'static,
 ) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("image");
-    let made = Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&path).arg("32M").output().unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::read_image(shared.clone(), &path).unwrap();
-    let mut options = VolumeOptions { durable_only: Some(patterns.parse().unwrap()), ..Default::default() };
-    options.engine.data = DataMode::Ordered;
+    let mut options = in_mode(DataMode::Ordered);
+    options.durable_only = Some(patterns.parse().unwrap());
     options.engine.durable_only = true;
-    let parts = OpenParts { world: shared, home: Rc::new(disk.clone()), journal: None, options };
-    world.run(async move {
-        let volume = Volume::open(parts).await.unwrap();
-        work(volume.clone()).await;
-        volume.close().await.unwrap();
-    });
-    world.end();
-    disk.image().write_file(&path).unwrap();
-    let checked = Command::new("e2fsck").arg("-fn").arg(&path).output().unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    TestImage::make(&["-t", "ext4"], "32M").play(1, options, work);
 }
 
 async fn make(volume: &Rc<Volume>, parent: &Rc<Inode>, name: &str, mode: u16) -> Rc<Inode> {

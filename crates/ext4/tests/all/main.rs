@@ -4,6 +4,7 @@ mod declared;
 mod durable_only;
 mod features;
 mod files;
+mod image;
 mod names;
 mod volume;
 mod xattr;

@@ -1,13 +1,10 @@
 //! Extended attributes and access control lists against a model, e2fsprogs, and the kernel.
 
-use device::{Disk, World};
-use disks::{Image, MemoryDisk};
-use ext4::{Caller, Existence, Inode, OpenParts, SetXattr, Volume, VolumeOptions, WriteFlags};
+use crate::image::{TestImage, play};
+use disks::Image;
+use ext4::{Caller, Existence, Inode, SetXattr, Volume, VolumeOptions, WriteFlags};
 use format::ext4::acl::{Acl, AclEntry, AclTag};
-use runtime::VirtualWorld;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 use std::rc::Rc;
 use units::{InodeNumber, SplitMix};
 
@@ -16,87 +13,25 @@ const NO_SPACE: i32 = 28;
 const NO_DATA: i32 = 61;
 
 /// An image with empty files `f0` to `f3` and a directory `d`.
-struct Rig {
-    directory: tempfile::TempDir,
-}
-
-impl Rig {
-    fn new(mke2fs: &[&str]) -> Rig {
-        let directory = tempfile::tempdir().unwrap();
-        let rig = Rig { directory };
-        let source = rig.path("source");
-        std::fs::create_dir_all(source.join("d")).unwrap();
+fn image_with_files(arguments: &[&str]) -> TestImage {
+    TestImage::filled(&[&["-t", "ext4"], arguments].concat(), "32M", |source| {
+        std::fs::create_dir(source.join("d")).unwrap();
         (0..4).for_each(|index| std::fs::write(source.join(format!("f{index}")), "").unwrap());
-        let mut command = Command::new("mke2fs");
-        command.args(["-q", "-t", "ext4"]).args(mke2fs).arg("-d").arg(source).arg(rig.image()).arg("32M");
-        succeed(&mut command);
-        rig
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-    fn image(&self) -> PathBuf {
-        self.path("image")
-    }
-    fn debugfs(&self, request: &str) -> String {
-        succeed(Command::new("debugfs").args(["-R", request]).arg(self.image()))
-    }
-    fn number(&self, name: &str) -> InodeNumber {
-        let told = self.debugfs(&format!("stat /{name}"));
-        let number = told.split_whitespace().skip_while(|word| *word != "Inode:").nth(1);
-        InodeNumber(number.unwrap_or_else(|| panic!("no inode in {told}")).parse().unwrap())
-    }
-    /// Opens the volume in virtual time, runs `work`, closes it, and has e2fsck check it.
-    fn with_volume<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce(Rc<Volume>) -> F + 'static) {
-        self.with_damaged_volume(work);
-        self.check();
-    }
-    fn with_damaged_volume<F: Future<Output = ()> + 'static>(
-        &self,
-        work: impl FnOnce(Rc<Volume>) -> F + 'static,
-    ) {
-        let image = Image::read_file(&self.image()).unwrap();
-        run_on(image, work).write_file(&self.image()).unwrap();
-    }
-    fn check(&self) {
-        succeed(Command::new("timeout").args(["60", "e2fsck", "-fn"]).arg(self.image()));
-    }
-    /// Runs a script with the image mounted by the kernel at `$M`, where nobody else sees it.
-    fn with_kernel(&self, script: &str) -> String {
-        let mount_point = self.path("mount");
-        std::fs::create_dir_all(&mount_point).unwrap();
-        let script = format!(
-            "set -e; mount -o loop '{}' '{}'; M='{1}'; cd $M; {script}\ncd /; umount $M",
-            self.image().display(),
-            mount_point.display()
-        );
-        succeed(Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]))
-    }
+    })
 }
 
-/// Opens the volume on a disk of virtual time, runs `work`, closes it; what the disk holds then.
+fn with_volume<F: Future<Output = ()> + 'static>(
+    image: &TestImage,
+    work: impl FnOnce(Rc<Volume>) -> F + 'static,
+) {
+    image.play(1, VolumeOptions::default(), work);
+}
+
 fn run_on<F: Future<Output = ()> + 'static>(
     image: Image,
     work: impl FnOnce(Rc<Volume>) -> F + 'static,
 ) -> Image {
-    let world = Rc::new(VirtualWorld::new(1));
-    let for_disk: Rc<dyn World> = world.clone();
-    let disk = MemoryDisk::from_image(for_disk.clone(), image);
-    let home: Rc<dyn Disk> = Rc::new(disk.clone());
-    world.run(async move {
-        let parts = OpenParts { world: for_disk, home, journal: None, options: VolumeOptions::default() };
-        let volume = Volume::open(parts).await.unwrap();
-        work(volume.clone()).await;
-        volume.close().await.unwrap();
-    });
-    disk.image()
-}
-
-fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
-    out.into_owned()
+    play(image, 1, VolumeOptions::default(), work).0
 }
 
 async fn set(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str, value: &[u8]) -> Result<(), i32> {
@@ -183,11 +118,11 @@ const VOLUMES: [&[&str]; 5] = [
 #[test]
 fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
     for (seed, mke2fs) in (1..).zip(VOLUMES) {
-        let rig = Rig::new(mke2fs);
-        let numbers = ["f0", "f1", "f2", "d"].map(|name| rig.number(name));
+        let image = image_with_files(mke2fs);
+        let numbers = ["f0", "f1", "f2", "d"].map(|name| image.number(name));
         let models = Rc::new(std::cell::RefCell::new(Vec::new()));
         let told = models.clone();
-        rig.with_volume(move |volume| async move {
+        with_volume(&image, move |volume| async move {
             let mut inodes = Vec::new();
             for number in numbers {
                 inodes.push(volume.inode(number).await.unwrap());
@@ -195,7 +130,7 @@ fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
             *told.borrow_mut() = random_steps(&volume, &inodes, seed).await;
         });
         for (number, model) in numbers.iter().zip(models.borrow().iter()) {
-            let listed = rig.debugfs(&format!("ea_list <{}>", number.get()));
+            let listed = image.debugfs(&format!("ea_list <{}>", number.get()));
             let mut names: Vec<&str> = listed
                 .lines()
                 .filter_map(|line| line.trim().split_once(" ("))
@@ -204,8 +139,8 @@ fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
             names.sort();
             assert_eq!(names, model.keys().collect::<Vec<_>>(), "{mke2fs:?}: {listed}");
             for (name, value) in model {
-                let out = rig.path("value");
-                rig.debugfs(&format!("ea_get -f {} <{}> {name}", out.display(), number.get()));
+                let out = image.path_of("value");
+                image.debugfs(&format!("ea_get -f {} <{}> {name}", out.display(), number.get()));
                 assert_eq!(&std::fs::read(out).unwrap(), value, "{mke2fs:?}: {name}");
             }
         }
@@ -215,14 +150,14 @@ fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
 #[test]
 fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
     for mke2fs in VOLUMES {
-        let rig = Rig::new(mke2fs);
-        rig.with_kernel(
+        let image = image_with_files(mke2fs);
+        image.with_kernel(
             "setfattr -n user.small -v value f0; setfattr -n trusted.t -v secret f0
              setfattr -n user.large -v $(head -c 800 /dev/zero | tr '\\0' x) f0
              setfattr -n user.empty d; setfacl -m u:1234:rw f1; setfacl -d -m g:77:rx d",
         );
-        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| rig.number(name));
-        rig.with_volume(move |volume| async move {
+        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| image.number(name));
+        with_volume(&image, move |volume| async move {
             let inode = volume.inode(f0).await.unwrap();
             assert_eq!(get(&volume, &inode, "user.small").await.unwrap(), b"value");
             assert_eq!(get(&volume, &inode, "user.large").await.unwrap(), vec![b'x'; 800]);
@@ -240,24 +175,24 @@ fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
             assert!(access.entries().contains(&AclEntry { tag: AclTag::User(1234), permissions: 6 }));
             set(&volume, &inode, "user.ours", &[b'o'; 700]).await.unwrap();
         });
-        let told = rig.with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
+        let told = image.with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
         assert!(told.contains(&"o".repeat(700)) && told.contains("user:1234:rw-"), "{told}");
     }
 }
 
 #[test]
 fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
-    let rig = Rig::new(&["-b", "4096", "-I", "128"]);
-    rig.with_kernel(
+    let image = image_with_files(&["-b", "4096", "-I", "128"]);
+    image.with_kernel(
         "for f in f0 f1 f2; do setfattr -n user.a -v same $f; setfattr -n user.b -v same $f; sync -f .; done",
     );
-    let numbers = ["f0", "f1", "f2"].map(|name| rig.number(name));
+    let numbers = ["f0", "f1", "f2"].map(|name| image.number(name));
     let block_of = |number: InodeNumber| {
-        let told = rig.debugfs(&format!("stat <{}>", number.get()));
+        let told = image.debugfs(&format!("stat <{}>", number.get()));
         told.split_once("File ACL: ").unwrap().1.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(block_of(numbers[0]), block_of(numbers[1]), "the kernel shares equal blocks");
-    rig.with_volume(move |volume| async move {
+    with_volume(&image, move |volume| async move {
         let first = volume.inode(numbers[0]).await.unwrap();
         set(&volume, &first, "user.a", b"other").await.unwrap();
         let second = volume.inode(numbers[1]).await.unwrap();
@@ -270,15 +205,15 @@ fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
     });
     assert_ne!(block_of(numbers[0]), block_of(numbers[2]));
     assert_eq!(block_of(numbers[1]), "0");
-    let told = rig.with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
+    let told = image.with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
     assert_eq!(told, "othersame");
 }
 
 #[test]
 fn attributes_given_up_free_their_block() {
-    let rig = Rig::new(&["-b", "1024", "-I", "128"]);
-    let number = rig.number("f0");
-    rig.with_volume(move |volume| async move {
+    let image = image_with_files(&["-b", "1024", "-I", "128"]);
+    let number = image.number("f0");
+    with_volume(&image, move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
         let free = volume.statfs().await.unwrap().blocks_free;
         set(&volume, &inode, "user.a", b"value").await.unwrap();
@@ -302,9 +237,9 @@ fn an_access_list_and_the_mode_say_the_same() {
     use AclTag::*;
     const ACCESS: &str = "system.posix_acl_access";
     for mke2fs in VOLUMES {
-        let rig = Rig::new(mke2fs);
-        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| rig.number(name));
-        rig.with_volume(move |volume| async move {
+        let image = image_with_files(mke2fs);
+        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| image.number(name));
+        with_volume(&image, move |volume| async move {
             let inode = volume.inode(f0).await.unwrap();
             let mode = |inode: &Inode| inode.fields.borrow().mode & 0o7777;
             let minimal = acl(&[(Owner, 6), (OwningGroup, 4), (Other, 0)]);
@@ -324,7 +259,7 @@ fn an_access_list_and_the_mode_say_the_same() {
             set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
             inherit(&volume, &d, f1).await;
         });
-        let told = rig.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
+        let told = image.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
         assert!(told.contains("#effective:-w-"), "{told}");
         assert!(told.contains("default:user:99:rwx"), "{told}");
     }
@@ -351,9 +286,9 @@ fn the_rules_of_names_types_and_callers_are_kept() {
     const DENIED: i32 = 13;
     const INVALID: i32 = 22;
     const UNSUPPORTED: i32 = 95;
-    let rig = Rig::new(VOLUMES[0]);
-    let number = rig.number("f0");
-    rig.with_volume(move |volume| async move {
+    let image = image_with_files(VOLUMES[0]);
+    let number = image.number("f0");
+    with_volume(&image, move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
         let list = acl(&[(AclTag::Owner, 6), (AclTag::OwningGroup, 4), (AclTag::Other, 0)]).to_call();
         assert_eq!(set(&volume, &inode, "system.posix_acl_default", &list).await, Err(DENIED));
@@ -375,9 +310,9 @@ fn the_rules_of_names_types_and_callers_are_kept() {
 #[test]
 fn capabilities_stored_after_a_write_go_with_the_next() {
     for options in VOLUMES {
-        let rig = Rig::new(options);
-        let number = rig.number("f0");
-        rig.with_volume(move |volume| async move {
+        let image = image_with_files(options);
+        let number = image.number("f0");
+        with_volume(&image, move |volume| async move {
             let inode = volume.inode(number).await.unwrap();
             let caller = Caller { uid: 0, gid: 0, umask: 0 };
             let write = || volume.write(&inode, &caller, 0, b"content", WriteFlags::default());
@@ -398,9 +333,9 @@ fn capabilities_stored_after_a_write_go_with_the_next() {
 #[test]
 fn damaged_attributes_are_errors_and_never_panics() {
     // A journal would hold copies.
-    let rig = Rig::new(&["-b", "1024", "-I", "256", "-O", "^metadata_csum,^has_journal"]);
-    let number = rig.number("f0");
-    rig.with_volume(move |volume| async move {
+    let image = image_with_files(&["-b", "1024", "-I", "256", "-O", "^metadata_csum,^has_journal"]);
+    let number = image.number("f0");
+    with_volume(&image, move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
         for name in ["user.a", "user.bb", "trusted.c"] {
             set(&volume, &inode, name, &[7; 30]).await.unwrap();
@@ -408,7 +343,7 @@ fn damaged_attributes_are_errors_and_never_panics() {
         set(&volume, &inode, "user.large", &[9; 600]).await.unwrap();
         assert_ne!(inode.fields.borrow().xattr_block.get(), 0);
     });
-    let healthy = std::fs::read(rig.image()).unwrap();
+    let healthy = std::fs::read(image.path()).unwrap();
     let magic = 0xea02_0000u32.to_le_bytes();
     let places: Vec<usize> =
         (0..healthy.len()).step_by(4).filter(|at| healthy[*at..*at + 4] == magic).collect();
@@ -436,18 +371,18 @@ fn damaged_attributes_are_errors_and_never_panics() {
 
 #[test]
 fn a_wrong_checksum_is_noticed() {
-    let rig = Rig::new(&["-b", "1024", "-I", "128", "-O", "^has_journal"]);
-    let number = rig.number("f0");
-    rig.with_volume(move |volume| async move {
+    let image = image_with_files(&["-b", "1024", "-I", "128", "-O", "^has_journal"]);
+    let number = image.number("f0");
+    with_volume(&image, move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
         set(&volume, &inode, "user.a", b"value").await.unwrap();
     });
-    let mut bytes = std::fs::read(rig.image()).unwrap();
+    let mut bytes = std::fs::read(image.path()).unwrap();
     let magic = 0xea02_0000u32.to_le_bytes();
     let block = (0..bytes.len()).step_by(1024).find(|at| bytes[*at..*at + 4] == magic).unwrap();
     bytes[block + 1020] ^= 1;
-    std::fs::write(rig.image(), bytes).unwrap();
-    rig.with_damaged_volume(move |volume| async move {
+    std::fs::write(image.path(), bytes).unwrap();
+    run_on(image.read(), move |volume| async move {
         const STRUCTURE_NEEDS_CLEANING: i32 = 117;
         let inode = volume.inode(number).await.unwrap();
         assert_eq!(get(&volume, &inode, "user.a").await, Err(STRUCTURE_NEEDS_CLEANING));
@@ -457,8 +392,8 @@ fn a_wrong_checksum_is_noticed() {
 
 #[test]
 fn a_whiteout_inherits_the_default_list_of_its_directory() {
-    let rig = Rig::new(&["-b", "4096"]);
-    rig.with_volume(|volume| async move {
+    let image = image_with_files(&["-b", "4096"]);
+    with_volume(&image, |volume| async move {
         use AclTag::*;
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let d = volume.mkdir(&root, b"listed", &Caller::ROOT, 0o755).await.unwrap().value;
@@ -472,13 +407,13 @@ fn a_whiteout_inherits_the_default_list_of_its_directory() {
         let expected = acl(&[(Owner, 0), (User(99), 7), (OwningGroup, 4), (Mask, 0), (Other, 0)]);
         assert_eq!(Acl::from_call(&access).unwrap(), Some(expected));
     });
-    rig.check();
+    image.check();
 }
 
 #[test]
 fn setting_the_value_that_is_there_changes_nothing() {
-    let rig = Rig::new(&["-b", "4096"]);
-    rig.with_volume(|volume| async move {
+    let image = image_with_files(&["-b", "4096"]);
+    with_volume(&image, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let file = volume.mknod(&root, b"f", &Caller::ROOT, 0o100_644, 0).await.unwrap().value;
         set(&volume, &file, "user.a", b"one").await.unwrap();

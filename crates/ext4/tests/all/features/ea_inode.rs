@@ -41,10 +41,10 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
         "-O ea_inode,^metadata_csum -b 4096",
         "-O ea_inode,inline_data -I 512 -b 2048",
     ] {
-        let rig = Rig::new(kind, "16M", ":");
-        rig.with_kernel(KERNEL);
-        rig.check();
-        rig.with_volume(MODES[3], |volume| async move {
+        let image = TestImage::scripted(kind, "16M", ":");
+        image.with_kernel(KERNEL);
+        image.check();
+        image.with_volume(MODES[3], |volume| async move {
             let free = volume.statfs().await.unwrap();
             for path in ["a", "b", "directory"] {
                 assert_eq!(get(&volume, path, "user.big").await.unwrap(), vec![b'v'; 10000]);
@@ -77,7 +77,7 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
             assert!(now.inodes_free >= free.inodes_free + 22, "{} of {}", now.inodes_free, free.inodes_free);
             assert!(now.blocks_free > free.blocks_free);
         });
-        let told = rig.with_kernel(
+        let told = image.with_kernel(
             "getfattr -d -m user -e hex a c d1 d2 directory 2>/dev/null | cut -c1-60 | grep -v '^$'",
         );
         assert_eq!(told.lines().filter(|line| line.starts_with("user.")).count(), 8, "{told}");
@@ -106,8 +106,8 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         ("-O ea_inode,inline_data -I 512 -b 2048", MODES[3]),
         ("-O ea_inode,^orphan_file -b 4096", MODES[4]),
     ] {
-        let rig = Rig::new(kind, "16M", "touch a b c; mkdir directory");
-        let free = rig.with_volume(mode, |volume| async move {
+        let image = TestImage::scripted(kind, "16M", "touch a b c; mkdir directory");
+        let free = image.with_volume(mode, |volume| async move {
             let free = volume.statfs().await.unwrap();
             for (index, length) in LENGTHS.into_iter().enumerate() {
                 let name = format!("user.{index}");
@@ -129,7 +129,7 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         let hash = "for name in sys.argv[2:]: print(len(os.getxattr(sys.argv[1], name)), \
                     zlib.crc32(os.getxattr(sys.argv[1], name)))";
         let kernel = |path: &str, names: &str| {
-            rig.with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
+            image.with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
         };
         let told = |values: &[Vec<u8>]| {
             values.iter().map(|value| format!("{} {}\n", value.len(), crc32(value))).collect::<String>()
@@ -142,9 +142,9 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         let names = "user.0 user.1 user.2 user.3 user.4 user.5";
         assert_eq!(kernel("directory", names), told(&expected), "{kind}");
         // The kernel overwrites ours, and lets go of them.
-        rig.with_kernel("setfattr -n user.3 -v few a; setfattr -x user.4 a; rm -r directory");
-        rig.check();
-        rig.with_volume(mode, move |volume| async move {
+        image.with_kernel("setfattr -n user.3 -v few a; setfattr -x user.4 a; rm -r directory");
+        image.check();
+        image.with_volume(mode, move |volume| async move {
             assert_eq!(get(&volume, "a", "user.3").await.unwrap(), b"few");
             assert_eq!(get(&volume, "a", "user.4").await, Err(errno::ENODATA));
             assert_eq!(get(&volume, "a", "user.5").await.unwrap(), value(5, 65_536));
@@ -169,8 +169,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[test]
 fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
-    let rig = Rig::new("-O ea_inode -b 1024", "8M", "touch file filler");
-    rig.with_volume(MODES[3], |volume| async move {
+    let image = TestImage::scripted("-O ea_inode -b 1024", "8M", "touch file filler");
+    image.with_volume(MODES[3], |volume| async move {
         set(&volume, "file", "user.big", &value(1, 50_000)).await.unwrap();
         let filler = at(&volume, "filler").await;
         let flags = ext4::WriteFlags::default();
@@ -193,8 +193,8 @@ fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
 
 #[test]
 fn many_values_are_let_go_of_at_once_where_memory_is_short() {
-    let rig = Rig::new("-O ea_inode -b 4096", "64M", ":");
-    rig.with_kernel(
+    let image = TestImage::scripted("-O ea_inode -b 4096", "64M", ":");
+    image.with_kernel(
         "python3 -c '
 import os
 for i in range(60):
@@ -204,7 +204,7 @@ for i in range(60):
     );
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let disk = MemoryDisk::from_image(world.clone(), image.read());
     let home = disk.clone();
     virtual_world.run(async move {
         let engine = EngineOptions { cache_bytes: 1 << 20, ..EngineOptions::default() };
@@ -222,14 +222,14 @@ for i in range(60):
         join_all((0..60).map(|index| Box::pin(remove(index)) as _).collect()).await;
         volume.close().await.unwrap();
     });
-    disk.image().write_file(&rig.image()).unwrap();
-    rig.check();
+    disk.image().write_file(&image.path()).unwrap();
+    image.check();
 }
 
 #[test]
 fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
-    let rig = Rig::new("-O ea_inode -b 1024", "8M", "touch file");
-    rig.with_volume(MODES[0], |volume| async move {
+    let image = TestImage::scripted("-O ea_inode -b 1024", "8M", "touch file");
+    image.with_volume(MODES[0], |volume| async move {
         set(&volume, "file", "user.big", &value(1, 20_000)).await.unwrap();
     });
     for mode in [MODES[0], MODES[3]] {
@@ -237,7 +237,7 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
         loop {
             let virtual_world = VirtualWorld::new(cut);
             let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = MemoryDisk::from_image(world.clone(), rig.read());
+            let disk = MemoryDisk::from_image(world.clone(), image.read());
             let (home, for_script) = (disk.clone(), world.clone());
             let synced = Rc::new(Cell::new(false));
             let acknowledged = synced.clone();
@@ -264,8 +264,8 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
                 let told = format!("{mode:?} cut {cut} {policy:?}");
                 assert!(is_new || found == Ok(value(1, 20_000)), "{told}: {:?}", found.map(|it| it.len()));
                 assert!(is_new || !synced.get(), "{told}: what was synced is lost");
-                after.write_file(&rig.path("crashed")).unwrap();
-                succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(rig.path("crashed")));
+                after.write_file(&image.path_of("crashed")).unwrap();
+                succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(image.path_of("crashed")));
             }
             if finished {
                 break;
@@ -278,14 +278,15 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
 
 #[test]
 fn a_damaged_value_is_told_and_nothing_else_suffers() {
-    let rig = Rig::new("-O ea_inode -b 1024", "16M", ":");
-    rig.with_kernel(KERNEL);
-    let number = rig.debugfs("inode_dump /a");
+    let image = TestImage::scripted("-O ea_inode -b 1024", "16M", ":");
+    image.with_kernel(KERNEL);
+    let number = image.debugfs("inode_dump /a");
     assert!(!number.is_empty());
     // The first inode with a value: its content, its length, its flag, its links.
-    let first =
-        (12..60).find(|number| rig.debugfs(&format!("stat <{number}>")).contains("Flags: 0x280000")).unwrap();
-    let healthy = rig.read();
+    let first = (12..60)
+        .find(|number| image.debugfs(&format!("stat <{number}>")).contains("Flags: 0x280000"))
+        .unwrap();
+    let healthy = image.read();
     for request in [
         "set_inode_field <N> atime 5",
         "set_inode_field <N> size 9999",
@@ -293,9 +294,9 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
         "set_inode_field <N> links_count 0",
         "set_inode_field <N> version 0",
     ] {
-        healthy.write_file(&rig.image()).unwrap();
-        rig.debugfs(&request.replace('N', &first.to_string()));
-        run_on(rig.read(), MODES[1], move |volume| async move {
+        healthy.write_file(&image.path()).unwrap();
+        image.debugfs_write(&request.replace('N', &first.to_string()));
+        run_on(image.read(), MODES[1], move |volume| async move {
             let owners = ["a", "b", "directory"];
             let mut told = 0;
             for path in owners {
@@ -313,9 +314,9 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
 }
 
 /// A volume on which values have attributes themselves, each with the next one's value.
-fn chain_of_values(links: u32) -> Rig {
-    let rig = Rig::new("-O ea_inode,^metadata_csum -b 1024 -I 256 -N 2040", "8M", ":");
-    let files = rig.with_volume(MODES[1], move |volume| async move {
+fn chain_of_values(links: u32) -> TestImage {
+    let image = TestImage::scripted("-O ea_inode,^metadata_csum -b 1024 -I 256 -N 2040", "8M", ":");
+    let files = image.with_volume(MODES[1], move |volume| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let mut files = Vec::new();
         for index in 0..links {
@@ -326,31 +327,31 @@ fn chain_of_values(links: u32) -> Rig {
         }
         files
     });
-    let told = rig.debugfs("imap <1>");
+    let told = image.debugfs("imap <1>");
     let table: u64 = told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
-    let mut image = rig.read();
+    let mut bytes = image.read();
     // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of fields.
     let place = |number: u32| table * 1024 + u64::from(number - 1) * 256 + 160;
-    let attributes = |image: &disks::Image, number| {
-        let mut bytes = [0; 96];
-        image.read(place(number), &mut bytes);
-        bytes
+    let attributes = |bytes: &disks::Image, number| {
+        let mut found = [0; 96];
+        bytes.read(place(number), &mut found);
+        found
     };
     for pair in files.windows(2) {
-        let (owner, next) = (attributes(&image, pair[0]), attributes(&image, pair[1]));
+        let (owner, next) = (attributes(&bytes, pair[0]), attributes(&bytes, pair[1]));
         assert_eq!((&owner[..4], &next[..4]), (&0xea02_0000u32.to_le_bytes()[..], &owner[..4]));
         let value = u32::from_le_bytes(owner[8..12].try_into().unwrap());
-        image.write(place(value), &next);
+        bytes.write(place(value), &next);
     }
-    image.write_file(&rig.image()).unwrap();
-    rig
+    bytes.write_file(&image.path()).unwrap();
+    image
 }
 
 #[test]
 fn values_that_have_values_are_freed_without_a_deep_stack() {
     const LINKS: u32 = 700;
-    let rig = chain_of_values(LINKS);
-    let path = rig.image();
+    let image = chain_of_values(LINKS);
+    let path = image.path();
     let freed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
         let (_, freed) = run_on(disks::Image::read_file(&path).unwrap(), MODES[1], |volume| async move {
             let before = volume.statfs().await.unwrap().inodes_free;

@@ -23,21 +23,21 @@ const FILL: &str = "
 #[test]
 fn what_others_put_into_inodes_is_read() {
     for kind in KINDS {
-        let rig = Rig::new(kind, "16M", FILL);
+        let image = TestImage::scripted(kind, "16M", FILL);
         // The kernel puts names into the attribute as well, and leaves sizes behind the room.
-        rig.with_kernel(
+        image.with_kernel(
             "mkdir two; touch two/{name-1,name-2,name-3,name-4,name-5}; rm two/name-{2,5}; touch two/name-6
              echo short >grown; truncate -s 3000 grown; echo other >few/ccc; mkdir gone; touch gone/x; rm gone/x",
         );
-        assert_eq!(rig.told("few", "Flags"), "0x10000000");
-        assert_eq!(rig.told("two", "Flags"), "0x10000000");
-        let expected = rig.kernels_tree();
+        assert_eq!(image.told("few", "Flags"), "0x10000000");
+        assert_eq!(image.told("two", "Flags"), "0x10000000");
+        let expected = image.kernels_tree();
         assert_eq!(
-            rig.with_volume(MODES[1], |volume| async move { tree(&volume).await }),
+            image.with_volume(MODES[1], |volume| async move { tree(&volume).await }),
             expected,
             "{kind}"
         );
-        rig.with_volume(MODES[1], |volume| async move {
+        image.with_volume(MODES[1], |volume| async move {
             let file = at(&volume, "f100").await;
             for (what, from, found) in
                 [(SeekWhat::Data, 0, 0), (SeekWhat::Data, 99, 99), (SeekWhat::Hole, 5, 100)]
@@ -58,8 +58,8 @@ fn what_others_put_into_inodes_is_read() {
 fn files_in_inodes_are_changed_as_any_others() {
     // Each kind and each mode.
     for (kind, mode) in KINDS.into_iter().cycle().zip(MODES) {
-        let rig = Rig::new(kind, "16M", FILL);
-        let ours = rig.with_volume(mode, |volume| async move {
+        let image = TestImage::scripted(kind, "16M", FILL);
+        let ours = image.with_volume(mode, |volume| async move {
             let mut expected = tree(&volume).await;
             let hex =
                 |bytes: &[u8]| bytes.iter().fold("f".to_string(), |text, byte| text + &format!("{byte:02x}"));
@@ -88,15 +88,15 @@ fn files_in_inodes_are_changed_as_any_others() {
             assert_eq!(tree(&volume).await, expected);
             expected
         });
-        assert_eq!(rig.kernels_tree(), ours, "{kind} {mode:?}");
+        assert_eq!(image.kernels_tree(), ours, "{kind} {mode:?}");
     }
 }
 
 #[test]
 fn directories_in_inodes_are_changed_as_any_others() {
     for kind in KINDS {
-        let rig = Rig::new(kind, "16M", FILL);
-        let ours = rig.with_volume(MODES[3], |volume| async move {
+        let image = TestImage::scripted(kind, "16M", FILL);
+        let ours = image.with_volume(MODES[3], |volume| async move {
             let root = volume.inode(ROOT).await.unwrap();
             let few = at(&volume, "few").await;
             // In place: removed, replaced, exchanged, moved elsewhere.
@@ -130,14 +130,14 @@ fn directories_in_inodes_are_changed_as_any_others() {
             }
             tree(&volume).await
         });
-        assert_eq!(rig.kernels_tree(), ours, "{kind}");
+        assert_eq!(image.kernels_tree(), ours, "{kind}");
     }
 }
 
 #[test]
 fn attributes_beside_inline_content_leave_it_alone() {
-    let rig = Rig::new(KINDS[0], "16M", FILL);
-    rig.with_volume(MODES[1], |volume| async move {
+    let image = TestImage::scripted(KINDS[0], "16M", FILL);
+    image.with_volume(MODES[1], |volume| async move {
         for path in ["f100", "f1", "few"] {
             let inode = at(&volume, path).await;
             let before = tree(&volume).await;
@@ -162,8 +162,8 @@ fn attributes_beside_inline_content_leave_it_alone() {
 
 #[test]
 fn on_a_full_volume_content_stays_in_its_inode() {
-    let rig = Rig::new(KINDS[0], "8M", FILL);
-    rig.with_volume(MODES[1], |volume| async move {
+    let image = TestImage::scripted(KINDS[0], "8M", FILL);
+    image.with_volume(MODES[1], |volume| async move {
         let caller = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
         let root = volume.inode(ROOT).await.unwrap();
         let fill = make_file(&volume, &root, "fill").await;
@@ -187,13 +187,13 @@ fn on_a_full_volume_content_stays_in_its_inode() {
 /// What was durable in an inode is never lost on its way to a block.
 #[test]
 fn content_survives_a_power_cut_while_it_leaves_its_inode() {
-    let rig = Rig::new(KINDS[0], "8M", FILL);
+    let image = TestImage::scripted(KINDS[0], "8M", FILL);
     for mode in MODES {
         let mut cut = 0;
         loop {
             let virtual_world = VirtualWorld::new(cut);
             let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = MemoryDisk::from_image(world.clone(), rig.read());
+            let disk = MemoryDisk::from_image(world.clone(), image.read());
             let home = disk.clone();
             let for_script = world.clone();
             let finished = virtual_world.run(async move {

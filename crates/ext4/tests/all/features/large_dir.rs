@@ -12,22 +12,22 @@ fn name(number: u32) -> String {
 
 #[test]
 fn an_index_of_three_levels_is_read_changed_and_grown() {
-    let rig = Rig::new("-O large_dir -b 1024 -N 2000", "96M", "touch file; mkdir large");
-    rig.with_volume(MODES[1], |volume| async move {
+    let image = TestImage::scripted("-O large_dir -b 1024 -N 2000", "96M", "touch file; mkdir large");
+    image.with_volume(MODES[1], |volume| async move {
         let (file, large) = (at(&volume, "file").await, at(&volume, "large").await);
         for number in 0..NAMES {
             let linked = volume.link(&file, &large, name(number).as_bytes(), &Caller::ROOT).await;
             linked.unwrap_or_else(|error| panic!("name {number}: {error}"));
         }
     });
-    assert!(rig.debugfs("htree_dump /large").contains("Indirect levels: 2"));
-    let count = |rig: &Rig| rig.with_kernel("ls large | wc -l").trim().parse::<u32>().unwrap();
-    assert_eq!(count(&rig), NAMES);
+    assert!(image.debugfs("htree_dump /large").contains("Indirect levels: 2"));
+    let count = |image: &TestImage| image.with_kernel("ls large | wc -l").trim().parse::<u32>().unwrap();
+    assert_eq!(count(&image), NAMES);
     let (first, last) = (name(0), name(NAMES - 1));
-    rig.with_kernel(&format!(
+    image.with_kernel(&format!(
         "cd large; test -e {first}; rm {first} {last}; seq -f '%0230.0f' 1 300 | xargs -n1 ln ../file"
     ));
-    rig.with_volume(MODES[3], |volume| async move {
+    image.with_volume(MODES[3], |volume| async move {
         let large = at(&volume, "large").await;
         assert_eq!(names(&volume, &large, 1000).await.len(), NAMES as usize - 2 + 300);
         assert!(volume.lookup(&large, name(0).as_bytes()).await.is_err());

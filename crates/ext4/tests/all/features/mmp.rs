@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn rig(arguments: &str) -> Rig {
-    Rig::new(&format!("-O mmp {arguments}"), "16M", "touch file")
+fn protected(arguments: &str) -> TestImage {
+    TestImage::scripted(&format!("-O mmp {arguments}"), "16M", "touch file")
 }
 fn place(image: &Image) -> (u64, Option<u32>) {
     let mut bytes = vec![0; 1024];
@@ -41,11 +41,11 @@ async fn claim(disk: &MemoryDisk, used_by: Use) {
 #[test]
 fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
     for arguments in ["-b 4096", "-b 1024 -O ^metadata_csum"] {
-        let rig = rig(arguments);
-        assert_eq!(mmp(&rig.read()).used_by, Use::Nobody);
+        let image = protected(arguments);
+        assert_eq!(mmp(&image.read()).used_by, Use::Nobody);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), rig.read());
+        let disk = MemoryDisk::from_image(world.clone(), image.read());
         let home = disk.clone();
         virtual_world.run(async move {
             let begun = world.now();
@@ -65,31 +65,31 @@ fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
             assert_eq!(mmp(&home.image()).used_by, Use::Nobody);
             ext4::check_unused(&world, &as_disk).await.unwrap();
         });
-        disk.write_image(&rig.image()).unwrap();
-        rig.check();
+        disk.write_image(&image.path()).unwrap();
+        image.check();
     }
 }
 
 #[test]
 fn the_kernel_mounts_what_we_closed_and_we_what_it_unmounted() {
-    let rig = rig("-b 4096");
+    let image = protected("-b 4096");
     let work = |text: &'static [u8]| {
-        rig.with_volume(MODES[3], move |volume| async move {
+        image.with_volume(MODES[3], move |volume| async move {
             write(&volume, &at(&volume, "file").await, 0, text).await;
             content(&volume, &at(&volume, "file").await).await
         })
     };
     work(b"ours");
-    assert_eq!(rig.with_kernel("cat file; echo theirs >file"), "ours");
+    assert_eq!(image.with_kernel("cat file; echo theirs >file"), "ours");
     assert_eq!(work(b"our"), b"ourirs\n");
 }
 
 #[test]
 fn after_a_power_cut_a_mount_waits_and_replays() {
-    let rig = rig("-b 1024");
+    let image = protected("-b 1024");
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let disk = MemoryDisk::from_image(world.clone(), image.read());
     let home = disk.clone();
     virtual_world.run(async move {
         let volume = open(&world, &home, MODES[1]).await.unwrap();
@@ -106,10 +106,10 @@ fn after_a_power_cut_a_mount_waits_and_replays() {
 
 #[test]
 fn a_check_under_way_elsewhere_is_refused_and_a_second_mount_stops_the_first() {
-    let rig = rig("-b 1024");
+    let image = protected("-b 1024");
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), rig.read());
+    let disk = MemoryDisk::from_image(world.clone(), image.read());
     virtual_world.run(async move {
         claim(&disk, Use::Checked).await;
         let refused = open(&world, &disk, MODES[1]).await.err().unwrap();

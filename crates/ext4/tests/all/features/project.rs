@@ -5,18 +5,19 @@ use ext4::{Caller, RenameMode, errno, flags};
 
 #[test]
 fn project_numbers_are_kept_inherited_and_guard_their_directories() {
-    let rig = Rig::new("-O project -b 1024", "16M", "mkdir ours theirs none; touch ours/old outside");
+    let image =
+        TestImage::scripted("-O project -b 1024", "16M", "mkdir ours theirs none; touch ours/old outside");
     // As chattr does. Kernels without quota mount no such volume.
     for (directory, project) in [("ours", 7), ("theirs", 8)] {
-        rig.debugfs(&format!("set_inode_field {directory} projid {project}"));
-        rig.debugfs(&format!(
+        image.debugfs_write(&format!("set_inode_field {directory} projid {project}"));
+        image.debugfs_write(&format!(
             "set_inode_field {directory} flags {:#x}",
             flags::EXTENTS | flags::PROJECT_INHERIT
         ));
     }
-    rig.debugfs("set_inode_field ours/old projid 7");
-    rig.check();
-    rig.with_volume(MODES[3], |volume| async move {
+    image.debugfs_write("set_inode_field ours/old projid 7");
+    image.check();
+    image.with_volume(MODES[3], |volume| async move {
         let (ours, theirs, none) =
             (at(&volume, "ours").await, at(&volume, "theirs").await, at(&volume, "none").await);
         assert_eq!((volume.project(&ours), volume.project(&none)), (7, 0));
@@ -51,14 +52,14 @@ fn project_numbers_are_kept_inherited_and_guard_their_directories() {
     });
     let numbers = [("ours", "7"), ("ours/below", "7"), ("none", "9"), ("outside", "7"), ("none/old", "7")];
     for (name, project) in numbers {
-        assert_eq!(rig.told(name, "Project"), project, "{name}");
+        assert_eq!(image.told(name, "Project"), project, "{name}");
     }
 }
 
 #[test]
 fn volumes_without_the_feature_take_no_project() {
-    let rig = Rig::new("-b 1024", "16M", "touch file");
-    rig.with_volume(MODES[3], |volume| async move {
+    let image = TestImage::scripted("-b 1024", "16M", "touch file");
+    image.with_volume(MODES[3], |volume| async move {
         let file = at(&volume, "file").await;
         volume.set_flags_and_project(&file, volume.flags(&file), Some(0)).await.unwrap();
         let refused = volume.set_flags_and_project(&file, volume.flags(&file), Some(1)).await;

@@ -1,70 +1,23 @@
-//! Volumes by mke2fs, the kernel and debugfs; opened in virtual time.
+//! Volumes that a script fills, and what the kernel finds on them.
 
+use crate::image::{in_mode, open as open_volume, play};
 use device::World;
 use disks::{Image, MemoryDisk};
-use engine::EngineOptions;
-use ext4::{Caller, Inode, OpenParts, Volume, VolumeOptions};
+use ext4::{Caller, Inode, Volume};
 use journal::DataMode;
-use runtime::VirtualWorld;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
-use units::InodeNumber;
 
-pub const ROOT: InodeNumber = InodeNumber(2);
-pub const MODES: [DataMode; 5] =
-    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+pub use crate::image::{MODES, ROOT, TestImage, succeed};
 
-pub struct Rig {
-    directory: tempfile::TempDir,
-}
-
-impl Rig {
+impl TestImage {
     /// `arguments` of mke2fs, in one line; `fill` is a shell script that makes the content of the volume in `$PWD`.
-    pub fn new(arguments: &str, size: &str, fill: &str) -> Rig {
-        let rig = Rig { directory: tempfile::tempdir().unwrap() };
-        let source = rig.path("source");
-        std::fs::create_dir(&source).unwrap();
-        succeed(Command::new("bash").args(["-c", &format!("set -e; {fill}")]).current_dir(&source));
-        let mut command = Command::new("mke2fs");
-        command.args(["-q", "-F", "-t", "ext4"]).args(arguments.split_whitespace());
-        succeed(command.arg("-d").arg(source).arg(rig.image()).arg(size));
-        rig
-    }
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-    pub fn image(&self) -> PathBuf {
-        self.path("image")
-    }
-    pub fn read(&self) -> Image {
-        Image::read_file(&self.image()).unwrap()
-    }
-    pub fn debugfs(&self, request: &str) -> String {
-        succeed(Command::new("debugfs").args(["-w", "-R", request]).arg(self.image()))
-    }
-    /// The word behind `label:` in what debugfs tells of a file.
-    pub fn told(&self, name: &str, label: &str) -> String {
-        let told = self.debugfs(&format!("stat /{name}"));
-        let word = told.split_whitespace().skip_while(|word| *word != format!("{label}:")).nth(1);
-        word.unwrap_or_else(|| panic!("no {label} in {told}")).to_string()
-    }
-    /// Panics with what e2fsck says unless the volume is clean.
-    pub fn check(&self) {
-        succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(self.image()));
-    }
-    /// Runs a script in the image, mounted by the kernel where nobody else sees it.
-    pub fn with_kernel(&self, script: &str) -> String {
-        let mount_point = self.path("mount");
-        std::fs::create_dir_all(&mount_point).unwrap();
-        let script = format!(
-            "set -e; mount -t ext4 -o loop '{}' '{1}'; (cd '{1}'; {script}\n); umount '{1}'",
-            self.image().display(),
-            mount_point.display()
-        );
-        let mut command = Command::new("timeout");
-        succeed(command.args(["120", "unshare", "-m", "--propagation", "private", "bash", "-c", &script]))
+    pub fn scripted(arguments: &str, size: &str, fill: &str) -> TestImage {
+        let arguments: Vec<_> = ["-t", "ext4"].into_iter().chain(arguments.split_whitespace()).collect();
+        TestImage::filled(&arguments, size, |source| {
+            succeed(Command::new("bash").args(["-c", &format!("set -e; {fill}")]).current_dir(source));
+        })
     }
     /// Path, type, size and checksum of all that the kernel finds.
     pub fn kernels_tree(&self) -> Tree {
@@ -76,53 +29,28 @@ impl Rig {
         let entry = |line: &str| line.split_once('\t').map(|(path, what)| (path.into(), what.into()));
         told.lines().map(|line| entry(line).unwrap()).collect()
     }
-    /// Opens the volume, runs `work`, closes it, writes it back, and has it checked.
     pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         mode: DataMode,
         work: impl FnOnce(Rc<Volume>) -> F + 'static,
     ) -> T {
-        let (image, result) = run_on(self.read(), mode, work);
-        image.write_file(&self.image()).unwrap();
-        self.check();
-        result
+        self.play(1, in_mode(mode), work)
     }
 }
 
 /// Path to type (`f`, `d`, `l`, ...) and content in hexadecimal digits, or target.
 pub type Tree = BTreeMap<String, String>;
 
-/// Opens the volume in virtual time, runs `work`, closes it; what the disk holds then.
 pub fn run_on<T: 'static, F: Future<Output = T> + 'static>(
     image: Image,
     mode: DataMode,
     work: impl FnOnce(Rc<Volume>) -> F + 'static,
 ) -> (Image, T) {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image);
-    let home = disk.clone();
-    let result = virtual_world.run(async move {
-        let volume = open(&world, &home, mode).await.unwrap();
-        let result = work(volume.clone()).await;
-        volume.close().await.unwrap();
-        result
-    });
-    (disk.image(), result)
+    play(image, 1, in_mode(mode), work)
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> ext4::Result<Rc<Volume>> {
-    let engine = EngineOptions { data, ..EngineOptions::default() };
-    let options = VolumeOptions { engine, ..VolumeOptions::default() };
-    let home = Rc::new(disk.clone());
-    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await
-}
-
-pub fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
-    out.into_owned()
+    open_volume(world, disk, None, in_mode(data)).await
 }
 
 /// The inode at a path without leading slash.
@@ -152,7 +80,7 @@ pub async fn names(volume: &Rc<Volume>, directory: &Rc<Inode>, count: usize) -> 
     }
 }
 
-/// As [`Rig::kernels_tree`], by us.
+/// As [`TestImage::kernels_tree`], by us.
 pub async fn tree(volume: &Rc<Volume>) -> Tree {
     let mut found = Tree::new();
     let mut next = vec![(String::new(), volume.inode(ROOT).await.unwrap())];

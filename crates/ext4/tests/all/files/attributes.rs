@@ -8,7 +8,7 @@ const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0 };
 
 #[test]
 fn writes_by_others_clear_set_id_bits_when_told() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let file = &inodes[0];
         let chmod = |mode| SetAttributes { mode: Some(mode), ..Default::default() };
@@ -29,7 +29,7 @@ fn writes_by_others_clear_set_id_bits_when_told() {
 
 #[test]
 fn a_new_owner_gets_no_set_id_program() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let file = &inodes[0];
         let mode = SetAttributes { mode: Some(0o6755), ..Default::default() };
@@ -47,7 +47,7 @@ fn times_are_kept_as_given_across_a_mount() {
     // The last second that keeps its nanoseconds: the one behind it is where the kernel clamps.
     let late = Timestamp { seconds: 15_032_385_534, nanoseconds: 999_999_999 };
     let early = Timestamp { seconds: -1, nanoseconds: 5 };
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, move |volume, inodes| async move {
         let times = SetAttributes {
             accessed: Some(SetTime::At(late)),
@@ -68,7 +68,7 @@ fn times_are_kept_as_given_across_a_mount() {
 
 #[test]
 fn immutable_and_append_only_files_are_respected() {
-    let image = TestImage::make(EXT4, "16M", 2);
+    let image = TestImage::of_files(EXT4, "16M", 2);
     with_volume(&image, 1, |volume, inodes| async move {
         inodes[0].fields.borrow_mut().flags |= format::ext4::inode::flags::IMMUTABLE;
         inodes[1].fields.borrow_mut().flags |= format::ext4::inode::flags::APPEND;
@@ -88,7 +88,7 @@ fn immutable_and_append_only_files_are_respected() {
 
 #[test]
 fn appends_go_to_the_end_whatever_the_offset() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let flags = WriteFlags { append: true, ..Default::default() };
         for part in [&b"one"[..], b"two", b"three"] {

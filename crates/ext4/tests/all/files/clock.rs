@@ -35,7 +35,7 @@ impl World for BackwardClock {
 
 #[test]
 fn a_clock_that_goes_backwards_harms_nothing() {
-    let image = TestImage::make(EXT4, "32M", 1);
+    let image = TestImage::of_files(EXT4, "32M", 1);
     let number = image.inode(0);
     let virtual_world = VirtualWorld::new(1);
     let seconds = Cell::new(1_000_000_000);

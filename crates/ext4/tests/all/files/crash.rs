@@ -133,7 +133,7 @@ fn check_after(numbers: &[InodeNumber], mode: DataMode, crashed: disks::Image, h
 }
 
 fn crashes(kind: Kind, seed: u64) {
-    let image = TestImage::make(kind, "8M", FILES);
+    let image = TestImage::of_files(kind, "8M", FILES);
     let numbers: Vec<InodeNumber> = (0..FILES).map(|index| image.inode(index)).collect();
     for mode in MODES {
         let (whole, _) = run(&image, &numbers, mode, seed, None);
@@ -158,7 +158,7 @@ fn acknowledged_appends_survive_power_cuts_in_every_mode() {
 fn a_long_truncate_is_whole_after_a_power_cut() {
     const EXTENTS: u64 = 3000;
     let kind = Kind { arguments: &["-t", "ext4", "-b", "1024", "-J", "size=1"], ..EXT4_1K };
-    let image = TestImage::make(kind, "16M", 1);
+    let image = TestImage::of_files(kind, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         for place in 0..EXTENTS {
             let bytes: Vec<u8> = (0..700).map(|at| content(0, place * 2048 + at)).collect();

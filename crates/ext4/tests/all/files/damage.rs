@@ -12,7 +12,7 @@ const BLOCK: usize = 1024;
 
 /// A file whose tree has several levels, and the blocks of the tree.
 fn image_with_tree(kind: Kind) -> (TestImage, Vec<u64>) {
-    let image = TestImage::make(kind, "16M", 1);
+    let image = TestImage::of_files(kind, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         for place in 0..600 {
             let flags = WriteFlags::default();

@@ -20,7 +20,7 @@ fn cost_of(
     mode: DataMode,
     change: impl AsyncFnOnce(&Rc<Volume>, &Rc<Inode>) + 'static,
 ) -> ([u64; 4], Vec<u8>) {
-    let image = TestImage::make(EXT4, "64M", 1);
+    let image = TestImage::of_files(EXT4, "64M", 1);
     let virtual_world = VirtualWorld::new(7);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let (disk, number) = (image.disk(&world), image.inode(0));

@@ -11,7 +11,7 @@ const THROUGH: WriteFlags = WriteFlags { origin: WriteOrigin::ThroughCache, ..PA
 
 #[test]
 fn an_older_page_written_back_takes_no_newer_bytes_away() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let (file, root) = (&inodes[0], &Caller::ROOT);
         volume.write(file, root, 0, &[1; 8192], THROUGH).await.unwrap();
@@ -37,7 +37,7 @@ fn an_older_page_written_back_takes_no_newer_bytes_away() {
 
 #[test]
 fn of_a_page_written_back_only_what_changed_is_logged() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume_in(DataMode::Wasteless, &image, 1, |volume, inodes| async move {
         let (file, root) = (&inodes[0], &Caller::ROOT);
         let mut pages = vec![1; 8192];
@@ -55,7 +55,7 @@ fn of_a_page_written_back_only_what_changed_is_logged() {
 
 #[test]
 fn long_reads_for_the_kernels_cache_are_cached_once_and_miss_no_change() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     // A hole lies between two runs.
     let content = || {
         let mut content: Vec<u8> = (0..2 << 20).map(|at: u32| (at >> 10) as u8).collect();
@@ -86,7 +86,7 @@ fn long_reads_for_the_kernels_cache_are_cached_once_and_miss_no_change() {
 
 #[test]
 fn what_the_cache_got_as_well_may_be_changed_there() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let (file, root) = (&inodes[0], &Caller::ROOT);
         volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
@@ -101,7 +101,7 @@ fn what_the_cache_got_as_well_may_be_changed_there() {
 
 #[test]
 fn holes_shown_to_the_kernel_count_as_data_while_they_may_be_changed() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let file = &inodes[0];
         volume.truncate(file, 100_000).await.unwrap();
@@ -119,7 +119,7 @@ fn holes_shown_to_the_kernel_count_as_data_while_they_may_be_changed() {
 
 #[test]
 fn a_time_that_was_set_outlives_pages_changed_before() {
-    let image = TestImage::make(EXT4, "16M", 1);
+    let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let (file, root) = (&inodes[0], &Caller::ROOT);
         let then = Timestamp { seconds: 5, nanoseconds: 0 };

@@ -34,7 +34,7 @@ fn scattered(count: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn tens_of_thousands_of_scattered_extents_are_found_and_freed() {
     const COUNT: u64 = 30_000;
-    let image = TestImage::make(EXT4_1K, "64M", 1);
+    let image = TestImage::of_files(EXT4_1K, "64M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         for place in scattered(COUNT) {
             write(&volume, &inodes[0], place * 1024, &mark(place)).await;
@@ -70,7 +70,7 @@ fn tens_of_thousands_of_scattered_extents_are_found_and_freed() {
 #[test]
 fn unwritten_space_is_written_piece_by_piece() {
     const BLOCKS: u64 = 4000;
-    let image = TestImage::make(EXT4_1K, "64M", 1);
+    let image = TestImage::of_files(EXT4_1K, "64M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let mode = RangeMode::Allocate;
         volume.fallocate(&inodes[0], &Caller::ROOT, mode, false, 0, BLOCKS * 1024).await.unwrap();
@@ -97,7 +97,7 @@ fn unwritten_space_is_written_piece_by_piece() {
 }
 
 fn far_offsets(kind: Kind, offsets: &'static [u64]) {
-    let image = TestImage::make(kind, "64M", 1);
+    let image = TestImage::of_files(kind, "64M", 1);
     with_volume(&image, 1, move |volume, inodes| async move {
         for &offset in offsets {
             write(&volume, &inodes[0], offset - 8, &mark(offset)).await;
@@ -139,7 +139,7 @@ fn pointers_reach_through_all_three_trees() {
 fn a_write_beyond_the_largest_file_is_refused() {
     for (kind, limit) in [(EXT3_1K, ((12 + 256 + 65_536 + 16_777_216) * 1024)), (EXT4_1K, 0xffff_ffff * 1024)]
     {
-        let image = TestImage::make(kind, "16M", 1);
+        let image = TestImage::of_files(kind, "16M", 1);
         with_volume(&image, 1, move |volume, inodes| async move {
             let flags = WriteFlags::default();
             let written =
@@ -156,7 +156,7 @@ fn a_write_beyond_the_largest_file_is_refused() {
 #[test]
 fn a_full_volume_takes_what_fits_and_gives_all_back() {
     for kind in [EXT4_1K, EXT3_1K] {
-        let image = TestImage::make(kind, "8M", 2);
+        let image = TestImage::of_files(kind, "8M", 2);
         with_volume(&image, 1, |volume, inodes| async move {
             let chunk = vec![7; 300_000];
             let (mut size, flags) = (0, WriteFlags::default());
@@ -184,7 +184,7 @@ fn a_full_volume_takes_what_fits_and_gives_all_back() {
 #[test]
 fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
     for kind in [EXT4, EXT3_1K] {
-        let image = TestImage::make(kind, "16M", 1);
+        let image = TestImage::of_files(kind, "16M", 1);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let (disk, number) = (image.disk(&world), image.inode(0));

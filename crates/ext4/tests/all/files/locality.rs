@@ -26,7 +26,7 @@ async fn runs(volume: &Rc<Volume>, inode: &Rc<Inode>) -> usize {
 /// `files` files grow in turn, `bytes` at a time, to `size` bytes each. None has more than `most` runs, and all
 /// together not more than `sum`.
 fn appended_in_turn(kind: Kind, files: usize, size: usize, bytes: usize, most: usize, sum: usize) {
-    let image = TestImage::make(kind, "300M", files);
+    let image = TestImage::of_files(kind, "300M", files);
     with_volume(&image, 1, move |volume, inodes| async move {
         inodes.iter().for_each(|inode| volume.opened(inode));
         for _ in 0..size / bytes {
@@ -61,7 +61,7 @@ fn files_that_grow_in_turn_get_longer_and_longer_runs() {
 #[test]
 fn a_file_written_in_one_go_is_contiguous() {
     for kind in [EXT4, EXT4_1K] {
-        let image = TestImage::make(kind, "300M", 1);
+        let image = TestImage::of_files(kind, "300M", 1);
         with_volume(&image, 1, move |volume, inodes| async move {
             for _ in 0..128 {
                 append(&volume, &inodes[0], &vec![7; 1 << 20]).await;

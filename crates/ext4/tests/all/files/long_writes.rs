@@ -2,10 +2,11 @@
 //! each is there whole or not at all, also where a transaction was locked under it.
 
 use crate::files::image::{EXT3_1K, EXT4, Kind, TestImage};
+use crate::image::{open as open_volume, with_engine};
 use device::World;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
 use engine::EngineOptions;
-use ext4::{Caller, Inode, OpenParts, RangeMode, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
 use runtime::{VirtualWorld, spawn_with_result};
 use std::cell::{Cell, RefCell};
@@ -47,9 +48,7 @@ struct Left {
 /// With so little memory that what a write needs of the disk is read while its handle is open.
 async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> Rc<Volume> {
     let engine = EngineOptions { data, cache_bytes: 0, ..EngineOptions::default() };
-    let options = VolumeOptions { engine, mount_point: "/test".into(), ..VolumeOptions::default() };
-    let home = Rc::new(disk.clone());
-    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await.unwrap()
+    open_volume(world, disk, None, with_engine(engine)).await.unwrap()
 }
 
 async fn overwrite(volume: Rc<Volume>, inode: Rc<Inode>, file: usize, seen: Rc<Seen>) {
@@ -99,7 +98,7 @@ fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
     disk.set_latency(Latency { least: Duration::from_micros(50), spread: Duration::from_micros(200) });
-    let numbers: Vec<InodeNumber> = (0..image.files).map(|file| image.inode(file)).collect();
+    let numbers: Vec<InodeNumber> = (0..=LONG_WRITERS).map(|file| image.inode(file)).collect();
     let (seen, left) = (Rc::new(Seen::default()), Rc::new(RefCell::new(Vec::new())));
     let (home, known, found) = (disk.clone(), seen.clone(), left.clone());
     virtual_world.run(async move {
@@ -166,7 +165,7 @@ fn judge(image: &TestImage, mode: DataMode, left: Left) -> usize {
 }
 
 fn every_write_is_whole(kind: Kind, arguments: &'static [&'static str]) {
-    let image = TestImage::make(Kind { arguments, ..kind }, "32M", LONG_WRITERS + 1);
+    let image = TestImage::of_files(Kind { arguments, ..kind }, "32M", LONG_WRITERS + 1);
     for mode in [DataMode::Journal, DataMode::Wasteless] {
         let seed = 1;
         let (left, met) = play(&image, mode, seed);

@@ -10,7 +10,7 @@ const FILES: usize = 3;
 
 /// Runs `steps` operations in rounds, closing and reopening the volume between them.
 fn run(kind: Kind, seed: u64, rounds: u64, steps: usize, size_max: u64) {
-    let image = TestImage::make(kind, "48M", FILES);
+    let image = TestImage::of_files(kind, "48M", FILES);
     let contents = Rc::new(RefCell::new(vec![Vec::new(); FILES]));
     for round in 0..rounds {
         let contents = contents.clone();
@@ -68,7 +68,7 @@ fn first_block(image: &TestImage, kind: Kind) -> u64 {
 fn bytes_behind_the_end_never_show_when_the_file_grows() {
     for kind in ALL {
         for way in 0..3 {
-            let image = TestImage::make(kind, "16M", 1);
+            let image = TestImage::of_files(kind, "16M", 1);
             with_volume(&image, 1, |volume, inodes| async move {
                 let flags = WriteFlags::default();
                 volume.write(&inodes[0], &Caller::ROOT, 0, b"abc", flags).await.unwrap();
@@ -107,7 +107,7 @@ fn bytes_behind_the_end_never_show_when_the_file_grows() {
 #[test]
 fn a_shorter_file_leaves_zeros_behind_its_end_on_the_disk() {
     for kind in ALL {
-        let image = TestImage::make(kind, "16M", 1);
+        let image = TestImage::of_files(kind, "16M", 1);
         with_volume(&image, 1, |volume, inodes| async move {
             let flags = WriteFlags::default();
             volume.write(&inodes[0], &Caller::ROOT, 0, &[0xaa; 20_000], flags).await.unwrap();

@@ -95,7 +95,7 @@ fn check_after(image: &TestImage, mode: DataMode, crashed: disks::Image, acknowl
 }
 
 fn tear(kind: Kind, arguments: &'static [&'static str]) {
-    let image = TestImage::make(Kind { arguments, ..kind }, "8M", FILES);
+    let image = TestImage::of_files(Kind { arguments, ..kind }, "8M", FILES);
     for mode in [DataMode::Journal, DataMode::Wasteless] {
         for seed in 1..=2 {
             let (whole, _) = run(&image, mode, seed, None);

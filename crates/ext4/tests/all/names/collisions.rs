@@ -32,7 +32,7 @@ fn triples(hasher: &NameHasher) -> Vec<[String; 3]> {
 #[test]
 fn names_of_one_hash_are_found_in_every_leaf_that_holds_them() {
     for version in ["half_md4", "legacy", "tea"] {
-        let image = TestImage::make(EXT4_1K, "16M", 2000);
+        let image = TestImage::of_inodes(EXT4_1K, "16M", 2000);
         image.debugfs_write(&format!("set_super_value def_hash_version {version}"));
         let triples = triples(&hasher(&image));
         assert!(triples.len() > 3, "{} collisions of {version}", triples.len());

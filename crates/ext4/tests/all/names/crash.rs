@@ -92,7 +92,7 @@ fn tell(model: &Model) -> Told {
 fn every_state_of_the_names_after_a_power_cut_is_one_that_was() {
     let modes = [DataMode::Ordered, DataMode::Wasteless, DataMode::Journal];
     for (number, kind) in [EXT4_1K, EXT3_1K, EXT4].into_iter().enumerate() {
-        let image = TestImage::make(kind, "24M", 1000);
+        let image = TestImage::of_inodes(kind, "24M", 1000);
         let seed = number as u64 + 1;
         let (whole, disk) = run(&image, seed, modes[number], None);
         let (first, end) = (whole.started.get(), disk.changes());

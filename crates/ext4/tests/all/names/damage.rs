@@ -12,7 +12,7 @@ const NAMES: usize = 400;
 
 /// A volume with an indexed directory of two levels' worth of blocks, a small one, and a tree; and the blocks of them.
 fn image_and_blocks(kind: Kind) -> (TestImage, Vec<u64>) {
-    let image = TestImage::make(kind, "8M", 1500);
+    let image = TestImage::of_inodes(kind, "8M", 1500);
     image.with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let large = make_directory(&volume, &root, "large").await;
@@ -150,7 +150,7 @@ fn checksums_tell_every_damaged_block() {
 
 #[test]
 fn a_directory_that_lies_within_itself_is_corrupt() {
-    let image = TestImage::make(UNCHECKED, "8M", 100);
+    let image = TestImage::of_inodes(UNCHECKED, "8M", 100);
     let numbers = image.with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let outer = make_directory(&volume, &root, "outer").await;

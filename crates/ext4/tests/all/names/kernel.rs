@@ -3,29 +3,11 @@
 use crate::names::model::{self, Told};
 use crate::names::support::*;
 use ext4::Caller;
-use std::process::Command;
-
-/// Runs a shell script in a directory where the image is mounted with `options`.
-fn mounted(image: &TestImage, options: &str, script: &str) -> String {
-    let at = tempfile::tempdir().unwrap();
-    let (path, at) = (image.path(), at.path());
-    let all = format!(
-        "set -e; mount -t ext4 -o loop,{options} '{0}' '{1}'; (cd '{1}' && {{ {script}\n}}); umount '{1}'",
-        path.display(),
-        at.display()
-    );
-    let mut command = Command::new("timeout");
-    command.args(["120", "unshare", "-m", "--propagation", "private", "bash", "-c", &all]);
-    succeed(command.output().unwrap(), "the kernel")
-}
 
 /// What the kernel finds in a volume.
 pub fn walk(image: &TestImage) -> Told {
-    let listed = mounted(
-        image,
-        "ro",
-        r"find . -mindepth 1 -path ./lost+found -prune -o -printf '/%P\t%y\t%i\t%n\t%l\n'",
-    );
+    let listed = image
+        .mounted("ro", r"find . -mindepth 1 -path ./lost+found -prune -o -printf '/%P\t%y\t%i\t%n\t%l\n'");
     let entry = |line: &str| {
         let mut fields = line.split('\t').map(str::to_string);
         let mut next = || fields.next().unwrap();
@@ -38,10 +20,8 @@ pub fn walk(image: &TestImage) -> Told {
 #[test]
 fn directories_made_by_the_kernel_are_read_and_changed() {
     for kind in [EXT4, EXT4_1K, EXT3] {
-        let image = TestImage::make(kind, "64M", 9000);
-        mounted(
-            &image,
-            "rw",
+        let image = TestImage::of_inodes(kind, "64M", 9000);
+        image.mounted("rw",
             "mkdir large small; (cd large; seq -f 'file-%05g' 1 6000 | xargs touch; rm file-0001*; mkdir below)
             touch small/x; ln small/x small/y; ln -s x small/z; mkfifo small/pipe; mknod small/null c 1 3
             mknod small/disk b 259 70000; for i in $(seq 100); do ln -s $(printf '%0150d' $i) small/long-$i; done",
@@ -78,11 +58,7 @@ fn directories_made_by_the_kernel_are_read_and_changed() {
         let ours = image.with(2, |volume, _| async move { model::walk(&volume).await });
         assert_eq!(walk(&image), ours);
         // The kernel goes on where we stopped.
-        mounted(
-            &image,
-            "rw",
-            "cd large; rm -r new-*; seq -f 'again-%05g' 1 2000 | xargs touch; rm renamed-*",
-        );
+        image.mounted("rw", "cd large; rm -r new-*; seq -f 'again-%05g' 1 2000 | xargs touch; rm renamed-*");
         image.check();
     }
 }

@@ -11,7 +11,7 @@ fn name(number: u32) -> String {
 
 /// Makes `count` files in one directory, looks them all up, lists them, removes all but every tenth.
 fn grow_and_shrink(kind: Kind, size: &str, count: u32) {
-    let image = TestImage::make(kind, size, count + 1000);
+    let image = TestImage::of_inodes(kind, size, count + 1000);
     image.with(1, move |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let directory = make_directory(&volume, &root, "large").await;

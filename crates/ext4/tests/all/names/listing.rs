@@ -35,7 +35,7 @@ impl Lister {
 /// Names given and blocks looked up for each name that is removed beside two listings, by the removal itself and by both
 /// listings.
 fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
-    TestImage::make(EXT4_1K, "64M", 20_000).with(1, move |volume, _| async move {
+    TestImage::of_inodes(EXT4_1K, "64M", 20_000).with(1, move |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let directory = make_directory(&volume, &root, "directory").await;
         for index in 0..count {
@@ -81,7 +81,7 @@ fn removing_names_beside_two_listings_costs_no_more_in_a_large_directory() {
 
 #[test]
 fn a_name_made_where_all_was_empty_is_listed() {
-    TestImage::make(EXT4_1K, "64M", 20_000).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4_1K, "64M", 20_000).with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let directory = make_directory(&volume, &root, "directory").await;
         for index in 0..500 {

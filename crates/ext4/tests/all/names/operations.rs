@@ -23,7 +23,7 @@ async fn rename(
 #[test]
 fn every_kind_of_file_is_made_and_found() {
     for kind in ALL {
-        let image = TestImage::make(kind, "8M", 100);
+        let image = TestImage::of_inodes(kind, "8M", 100);
         image.with(1, move |volume, _| async move {
             let root = root(&volume).await;
             let caller = Caller { uid: 1000, gid: 70_000, umask: 0o027 };
@@ -56,7 +56,7 @@ fn every_kind_of_file_is_made_and_found() {
 #[test]
 fn symbolic_links_of_every_length_are_read_back() {
     for kind in ALL {
-        let image = TestImage::make(kind, "8M", 100);
+        let image = TestImage::of_inodes(kind, "8M", 100);
         image.with(1, |volume, _| async move {
             let root = root(&volume).await;
             for length in [1, 58, 59, 60, 61, 100, volume.block_size().bytes() - 1] {
@@ -86,7 +86,7 @@ fn symbolic_links_of_every_length_are_read_back() {
 
 #[test]
 fn names_that_cannot_be_are_refused() {
-    TestImage::make(EXT4, "8M", 100).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4, "8M", 100).with(1, |volume, _| async move {
         let root = root(&volume).await;
         let file = make_file(&volume, &root, "file").await;
         let long = vec![b'n'; 256];
@@ -110,7 +110,7 @@ fn names_that_cannot_be_are_refused() {
 #[test]
 fn links_and_removals_keep_count() {
     for kind in [EXT4, EXT3] {
-        TestImage::make(kind, "8M", 100).with(1, |volume, _| async move {
+        TestImage::of_inodes(kind, "8M", 100).with(1, |volume, _| async move {
             let root = root(&volume).await;
             let before = links(&root);
             let directory = make_directory(&volume, &root, "directory").await;
@@ -135,7 +135,7 @@ fn links_and_removals_keep_count() {
 
 #[test]
 fn an_open_file_outlives_its_name_and_not_its_descriptor() {
-    let image = TestImage::make(EXT4, "8M", 100);
+    let image = TestImage::of_inodes(EXT4, "8M", 100);
     image.with(1, |volume, _| async move {
         let root = root(&volume).await;
         let free = volume.statfs().await.unwrap().inodes_free;
@@ -151,7 +151,7 @@ fn an_open_file_outlives_its_name_and_not_its_descriptor() {
 #[test]
 fn a_nameless_file_can_be_given_a_name() {
     for kind in [EXT4, EXT3] {
-        TestImage::make(kind, "8M", 100).with(1, |volume, _| async move {
+        TestImage::of_inodes(kind, "8M", 100).with(1, |volume, _| async move {
             let root = root(&volume).await;
             let free = volume.statfs().await.unwrap().inodes_free;
             let kept = volume.tmpfile(&root, &Caller::ROOT, 0o600).await.unwrap().value;
@@ -171,7 +171,7 @@ fn a_nameless_file_can_be_given_a_name() {
 
 #[test]
 fn set_group_id_directories_hand_down_their_group() {
-    TestImage::make(EXT4, "8M", 100).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4, "8M", 100).with(1, |volume, _| async move {
         let root = root(&volume).await;
         let caller = Caller { uid: 1, gid: 50, umask: 0 };
         let shared = volume.mkdir(&root, b"shared", &caller, 0o2775).await.unwrap().value;
@@ -186,7 +186,7 @@ fn set_group_id_directories_hand_down_their_group() {
 #[test]
 fn renames_obey_their_rules() {
     for kind in [EXT4, EXT3, UNTYPED] {
-        TestImage::make(kind, "8M", 100).with(1, |volume, _| async move {
+        TestImage::of_inodes(kind, "8M", 100).with(1, |volume, _| async move {
             let root = root(&volume).await;
             let (a, b) =
                 (make_directory(&volume, &root, "a").await, make_directory(&volume, &root, "b").await);
@@ -251,7 +251,7 @@ fn renames_obey_their_rules() {
 
 #[test]
 fn flags_forbid_changes() {
-    let image = TestImage::make(EXT4, "8M", 100);
+    let image = TestImage::of_inodes(EXT4, "8M", 100);
     image.with(1, |volume, _| async move {
         let root = root(&volume).await;
         for name in ["immutable", "append"] {
@@ -283,7 +283,7 @@ fn flags_forbid_changes() {
 #[test]
 fn a_full_volume_refuses_names_and_stays_whole() {
     for kind in [EXT4_1K, EXT3_1K] {
-        let image = TestImage::make(kind, "4M", 4000);
+        let image = TestImage::of_inodes(kind, "4M", 4000);
         image.with(1, |volume, _| async move {
             let root = root(&volume).await;
             let nobody = Caller { uid: 1000, gid: 1000, umask: 0 };
@@ -308,7 +308,7 @@ fn a_full_volume_refuses_names_and_stays_whole() {
 
 #[test]
 fn a_directory_counts_subdirectories_up_to_the_limit() {
-    TestImage::make(EXT4, "300M", 66_000).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4, "300M", 66_000).with(1, |volume, _| async move {
         let root = root(&volume).await;
         let parent = make_directory(&volume, &root, "parent").await;
         for number in 0..65_100 {
@@ -324,7 +324,7 @@ fn a_directory_counts_subdirectories_up_to_the_limit() {
 
 #[test]
 fn a_file_has_at_most_65000_names() {
-    TestImage::make(EXT4, "32M", 100).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4, "32M", 100).with(1, |volume, _| async move {
         let root = root(&volume).await;
         let directory = make_directory(&volume, &root, "directory").await;
         let file = make_file(&volume, &root, "file").await;
@@ -338,7 +338,7 @@ fn a_file_has_at_most_65000_names() {
 
 #[test]
 fn a_removed_directory_that_is_open_has_no_links_and_no_size() {
-    TestImage::make(EXT4_1K, "16M", 1000).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4_1K, "16M", 1000).with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let directory = make_directory(&volume, &root, "directory").await;
         volume.opened(&directory);

@@ -217,7 +217,7 @@ fn tasks_at_once_leave_the_names_that_each_expects() {
         for seed in [1, 2, 3] {
             let seed = number as u64 * 100 + seed;
             println!("seed {seed} on {}", kind.0);
-            let image = TestImage::make(kind, "24M", 6000);
+            let image = TestImage::of_inodes(kind, "24M", 6000);
             let expected = image.with(seed, move |volume, world| async move {
                 let expected = run(volume.clone(), world, 400).await;
                 assert_eq!(walk(&volume).await, expected);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Volumes in which listings go different ways: by three hashes, two of them with one kind of byte, and by offset.
 fn images() -> Vec<(&'static str, TestImage)> {
     let make = |name, kind, version: Option<&str>| {
-        let image = TestImage::make(kind, "24M", 8000);
+        let image = TestImage::of_inodes(kind, "24M", 8000);
         if let Some(version) = version {
             image.debugfs_write(&format!("set_super_value def_hash_version {version}"));
         }
@@ -95,7 +95,7 @@ fn removing_what_was_listed_empties_a_directory() {
 
 #[test]
 fn a_listing_survives_the_change_from_one_block_to_an_index() {
-    TestImage::make(EXT4_1K, "8M", 500).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4_1K, "8M", 500).with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         let directory = make_directory(&volume, &root, "directory").await;
         let stable: Vec<String> = (0..30).map(|number| format!("stable-{number}")).collect();
@@ -122,7 +122,7 @@ fn a_listing_survives_the_change_from_one_block_to_an_index() {
 
 #[test]
 fn a_listing_with_inodes_gives_those_of_the_names() {
-    TestImage::make(EXT4, "8M", 500).with(1, |volume, _| async move {
+    TestImage::of_inodes(EXT4, "8M", 500).with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         for number in 0..100 {
             volume.mknod(&root, format!("{number}").as_bytes(), &Caller::ROOT, REGULAR, 0).await.unwrap();

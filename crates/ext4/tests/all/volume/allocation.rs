@@ -111,7 +111,7 @@ async fn churn(volume: Rc<Volume>, seed: u64) {
 #[test]
 fn e2fsck_is_content_after_inodes_and_blocks_were_taken_and_given_back() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         for seed in 0..3 {
             println!("{kind:?} seed {seed}");
             let before = image.dumpe2fs();
@@ -128,7 +128,7 @@ fn e2fsck_is_content_after_inodes_and_blocks_were_taken_and_given_back() {
 #[test]
 fn tasks_that_allocate_at_the_same_time_never_get_the_same() {
     for kind in [EXT4_1K, MANY_GROUPS] {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         for seed in 0..3 {
             println!("{kind:?} seed {seed}");
             with_volume(&image, seed, move |volume| async move {
@@ -151,7 +151,7 @@ fn tasks_that_allocate_at_the_same_time_never_get_the_same() {
 
 #[test]
 fn files_appended_in_turn_are_not_interleaved_block_by_block() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let mut files: Vec<(Rc<Inode>, Vec<Run>)> = Vec::new();
@@ -180,7 +180,7 @@ fn files_appended_in_turn_are_not_interleaved_block_by_block() {
 
 #[test]
 fn a_large_request_gets_contiguous_blocks() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
@@ -193,7 +193,7 @@ fn a_large_request_gets_contiguous_blocks() {
 
 #[test]
 fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
@@ -225,7 +225,7 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
 
 #[test]
 fn reserved_blocks_are_kept_for_root() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
@@ -260,7 +260,7 @@ fn reserved_blocks_are_kept_for_root() {
 
 #[test]
 fn directories_are_spread_and_files_stay_with_their_directory() {
-    let image = TestImage::make(MANY_GROUPS);
+    let image = TestImage::of(MANY_GROUPS);
     with_volume(&image, 5, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let mut made = Vec::new();
@@ -281,7 +281,7 @@ fn directories_are_spread_and_files_stay_with_their_directory() {
 
 #[test]
 fn every_inode_of_the_volume_can_be_used() {
-    let image = TestImage::make(MANY_GROUPS);
+    let image = TestImage::of(MANY_GROUPS);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let mut made = Vec::new();
@@ -304,7 +304,7 @@ fn every_inode_of_the_volume_can_be_used() {
 fn who_only_frees_keeps_no_list_of_what_is_committed() {
     const FILES: u32 = 600;
     const SYNCED: u32 = 50;
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         for index in 0..FILES {

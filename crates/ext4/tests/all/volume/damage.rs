@@ -55,7 +55,7 @@ fn use_image(image: Image, seed: u64) -> Result<()> {
 #[test]
 fn random_damage_gives_errors_and_no_panic() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let bytes = image.bytes();
         let pristine = Image::read_file(&image.path()).unwrap();
         let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
@@ -84,7 +84,7 @@ fn random_damage_gives_errors_and_no_panic() {
 /// Every byte of the superblock of a volume without checksums, set to values that tend to hurt.
 #[test]
 fn no_superblock_can_do_harm() {
-    let bytes = TestImage::make(EXT3).bytes();
+    let bytes = TestImage::of(EXT3).bytes();
     for at in 1024..1024 + 0x290 {
         for value in [0, 1, 0x7f, 0xff] {
             let mut damaged = bytes[1024..2048].to_vec();
@@ -108,7 +108,7 @@ fn what_is_no_volume_is_refused_with_the_reason() {
     let refuse = |bytes: &[u8]| use_volume(bytes, 1).unwrap_err().to_string();
     assert!(refuse(&vec![0; 1 << 20]).contains("not an ext4 volume"));
     assert!(refuse(&vec![0; 1024]).contains("truncated"));
-    let bytes = TestImage::make(EXT4).bytes();
+    let bytes = TestImage::of(EXT4).bytes();
     let truncated = refuse(&bytes[..bytes.len() / 2]);
     assert!(truncated.contains("the image is truncated: the volume needs 67108864 bytes"), "{truncated}");
     let mut flipped = bytes.clone();
@@ -118,7 +118,7 @@ fn what_is_no_volume_is_refused_with_the_reason() {
 
 #[test]
 fn features_are_refused_by_name() {
-    let made = |arguments| use_volume(&TestImage::make(Kind { arguments, size: "64M" }).bytes(), 1);
+    let made = |arguments| use_volume(&TestImage::of(Kind { arguments, size: "64M" }).bytes(), 1);
     for (arguments, name) in [
         ("-t ext4 -O encrypt", "encrypt"),
         ("-t ext4 -O casefold", "casefold"),
@@ -140,12 +140,12 @@ fn features_are_refused_by_name() {
 
 #[test]
 fn a_volume_of_hurd_or_without_a_root_is_refused_with_the_reason() {
-    let hurd = TestImage::make(Kind { arguments: "-t ext2 -o hurd", size: "16M" });
+    let hurd = TestImage::of(Kind { arguments: "-t ext2 -o hurd", size: "16M" });
     let error = use_volume(&hurd.bytes(), 1).unwrap_err();
     assert!(error.to_string().contains("Hurd"), "{error}");
     for request in ["clri <2>", "set_inode_field <2> mode 0100644", "set_inode_field <2> links_count 0"] {
-        let image = TestImage::make(EXT4);
-        image.debugfs(request);
+        let image = TestImage::of(EXT4);
+        image.debugfs_write(request);
         let before = image.bytes();
         let error = use_volume(&before, 1).unwrap_err().to_string();
         assert!(error.contains("inode 2 ") && error.contains("run e2fsck"), "{request}: {error}");
@@ -154,7 +154,7 @@ fn a_volume_of_hurd_or_without_a_root_is_refused_with_the_reason() {
 
 #[test]
 fn unknown_features_are_refused_by_number() {
-    let mut bytes = TestImage::make(EXT3).bytes();
+    let mut bytes = TestImage::of(EXT3).bytes();
     bytes[1024 + 0x62] |= 0x10;
     let error = use_volume(&bytes, 1).unwrap_err();
     assert!(error.to_string().contains("FEATURE_I20"), "{error}");
@@ -162,10 +162,10 @@ fn unknown_features_are_refused_by_number() {
 
 #[test]
 fn a_damaged_orphan_list_does_not_hinder_opening() {
-    let image = TestImage::make(EXT4_1K);
-    image.debugfs("set_super_value last_orphan 4000000");
+    let image = TestImage::of(EXT4_1K);
+    image.debugfs_write("set_super_value last_orphan 4000000");
     use_volume(&image.bytes(), 1).unwrap();
-    let image = TestImage::make(EXT3);
-    image.debugfs("set_super_value last_orphan 12");
+    let image = TestImage::of(EXT3);
+    image.debugfs_write("set_super_value last_orphan 12");
     use_volume(&image.bytes(), 1).unwrap();
 }

@@ -13,7 +13,7 @@ fn field(text: &str, name: &str) -> u64 {
 #[test]
 fn superblock_says_what_dumpe2fs_says() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let superblock = VolumeSuperblock::parse(&image.bytes()[1024..]).unwrap();
         let text = image.dumpe2fs();
         let numbers = [
@@ -51,7 +51,7 @@ fn superblock_says_what_dumpe2fs_says() {
 #[test]
 fn group_descriptors_say_what_dumpe2fs_says() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let bytes = image.bytes();
         let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let text = image.dumpe2fs();
@@ -97,7 +97,7 @@ fn group_descriptors_say_what_dumpe2fs_says() {
 #[test]
 fn a_torn_superblock_is_the_old_one_or_the_new_one() {
     for kind in ALL {
-        let bytes = TestImage::make(kind).bytes();
+        let bytes = TestImage::of(kind).bytes();
         let old = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let mut new = old.clone();
         new.features.set(format::ext4::feature::RECOVER);

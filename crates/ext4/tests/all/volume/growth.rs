@@ -27,7 +27,7 @@ struct Read {
 
 /// `files` are on the volume before.
 fn read_of(arguments: &'static str, size: &'static str, files: u32) -> Read {
-    let image = TestImage::make(Kind { arguments, size });
+    let image = TestImage::of(Kind { arguments, size });
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let first = image.disk(&world);
@@ -86,7 +86,7 @@ fn larger_volumes_cost_their_descriptors_and_nothing_else() {
 fn descriptors_are_read_a_mebibyte_at_a_time() {
     let requests = |size| {
         // With two copies of them alone, of which the test reads the image sooner.
-        let image = TestImage::make(Kind { arguments: "-t ext4 -J size=16 -O sparse_super2", size });
+        let image = TestImage::of(Kind { arguments: "-t ext4 -J size=16 -O sparse_super2", size });
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);

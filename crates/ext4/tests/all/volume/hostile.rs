@@ -2,11 +2,12 @@
 //! a panic, never two files with one content. Checksums and counts are right, so nothing but what is in memory can
 //! tell.
 
+use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage};
 use device::World;
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, Error, Inode, OpenParts, Result, SetXattr, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Error, Inode, Result, SetXattr, SyncWhat, Volume, WriteFlags};
 use format::ext4::superblock::state;
 use format::ext4::{GroupDescriptor, VolumeSuperblock, bitmap};
 use runtime::VirtualWorld;
@@ -45,9 +46,7 @@ fn content(index: usize) -> Vec<u8> {
 
 async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> Result<Rc<Volume>> {
     let engine = EngineOptions { data, ..EngineOptions::default() };
-    let options = VolumeOptions { engine, ..VolumeOptions::default() };
-    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options })
-        .await
+    open_volume(world, disk, None, with_engine(engine)).await
 }
 
 /// Runs `with` on the image's volume; closing is part of it.
@@ -72,7 +71,7 @@ fn run<T: 'static>(
 }
 
 fn made(kind: Kind, data: DataMode) -> TestImage {
-    let image = TestImage::make(kind);
+    let image = TestImage::of(kind);
     run(&image, data, async |volume: &Rc<Volume>| populate(volume).await);
     image
 }

@@ -1,13 +1,13 @@
-//! Images by mke2fs, volumes on them in virtual time, and what e2fsprogs says about them afterwards.
+//! Volumes of many kinds.
 
+use crate::image::{open as open_volume, with_engine};
 use device::{Disk, World};
 use disks::MemoryDisk;
-use ext4::{Access, OpenParts, Result, Volume, VolumeOptions};
-use runtime::VirtualWorld;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use engine::EngineOptions;
+use ext4::{Access, Result, Volume, VolumeOptions};
 use std::rc::Rc;
-use tempfile::TempDir;
+
+pub use crate::image::TestImage;
 
 /// Arguments of mke2fs, and the volume's size.
 #[derive(Clone, Copy, Debug)]
@@ -39,43 +39,10 @@ pub const ALL: [Kind; 12] = [
     MANY_GROUPS,
 ];
 
-pub struct TestImage {
-    directory: TempDir,
-}
-
 impl TestImage {
-    pub fn make(kind: Kind) -> TestImage {
-        let image = TestImage { directory: tempfile::tempdir().unwrap() };
-        let mut command = Command::new("mke2fs");
-        command.args(["-q", "-F"]).args(kind.arguments.split(' ')).arg(image.path()).arg(kind.size);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{kind:?}: {}", text(&output));
-        image
+    pub fn of(kind: Kind) -> TestImage {
+        TestImage::make(&kind.arguments.split(' ').collect::<Vec<_>>(), kind.size)
     }
-    pub fn path(&self) -> PathBuf {
-        self.directory.path().join("image")
-    }
-    pub fn disk(&self, world: &Rc<dyn World>) -> MemoryDisk {
-        MemoryDisk::read_image(world.clone(), &self.path()).unwrap()
-    }
-    pub fn bytes(&self) -> Vec<u8> {
-        std::fs::read(self.path()).unwrap()
-    }
-    pub fn dumpe2fs(&self) -> String {
-        text(&Command::new("dumpe2fs").arg(self.path()).output().unwrap())
-    }
-    pub fn debugfs(&self, request: &str) -> String {
-        text(&Command::new("debugfs").args(["-w", "-R", request]).arg(self.path()).output().unwrap())
-    }
-    /// Panics with what e2fsck says unless the volume is clean.
-    pub fn check(&self, what: &str) {
-        let output = Command::new("timeout").args(["60", "e2fsck", "-fn"]).arg(self.path()).output().unwrap();
-        assert!(output.status.success(), "{what}: {}", text(&output));
-    }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, access: Access) -> Result<Rc<Volume>> {
@@ -88,26 +55,14 @@ pub async fn open_with(
     journal: Option<Rc<dyn Disk>>,
     access: Access,
 ) -> Result<Rc<Volume>> {
-    let options = VolumeOptions { access, mount_point: "/test".into(), ..VolumeOptions::default() };
-    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal, options }).await
+    let options = VolumeOptions { access, ..with_engine(EngineOptions::default()) };
+    open_volume(world, disk, journal, options).await
 }
 
-/// Opens the image's volume in virtual time, runs `test`, closes the volume, writes the image back and has it
-/// checked.
 pub fn with_volume<F: Future<Output = ()> + 'static>(
     image: &TestImage,
     seed: u64,
     test: impl FnOnce(Rc<Volume>) -> F + 'static,
 ) {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    let home = disk.clone();
-    virtual_world.run(async move {
-        let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
-        test(volume.clone()).await;
-        volume.close().await.unwrap();
-    });
-    disk.write_image(&image.path()).unwrap();
-    image.check(&format!("seed {seed}"));
+    image.play(seed, with_engine(EngineOptions::default()), test);
 }

@@ -55,7 +55,7 @@ async fn work_until_dark(volume: Rc<Volume>, seed: u64) -> ext4::Result<()> {
 #[test]
 fn the_volume_is_whole_after_a_power_cut_at_any_write() {
     for kind in [EXT4_1K, MANY_GROUPS] {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let pristine = image.bytes();
         for seed in 0..20u64 {
             println!("{kind:?} seed {seed}");
@@ -91,7 +91,7 @@ fn the_volume_is_whole_after_a_power_cut_at_any_write() {
 #[test]
 fn recover_replays_what_a_crash_left_and_e2fsck_then_finds_nothing_to_replay() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);
@@ -129,7 +129,7 @@ fn parts(world: &Rc<dyn World>, disk: &MemoryDisk) -> OpenParts {
 
 #[test]
 fn read_only_opening_replays_the_journal_and_says_so_if_it_cannot() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
@@ -152,21 +152,21 @@ fn read_only_opening_replays_the_journal_and_says_so_if_it_cannot() {
 
 /// A volume of 1 or 4 KiB blocks with its journal on another image.
 fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
-    let journal = TestImage::make(match block {
+    let journal = TestImage::of(match block {
         "1024" => Kind { arguments: "-O journal_dev -b 1024", size: "8M" },
         _ => Kind { arguments: "-O journal_dev -b 4096", size: "8M" },
     });
     // mke2fs takes only block devices as journal; what it writes is the feature, the UUID, and no inode.
-    let home = TestImage::make(match block {
+    let home = TestImage::of(match block {
         "1024" => Kind { arguments: "-t ext4 -b 1024 -O ^has_journal", size: "24M" },
         _ => Kind { arguments: "-t ext4 -b 4096 -O ^has_journal", size: "24M" },
     });
     let bytes = journal.bytes();
     let uuid: String = bytes[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
     let uuid = [&uuid[..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]].join("-");
-    home.debugfs("feature has_journal");
-    home.debugfs(&format!("set_super_value journal_uuid {uuid}"));
-    home.debugfs("set_super_value journal_dev 0x700");
+    home.debugfs_write("feature has_journal");
+    home.debugfs_write(&format!("set_super_value journal_uuid {uuid}"));
+    home.debugfs_write("set_super_value journal_dev 0x700");
     (home, journal)
 }
 
@@ -174,7 +174,7 @@ fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
 fn an_external_journal_is_used_if_it_is_the_volumes() {
     for block in ["1024", "4096"] {
         let (home, journal) = with_external_journal(block);
-        let other = TestImage::make(Kind { arguments: "-O journal_dev -b 1024", size: "8M" });
+        let other = TestImage::of(Kind { arguments: "-O journal_dev -b 1024", size: "8M" });
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disks = [home.disk(&world), journal.disk(&world), other.disk(&world)];
@@ -213,7 +213,7 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
 
 #[test]
 fn a_journal_that_nobody_asked_for_is_refused() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
@@ -226,7 +226,7 @@ fn a_journal_that_nobody_asked_for_is_refused() {
 
 #[test]
 fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
@@ -264,7 +264,7 @@ fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
 /// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows in the merged block.
 #[test]
 fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
-    let image = TestImage::make(Kind { arguments: "-t ext4 -b 4096", size: "64M" });
+    let image = TestImage::of(Kind { arguments: "-t ext4 -b 4096", size: "64M" });
     // The inode table's byte of a new file's first extent: nothing but its making changes it.
     let place = image.debugfs("imap <12>");
     let number = |from: &str| {
@@ -315,10 +315,10 @@ fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
 
 #[test]
 fn a_journal_with_one_block_in_two_places_is_refused() {
-    let image = TestImage::make(EXT3);
+    let image = TestImage::of(EXT3);
     let first = image.debugfs("bmap <8> 0");
     let first = first.lines().next().unwrap().trim();
-    image.debugfs(&format!("sif <8> block[1] {first}"));
+    image.debugfs_write(&format!("sif <8> block[1] {first}"));
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
@@ -334,7 +334,7 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
     for (name, start) in
         [("right but for the flag", parsed.serialize().to_vec()), ("magic alone", LOGS_MAGIC.to_vec())]
     {
-        let image = TestImage::make(EXT4);
+        let image = TestImage::of(EXT4);
         with_volume(&image, 1, |volume| async move {
             volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
             let root = volume.inode(InodeNumber(2)).await.unwrap();
@@ -364,7 +364,7 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
 #[test]
 fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
     for (kind, records) in [EXT4, EXT4_1K].into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed]) {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         with_volume(&image, 1, |volume| async move {
             volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
         });

@@ -11,7 +11,7 @@ use units::{InodeNumber, Timestamp};
 
 #[test]
 fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
@@ -32,7 +32,7 @@ fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
 #[test]
 fn inodes_that_only_the_kernel_remembers_take_no_memory_and_are_not_forgotten() {
     const FILES: usize = 12_000;
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let mut files = Vec::new();
@@ -67,7 +67,7 @@ fn inodes_that_only_the_kernel_remembers_take_no_memory_and_are_not_forgotten() 
 #[test]
 fn a_new_inode_inherits_what_its_directory_hands_down() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         with_volume(&image, 1, |volume| async move {
             let root = volume.inode(InodeNumber(2)).await.unwrap();
             let directory = create(&volume, &root, 0o042_755).await.unwrap();
@@ -94,7 +94,7 @@ fn a_new_inode_inherits_what_its_directory_hands_down() {
 
 #[test]
 fn the_file_systems_own_inodes_are_not_to_be_had() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         for number in [0, 1, 3, 8, 10, volume.superblock().inodes + 1, u32::MAX] {
             assert!(volume.inode(InodeNumber(number)).await.is_err(), "{number}");
@@ -107,7 +107,7 @@ fn the_file_systems_own_inodes_are_not_to_be_had() {
 #[test]
 fn reading_only_changes_nothing() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let before = image.bytes();
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -127,7 +127,7 @@ fn reading_only_changes_nothing() {
 
 #[test]
 fn mounting_leaves_its_traces_in_the_superblock() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |_| async {});
     let text = image.dumpe2fs();
     assert!(text.contains("Mount count:              1"), "{text}");
@@ -138,7 +138,7 @@ fn mounting_leaves_its_traces_in_the_superblock() {
 
 #[test]
 fn access_times_are_stored_by_sync() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         root.fields.borrow_mut().accessed.seconds = 5;
@@ -167,7 +167,7 @@ async fn make_files(volume: &Rc<ext4::Volume>, count: usize) -> Vec<InodeNumber>
 
 #[test]
 fn the_time_of_a_read_is_stored_within_a_minute_without_a_sync() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let numbers = make_files(&volume, 10).await;
         let inode = volume.inode(numbers[3]).await.unwrap();
@@ -183,7 +183,7 @@ fn the_time_of_a_read_is_stored_within_a_minute_without_a_sync() {
 #[test]
 fn reading_many_files_keeps_few_of_them_in_memory() {
     const FILES: usize = 11_000;
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let mut read = Vec::new();
         let world = volume.engine().world().clone();
@@ -213,7 +213,7 @@ async fn make_more(volume: &Rc<ext4::Volume>) {
 
 #[test]
 fn times_beyond_the_last_second_become_that_second_without_parts() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let last = (3 << 32) + i64::from(i32::MAX);
         for (seconds, stored) in [(i64::MAX, last), (last, last), (i64::MIN, i64::from(i32::MIN))] {

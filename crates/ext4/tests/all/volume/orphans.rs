@@ -15,7 +15,7 @@ fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
     for (index, kind) in ALL.into_iter().enumerate() {
         let seed = index as u64;
         println!("{kind:?} seed {seed}");
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let before = image.dumpe2fs();
         let virtual_world = VirtualWorld::new(seed);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -44,7 +44,7 @@ fn opened_after(
     kind: Kind,
     fail: impl AsyncFnOnce(&Rc<Volume>, &MemoryDisk) + 'static,
 ) -> (u32, u32, TestImage) {
-    let image = TestImage::make(kind);
+    let image = TestImage::of(kind);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
@@ -84,7 +84,7 @@ fn orphans_are_freed_after_a_failed_write_although_the_volume_needs_e2fsck() {
             world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
         });
         assert_eq!(freed, left, "{kind:?}");
-        image.check("after a failed write");
+        image.check_as("after a failed write");
         assert!(image.dumpe2fs().contains("clean with errors"), "{kind:?}");
     }
 }
@@ -121,7 +121,7 @@ async fn make_and_free_some(volume: &Rc<ext4::Volume>, seed: u64) -> u32 {
 #[test]
 fn orphans_still_open_at_unmount_are_freed() {
     for kind in ALL {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         with_volume(&image, 3, |volume| async move {
             let root = volume.inode(InodeNumber(2)).await.unwrap();
             for _ in 0..5 {
@@ -136,7 +136,7 @@ fn orphans_still_open_at_unmount_are_freed() {
 #[test]
 fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
     for kind in [EXT3, ALL[1]] {
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);

@@ -1,11 +1,12 @@
 //! What nobody syncs: durable after `commit=` all the same, and in `writeback` a file's content after `expire=`,
 //! `writeback=` and a second together. Judged by cutting the power, in virtual time.
 
+use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT4, TestImage};
 use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
 use engine::EngineOptions;
-use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
+use ext4::{Caller, Volume, WriteFlags};
 use journal::DataMode;
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -30,9 +31,7 @@ fn content(file: u32) -> Vec<u8> {
 }
 
 async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, engine: EngineOptions) -> Rc<Volume> {
-    let options = VolumeOptions { engine, mount_point: "/test".into(), ..VolumeOptions::default() };
-    let home = Rc::new(disk.clone());
-    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await.unwrap()
+    open_volume(world, disk, None, with_engine(engine)).await.unwrap()
 }
 
 /// What is written.
@@ -120,7 +119,7 @@ fn judge(left: Vec<Image>, engine: &EngineOptions, has_content: bool) {
 
 #[test]
 fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     for data in DataMode::ALL {
         for seconds in [1, 5, 12] {
             let commit = Duration::from_secs(seconds);
@@ -132,7 +131,7 @@ fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
 
 #[test]
 fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     for (expire, writeback) in [(30, 5), (3, 2)] {
         let (expire, writeback) = (Duration::from_secs(expire), Duration::from_secs(writeback));
         for (data, target) in [
@@ -151,7 +150,7 @@ fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
 /// Or the tests above would prove no bound.
 #[test]
 fn what_nobody_syncs_is_lost_if_the_power_fails_at_once() {
-    let image = TestImage::make(EXT4);
+    let image = TestImage::of(EXT4);
     for (data, target) in
         DataMode::ALL.into_iter().flat_map(|data| [(data, Target::New), (data, Target::InPlace)])
     {

@@ -1,10 +1,11 @@
 //! Volumes that are read-only, then not, then again, without being closed.
 
+use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{ALL, EXT4_1K, Kind, TestImage, with_volume};
 use device::{Operation, World};
 use disks::{Atomicity, CrashPolicy, Fault, MemoryDisk};
 use engine::{DataMode, EngineError, EngineOptions};
-use ext4::{Access, Caller, Error, OpenParts, Volume, VolumeOptions};
+use ext4::{Access, Caller, Error, Volume, VolumeOptions};
 use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,9 +26,7 @@ async fn open(
     // As on an image without a loop device, where the log is begun at once, in the extended modes.
     let keep_others_out = data == DataMode::Wasteless;
     let engine = EngineOptions { data, keep_others_out, ..EngineOptions::default() };
-    let options = VolumeOptions { access, engine, ..VolumeOptions::default() };
-    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options })
-        .await
+    open_volume(world, disk, None, VolumeOptions { access, ..with_engine(engine) }).await
 }
 
 fn name(round: u32, index: u32) -> Vec<u8> {
@@ -56,7 +55,7 @@ async fn expect(volume: &Rc<Volume>, rounds: u32) {
 
 fn expect_clean(image: &TestImage, disk: &MemoryDisk, what: &str) {
     disk.crash(CrashPolicy::LoseAll).write_file(&image.path()).unwrap();
-    image.check(what);
+    image.check_as(what);
     assert!(!image.dumpe2fs().contains("needs_recovery"), "{what}");
 }
 
@@ -64,11 +63,11 @@ fn expect_clean(image: &TestImage, disk: &MemoryDisk, what: &str) {
 fn a_volume_made_read_only_again_is_as_clean_as_a_closed_one() {
     for (seed, (kind, data)) in ALL.into_iter().zip(DataMode::ALL.into_iter().cycle()).enumerate() {
         println!("{kind:?} {data} seed {seed}");
-        let image = TestImage::make(kind);
+        let image = TestImage::of(kind);
         let virtual_world = VirtualWorld::new(seed as u64);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);
-        let left = TestImage::make(kind);
+        let left = TestImage::of(kind);
         virtual_world.run(async move {
             let volume = open(&world, &disk, data, Access::ReadOnly).await.unwrap();
             for round in 0..ROUNDS {
@@ -97,7 +96,7 @@ fn a_volume_made_read_only_again_is_as_clean_as_a_closed_one() {
 
 #[test]
 fn a_volume_that_could_not_be_made_read_only_says_so_each_time() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let superblock = Fault { range: 1024..2048, ..Fault::forever(Operation::Write) };
     for fault in [Fault::forever(Operation::Flush), superblock] {
         println!("{fault:?}");
@@ -144,7 +143,7 @@ async fn work(volume: Rc<Volume>, rounds: Rc<Cell<u32>>) -> ext4::Result<()> {
 
 #[test]
 fn what_was_done_before_read_only_survives_a_power_cut_at_any_write() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let pristine = image.bytes();
     let mut most = 0;
     for (seed, data) in (0..60).zip(DataMode::ALL.into_iter().cycle()) {
@@ -180,7 +179,7 @@ fn what_was_done_before_read_only_survives_a_power_cut_at_any_write() {
 
 #[test]
 fn orphans_found_by_a_read_only_mount_are_freed_when_it_becomes_writable() {
-    let image = TestImage::make(Kind { arguments: "-t ext3 -b 1024", size: "40M" });
+    let image = TestImage::of(Kind { arguments: "-t ext3 -b 1024", size: "40M" });
     let world = VirtualWorld::new(1);
     let for_run: Rc<dyn World> = Rc::new(world.clone());
     let disk = image.disk(&for_run);
@@ -197,12 +196,12 @@ fn orphans_found_by_a_read_only_mount_are_freed_when_it_becomes_writable() {
         volume.close().await.unwrap();
         after.write_image(&path).unwrap();
     });
-    image.check("orphans freed");
+    image.check_as("orphans freed");
 }
 
 #[test]
 fn what_others_changed_meanwhile_is_not_written_to() {
-    let image = TestImage::make(EXT4_1K);
+    let image = TestImage::of(EXT4_1K);
     let world = VirtualWorld::new(1);
     let for_run: Rc<dyn World> = Rc::new(world.clone());
     let disk = image.disk(&for_run);
