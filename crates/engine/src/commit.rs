@@ -213,7 +213,7 @@ impl Engine {
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
     fn finish(&self, mut commit: Commit) {
-        let committed = commit.transaction.committed(&mut commit.plan);
+        let committed = commit.plan.carried_out(commit.transaction);
         let place = |at: HomeBlock| {
             let found = commit.places.binary_search_by_key(&at, |(home, _)| *home).ok()?;
             Some(commit.places[found].1)

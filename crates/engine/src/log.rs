@@ -150,7 +150,7 @@ impl LogState {
         images: Images,
         moment: &CommitMoment,
     ) -> Result<CommitPlan, EngineError> {
-        locked.log_hot_blocks_whole(&self.checkpoint, self.space.capacity());
+        self.checkpoint.log_hot_blocks_whole(locked, self.space.capacity());
         let planned = plan_commit(locked, images, &mut *self.space, &*self.records, moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
@@ -481,7 +481,7 @@ mod tests {
         let image = Rc::new(Buffer::zeroed(1024));
         let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment).unwrap();
         log.issue(&mut planned, 1024);
-        log.committed(&locked.start_commit().committed(&mut planned));
+        log.committed(&planned.carried_out(locked.start_commit()));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Where a transaction lies in the log is the log's business (`LogSpace::start_of`).
 
-use crate::transaction::{CommittedTransaction, Coverage};
+use crate::transaction::{CommittedTransaction, Coverage, LockedTransaction};
 use std::collections::{BTreeSet, VecDeque};
 use units::{BlockMap, HomeBlock, TransactionId};
 
@@ -156,6 +156,12 @@ impl Checkpoint {
         let Some(need) = self.needs.get(&block) else { return false };
         let since = self.logged - self.entries[self.index_of(need.oldest)].logged_before;
         since > u64::from(capacity) * 3 / KEPT_OLDEST_QUARTER
+    }
+
+    /// Metadata blocks of `transaction` that hold up the tail of a log of `capacity` blocks are logged whole. Blocks that
+    /// change all the time would else keep the tail where it is, as each fragment needs all that were before.
+    pub fn log_hot_blocks_whole(&self, transaction: &mut LockedTransaction, capacity: u32) {
+        transaction.log_whole(|block| self.holds_up_tail(block, capacity));
     }
 
     fn needed_by<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = HomeBlock> + 'a {

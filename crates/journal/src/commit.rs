@@ -7,7 +7,7 @@
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
 use crate::records::{CommitMoment, Images, LogContent, Records, WholePlace, Wholes};
-use crate::transaction::{Coverage, LockedTransaction};
+use crate::transaction::{CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction};
 use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,6 +37,26 @@ pub struct CommitPlan {
 }
 
 impl CommitPlan {
+    /// A plan that logs nothing.
+    fn of(
+        transaction: &LockedTransaction,
+        plan: Plan,
+        durable: TransactionId,
+        log_block_bytes: usize,
+    ) -> CommitPlan {
+        CommitPlan {
+            transaction: transaction.id,
+            counts: plan.counts(log_block_bytes),
+            plan,
+            durable,
+            log_blocks: 0,
+            log_block_bytes,
+            payload: transaction.payload,
+            records: Vec::new(),
+            wholes: Vec::new(),
+        }
+    }
+
     pub fn log_bytes(&self) -> u64 {
         u64::from(self.log_blocks) * self.log_block_bytes as u64
     }
@@ -70,6 +90,11 @@ impl CommitPlan {
 }
 
 impl CommitPlan {
+    /// It has been carried out to its last barrier. `transaction` is the one that it commits.
+    pub fn carried_out(&mut self, transaction: CommittingTransaction) -> CommittedTransaction {
+        transaction.committed(self.log_blocks, std::mem::take(&mut self.records))
+    }
+
     /// Where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`, sorted by block: those that are in one
     /// piece.
     pub fn places_of_wholes(
@@ -104,22 +129,11 @@ pub fn plan_commit(
     records: &dyn Records,
     moment: &CommitMoment,
 ) -> Result<CommitPlan, LogFull> {
-    let mut plan = Plan::default();
-    let (id, payload, log_block_bytes) = (transaction.id, transaction.payload, records.block_bytes());
+    let (id, log_block_bytes) = (transaction.id, records.block_bytes());
     if transaction.is_empty() {
-        return Ok(CommitPlan {
-            transaction: id,
-            plan,
-            durable: moment.durable,
-            log_blocks: 0,
-            log_block_bytes,
-            counts: BTreeMap::new(),
-            payload,
-            records: Vec::new(),
-            wholes: Vec::new(),
-        });
+        return Ok(CommitPlan::of(transaction, Plan::default(), moment.durable, log_block_bytes));
     }
-    let mut wholes = Vec::new();
+    let (mut plan, mut wholes) = (Plan::default(), Vec::new());
     let written = records.write(transaction, images, moment, &mut wholes);
     let count = written.count(log_block_bytes);
     log.reserve(id, count)?;
@@ -149,20 +163,19 @@ pub fn plan_commit(
         }
     }
     plan.barrier(Barrier::CommitBeforeReply);
-    let (counts, records) = (plan.counts(log_block_bytes), transaction.coverage(records));
-    let durable = moment.durable;
-    let transaction = id;
-    Ok(CommitPlan {
-        transaction,
-        plan,
-        durable,
-        log_blocks,
-        log_block_bytes,
-        counts,
-        payload,
-        records,
-        wholes,
-    })
+    let records = coverage(transaction, records);
+    let planned = CommitPlan::of(transaction, plan, moment.durable, log_block_bytes);
+    Ok(CommitPlan { log_blocks, records, wholes, ..planned })
+}
+
+/// What replaying each record needs, sorted by block.
+fn coverage(transaction: &LockedTransaction, format: &dyn Records) -> Vec<(HomeBlock, Coverage)> {
+    let metadata = transaction.metadata_ranges();
+    let metadata = metadata.map(|(block, ranges)| (block, format.metadata_coverage(ranges)));
+    let data = transaction.data().map(|(block, record)| (block, record.coverage()));
+    let mut records: Vec<_> = metadata.chain(data).collect();
+    records.sort_unstable_by_key(|(block, _)| *block);
+    records
 }
 
 /// Without a journal, being home is all that a commit is: nothing is atomic.
@@ -173,21 +186,7 @@ pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> Comm
     transaction.home_data().for_each(|at| write(BlockKind::HomeData, at));
     // Due even if nothing is left to write: write-back may have sent some of it.
     plan.barrier(Barrier::DataBeforeCommit);
-    let counts = plan.counts(0);
-    let (transaction, payload) = (transaction.id, transaction.payload);
-    let durable = transaction.previous();
-    let (log_blocks, log_block_bytes) = (0, 0);
-    CommitPlan {
-        transaction,
-        plan,
-        durable,
-        log_blocks,
-        log_block_bytes,
-        counts,
-        payload,
-        records: Vec::new(),
-        wholes: Vec::new(),
-    }
+    CommitPlan::of(transaction, plan, transaction.id.previous(), 0)
 }
 
 /// Home data in runs of neighbours, sorted by address. True if there is any.

@@ -13,6 +13,7 @@ pub mod recover;
 pub mod revoke;
 mod swap;
 mod tail;
+mod told;
 pub mod transaction;
 
 pub use checkpoint::Checkpoint;
@@ -27,11 +28,11 @@ pub use policy::{
     UpdateSequence, Variations, WriteThreshold, varied,
 };
 pub use ranges::RangeSet;
-pub use records::{CommitMoment, Holdings, Records, WholePlace};
+pub use records::{CommitMoment, Records, WholePlace};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, PassCounts, ReadTable,
-    RecoverError, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass,
-    Scanned, TableRefused, look_ahead,
+    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadTable, ReplayAction,
+    ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned, TableRefused,
+    look_ahead,
 };
 pub use revoke::RevokeTable;
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
@@ -39,6 +40,8 @@ pub use tail::{
     SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_kept_log,
     plan_tail_update, take_tail_along,
 };
+pub use told::{PassCounts, RecoverError};
 pub use transaction::{
-    CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction, Record, RunningTransaction,
+    CommittedTransaction, CommittingTransaction, Coverage, Holdings, LockedTransaction, Record,
+    RunningTransaction,
 };

@@ -26,8 +26,8 @@ pub use choose::{RecordFormat, RecordsWanted, begin, clear, is_written_so, of};
 
 use crate::plan::{BlockKind, blocks_in};
 use crate::ranges::RangeSet;
-use crate::recover::{PassCounts, RecoverError};
-use crate::transaction::{Coverage, LockedTransaction};
+use crate::told::{PassCounts, RecoverError};
+use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
 use std::fmt;
 use std::rc::Rc;
@@ -75,24 +75,6 @@ impl LogContent {
             LogContent::Sealed(blocks) => blocks_in(blocks, unit),
             LogContent::InTwo { body, commit } => blocks_in(body, unit) + blocks_in(commit, unit),
         }
-    }
-}
-
-/// What a transaction holds, for the bound of its log blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Holdings {
-    /// Blocks that may be logged whole: metadata, data, and those that open handles may add.
-    pub blocks: u64,
-    /// Ranges of other blocks, and their bytes.
-    pub fragments: u64,
-    pub fragment_bytes: u64,
-    pub revokes: u64,
-}
-
-impl Holdings {
-    /// The same, and `blocks` blocks more, logged whole or in part.
-    pub fn and_blocks(self, blocks: u32) -> Holdings {
-        Holdings { blocks: self.blocks + u64::from(blocks), ..self }
     }
 }
 

@@ -13,7 +13,6 @@
 //! end of the log and what as damage.
 
 mod again;
-mod decide;
 mod find_runs;
 mod images;
 mod read_table;
@@ -21,7 +20,6 @@ mod replay;
 mod revoke_pass;
 mod scan;
 
-pub(crate) use decide::{Facts, ScanDecision, decide};
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
 pub use read_table::{ReadTable, TableRefused};
@@ -29,29 +27,9 @@ pub use replay::{ReplayAction, ReplayPass, ReplayedRecord};
 pub use revoke_pass::RevokePass;
 pub use scan::{IN_FLIGHT_MAX, LogStart, ScanPass, Scanned};
 
-use format::jbd2::JournalFormatError;
+use crate::told::{PassCounts, RecoverError};
 use std::ops::Range;
-use units::{HomeBlock, LogBlock, TransactionId};
-
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RecoverError {
-    #[error(transparent)]
-    Format(#[from] JournalFormatError),
-    #[error(
-        "{at}: {transaction} is committed, but {what}: the log is damaged; \
-         okeanos recover --until-damage replays what lies before and gives up the rest"
-    )]
-    Damaged { at: LogBlock, transaction: TransactionId, what: String },
-    #[error("{at}: a record of {transaction} is for {home}, {why}")]
-    ForbiddenHome { at: LogBlock, transaction: TransactionId, home: HomeBlock, why: &'static str },
-    #[error(
-        "the journal holds live fast commits of {transaction}, which okeanos does not replay; \
-         mount and unmount the volume with the kernel once"
-    )]
-    FastCommits { transaction: TransactionId },
-    #[error("the log lies in the volume's scattered logs, which were not found")]
-    LogsMissing,
-}
+use units::{HomeBlock, LogBlock};
 
 /// Where replay may write: which addresses are blocks of home, and no others'.
 pub trait Bounds {
@@ -76,39 +54,6 @@ impl Bounds for HomeBounds {
         let next = self.forbidden.partition_point(|range| range.end <= home.get());
         let inside = self.forbidden.get(next).is_some_and(|range| range.contains(&home.get()));
         inside.then_some("which belongs to the journal itself")
-    }
-}
-
-/// What one pass saw.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PassCounts {
-    pub log_blocks_read: u64,
-    /// Committed ones.
-    pub transactions: u64,
-    pub descriptors: u64,
-    pub multiwrite_blocks: u64,
-    pub regular_blocks: u64,
-    pub revoke_blocks: u64,
-    pub commit_blocks: u64,
-    /// Revoke pass: records in revoke blocks. Replay pass: tags hidden by a revoke.
-    pub revokes: u64,
-    /// Tags for whole blocks and for bytes: seen (scan), replayed (replay).
-    pub whole_records: u64,
-    pub fragment_records: u64,
-}
-
-impl PassCounts {
-    pub(crate) fn add(&mut self, more: &PassCounts) {
-        self.log_blocks_read += more.log_blocks_read;
-        self.transactions += more.transactions;
-        self.descriptors += more.descriptors;
-        self.multiwrite_blocks += more.multiwrite_blocks;
-        self.regular_blocks += more.regular_blocks;
-        self.revoke_blocks += more.revoke_blocks;
-        self.commit_blocks += more.commit_blocks;
-        self.revokes += more.revokes;
-        self.whole_records += more.whole_records;
-        self.fragment_records += more.fragment_records;
     }
 }
 

@@ -1,7 +1,6 @@
 //! A transaction on its way to the log, and in the log: what checkpoint and revoke need of it.
 
 use super::Coverage;
-use crate::commit::CommitPlan;
 use units::{HomeBlock, TransactionId};
 
 /// Its commit plan is being carried out.
@@ -32,9 +31,12 @@ impl CommittingTransaction {
     pub fn id(&self) -> TransactionId {
         self.id
     }
-    /// `plan` has been carried out to its last barrier.
-    pub fn committed(self, plan: &mut CommitPlan) -> CommittedTransaction {
-        let records = std::mem::take(&mut plan.records);
-        CommittedTransaction { id: self.id, log_blocks: plan.log_blocks, records, revoked: self.revoked }
+    /// Its commit block is durable, the last of `log_blocks`. `records`: what it logged, sorted by block.
+    pub(crate) fn committed(
+        self,
+        log_blocks: u32,
+        records: Vec<(HomeBlock, Coverage)>,
+    ) -> CommittedTransaction {
+        CommittedTransaction { id: self.id, log_blocks, records, revoked: self.revoked }
     }
 }

@@ -1,9 +1,7 @@
 //! The locked transaction: sorted, and as it will be written.
 
-use super::{CommittingTransaction, Coverage, Record};
-use crate::checkpoint::Checkpoint;
+use super::{CommittingTransaction, Record};
 use crate::ranges::RangeSet;
-use crate::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
@@ -69,21 +67,10 @@ impl LockedTransaction {
             && !self.home_written_early
             && self.revoked.is_empty()
     }
-    /// What replaying each record needs, sorted by block.
-    pub(crate) fn coverage(&self, format: &dyn Records) -> Vec<(HomeBlock, Coverage)> {
-        let metadata = self.metadata.iter().map(|(block, ranges)| (*block, format.metadata_coverage(ranges)));
-        let data = self.data.iter().map(|(block, record)| (*block, record.coverage()));
-        let mut records: Vec<_> = metadata.chain(data).collect();
-        records.sort_unstable_by_key(|(block, _)| *block);
-        records
-    }
-    /// Logs metadata blocks whole whose oldest needed record lies far back in a log of `capacity` blocks. Blocks that
-    /// change all the time would else keep the log's tail where it is, as each fragment needs all that were before.
-    pub fn log_hot_blocks_whole(&mut self, checkpoint: &Checkpoint, capacity: u32) {
-        for (block, ranges) in &mut self.metadata {
-            if checkpoint.holds_up_tail(*block, capacity) {
-                *ranges = RangeSet::of(self.block_size.whole());
-            }
+    /// Logs whole the metadata blocks of which `is_hot` says so.
+    pub(crate) fn log_whole(&mut self, is_hot: impl Fn(HomeBlock) -> bool) {
+        for (_, ranges) in self.metadata.iter_mut().filter(|(block, _)| is_hot(**block)) {
+            *ranges = RangeSet::of(self.block_size.whole());
         }
     }
     /// The plan has been made and is being carried out.

@@ -4,11 +4,13 @@
 //! `plan_commit` asks for them once, at the moment of locking.
 
 mod committed;
+mod holdings;
 mod locked;
 mod record;
 mod running;
 
 pub use committed::{CommittedTransaction, CommittingTransaction};
+pub use holdings::Holdings;
 pub use locked::LockedTransaction;
 pub use record::{Coverage, Record};
 pub use running::RunningTransaction;

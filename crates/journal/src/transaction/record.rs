@@ -20,7 +20,7 @@ pub enum Coverage {
 }
 
 impl Record {
-    pub(super) fn coverage(&self) -> Coverage {
+    pub(crate) fn coverage(&self) -> Coverage {
         match self {
             Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
             Record::Bytes { .. } => Coverage::Fragment,

@@ -1,9 +1,8 @@
 //! The running transaction: what handles changed, and what committing it would take of the log.
 
-use super::{LockedTransaction, Record};
+use super::{Holdings, LockedTransaction, Record};
 use crate::home_data::HomeData;
 use crate::ranges::RangeSet;
-use crate::records::Holdings;
 use units::{BlockMap, BlockRange, BlockSet, BlockSize, HomeBlock, Instant, Owner, TransactionId};
 
 /// The one transaction that handles may join.
@@ -229,7 +228,7 @@ impl RunningTransaction {
     }
 
     /// What committing would write to the log, with all credits of open handles used: for
-    /// [`Records::log_blocks_bound`].
+    /// [`crate::Records::log_blocks_bound`].
     pub fn holdings(&self) -> Holdings {
         Holdings {
             blocks: self.metadata.len() as u64 + self.whole_data + u64::from(self.credits),

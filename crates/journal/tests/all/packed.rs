@@ -314,11 +314,11 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
         running.add_metadata(HOT, BlockRange::new(id % 1000, id % 1000 + 2));
         running.add_metadata(HomeBlock(1 + u64::from(id) % 30), BlockRange::new(4, 300));
         let mut locked = running.lock();
-        locked.log_hot_blocks_whole(&checkpoint, capacity);
+        checkpoint.log_hot_blocks_whole(&mut locked, capacity);
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
         let mut plan = plan_commit(&locked, &images, &mut log, &*records, &moment(id - 1)).unwrap();
         plan.issue(&mut log);
-        checkpoint.committed(&locked.start_commit().committed(&mut plan));
+        checkpoint.committed(&plan.carried_out(locked.start_commit()));
         // Write-back under pressure: all but the hot block.
         for home in checkpoint.all_blocks().into_iter().filter(|home| *home != HOT) {
             checkpoint.home_written(home, TransactionId(id));

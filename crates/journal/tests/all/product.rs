@@ -246,7 +246,7 @@ impl Volume {
     fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
         let bound = self.records.log_blocks_bound(&running.holdings());
         let mut locked = running.lock();
-        locked.log_hot_blocks_whole(&self.checkpoint, self.log.capacity());
+        self.checkpoint.log_hot_blocks_whole(&mut locked, self.log.capacity());
         let (current, index_of) = (&self.current, self.whose.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
         let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
@@ -264,7 +264,7 @@ impl Volume {
     }
 
     fn finish(&mut self, mut plan: CommitPlan, locked: LockedTransaction) {
-        self.checkpoint.committed(&locked.start_commit().committed(&mut plan));
+        self.checkpoint.committed(&plan.carried_out(locked.start_commit()));
         self.committed.clone_from(&self.current);
         self.next = self.next.next();
     }

@@ -6,14 +6,15 @@
 //! the checksums of blocks only while replaying. To them a torn last transaction would be corruption, not the
 //! end.
 
+mod decide;
 mod replay;
 mod scan;
 mod write;
 
-use super::{CommitMoment, Decoder, Holdings, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes};
 use crate::ranges::RangeSet;
-use crate::recover::RecoverError;
-use crate::transaction::{Coverage, LockedTransaction};
+use crate::told::RecoverError;
+use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use format::jbd2::{JournalSuperblock, LogLayout, RevokeBlock, live_fast_commit};
 use units::{LogBlock, TransactionId};
 

@@ -1,5 +1,5 @@
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
-use crate::recover::{PassCounts, RecoverError};
+use crate::told::{PassCounts, RecoverError};
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes, unescape,
 };

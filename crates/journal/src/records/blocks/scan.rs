@@ -1,6 +1,7 @@
 use super::BlockRecords;
+use super::decide::{Facts, ScanDecision, decide};
 use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
-use crate::recover::{Facts, RecoverError, ScanDecision, decide};
+use crate::told::RecoverError;
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, CommitBlock, DescriptorBlock, Packing, WholeTransaction,
     ancient_checksum,

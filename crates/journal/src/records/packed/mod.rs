@@ -13,9 +13,9 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitMoment, Decoder, Holdings, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes};
 use crate::ranges::RangeSet;
-use crate::transaction::{Coverage, LockedTransaction};
+use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog, RunWriter, read_again, units_from};

@@ -1,6 +1,6 @@
 use super::PackedRecords;
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
-use crate::recover::{PassCounts, RecoverError};
+use crate::told::{PassCounts, RecoverError};
 use format::jbd2::Seed;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};

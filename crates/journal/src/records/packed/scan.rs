@@ -1,6 +1,6 @@
 use super::PackedRecords;
 use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
-use crate::recover::{PassCounts, RecoverError};
+use crate::told::{PassCounts, RecoverError};
 use format::jbd2::{JournalFormatError, Seed};
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};

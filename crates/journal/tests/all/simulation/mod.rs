@@ -143,7 +143,7 @@ impl Volume {
             self.committed[home.get() as usize] = image.to_vec();
         }
         self.next = self.next.next();
-        self.checkpoint.committed(&locked.start_commit().committed(plan));
+        self.checkpoint.committed(&plan.carried_out(locked.start_commit()));
     }
 
     pub fn commit(&mut self, running: RunningTransaction) {
