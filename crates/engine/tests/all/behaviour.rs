@@ -313,9 +313,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
         setup.options.threshold_per_block = per_block;
         setup.options.expire = Duration::from_secs(3600);
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let mut handle = engine.start(Credits(0)).await.unwrap();
             let update = FileUpdate {
                 owner: Owner(1),
@@ -330,8 +328,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
             };
             handle.file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
-        })
-        .unwrap();
+        });
         let mut byte = [0];
         rig.crash(1)[0].read(70 << 12, &mut byte);
         assert_eq!(byte[0] != 9, per_block, "what is logged is not home yet");

@@ -36,9 +36,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
 fn durable_only_files_go_home_at_unmount_alone() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             for block in 0..20 {
                 write(&engine, block, 7, true).await;
             }
@@ -50,8 +48,7 @@ fn durable_only_files_go_home_at_unmount_alone() {
             let home = engine.statistics().home_written["data"];
             assert_eq!(home.blocks, 1, "{mode}: of the other file");
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
         assert_eq!(rig.home_block(19)[..], [7; 4096], "{mode}");
         assert_eq!(rig.home_block(30)[..], [8; 4096], "{mode}");
     }
@@ -64,9 +61,7 @@ fn durable_only_files_begin_no_checkpoint() {
         let mut setup = setup(DataMode::Journal);
         setup.options.checkpoint = times.parse().unwrap();
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             write(&engine, 0, 7, true).await;
             write(&engine, 30, 8, false).await;
             let world = engine.world();
@@ -77,8 +72,7 @@ fn durable_only_files_begin_no_checkpoint() {
             }
             assert_eq!(engine.statistics().home_written["data"].blocks, 1, "{times}");
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }
 
@@ -86,9 +80,7 @@ fn durable_only_files_begin_no_checkpoint() {
 fn what_is_deleted_before_the_end_is_never_written_home() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             for block in 0..20 {
                 write(&engine, block, 7, true).await;
             }
@@ -97,8 +89,7 @@ fn what_is_deleted_before_the_end_is_never_written_home() {
             engine.commit(handle.stop()).await.unwrap();
             engine.shutdown().await.unwrap();
             assert_eq!(engine.statistics().home_bytes(), 0, "{mode}");
-        })
-        .unwrap();
+        });
         assert_eq!(rig.home_block(5)[..], [STALE; 4096], "{mode}");
     }
 }
@@ -108,22 +99,15 @@ fn what_is_deleted_before_the_end_is_never_written_home() {
 fn while_the_log_holds_a_block_no_update_of_it_bypasses() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             write(&engine, 3, 1, true).await;
             // Durability is no longer enough for the file.
             write(&engine, 3, 2, false).await;
-        })
-        .unwrap();
+        });
         let after = Rig::new(&setup(mode), 2, rig.crash(0));
-        let parts = after.parts.clone();
-        after
-            .run(async move {
-                let engine = Rig::open(parts).await;
-                let read = engine.read_data(HomeBlock(3), 1).await.unwrap();
-                assert_eq!(read[0][..], [2; 4096], "{mode}: what was synced last");
-            })
-            .unwrap();
+        after.play(async move |engine| {
+            let read = engine.read_data(HomeBlock(3), 1).await.unwrap();
+            assert_eq!(read[0][..], [2; 4096], "{mode}: what was synced last");
+        });
     }
 }

@@ -23,9 +23,7 @@ fn one_handle_may_free_every_block_that_a_full_log_has_records_of() {
         // Nothing comes home while the log fills.
         let slow = Duration::from_secs(10);
         rig.disks[0].set_latency(Latency { least: slow, spread: Duration::ZERO });
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let now = || engine.world().now();
             let mut next = 0;
             'full: loop {
@@ -59,7 +57,6 @@ fn one_handle_may_free_every_block_that_a_full_log_has_records_of() {
             handle.forget(HomeBlock(0), next, Contents::Data);
             engine.commit(handle.stop()).await.unwrap();
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }

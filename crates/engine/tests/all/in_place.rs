@@ -16,9 +16,7 @@ fn synced_data_that_the_next_commit_takes_along_is_durable() {
     let rig = Rig::new(&setup, 1, setup.images());
     let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
     rig.disks.iter().for_each(|disk| disk.set_latency(slow));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let found = write_byte(&engine, 1, 50, 1).await;
         engine.commit(found).await.unwrap();
         let other = write_byte(&engine, 2, 60, 1).await;
@@ -37,8 +35,7 @@ fn synced_data_that_the_next_commit_takes_along_is_durable() {
         let mut second = std::pin::pin!(second);
         race(&mut first, &mut second).await;
         second.await;
-    })
-    .unwrap();
+    });
     let mut byte = [0];
     // Of what was not durable nothing is left.
     rig.crash(0)[0].read(50 << 12, &mut byte);

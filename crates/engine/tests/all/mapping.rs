@@ -116,9 +116,7 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
 fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
     for setup in all() {
         let rig = rig(&setup);
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             // More than all logs hold, so that they are full and begun again.
             for version in 1..=5 {
                 log_all(&engine, (0..LOGGED).filter(|block| block % 5 <= u64::from(version)), version).await;
@@ -127,8 +125,7 @@ fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
                 assert_eq!(read(&engine, block).await, content(block, 5), "{block}");
             }
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
         for block in 0..LOGGED {
             assert_eq!(rig.home_block(block)[..], content(block, 5), "{block} at home");
         }
@@ -140,9 +137,7 @@ fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
 fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let rig = rig(&setup(DataMode::Wasteless, records));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let update = |block, range, bytes: &'static [u8]| FileUpdate {
                 owner: Owner(1),
                 home: HomeBlock(block),
@@ -170,8 +165,7 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
                 engine.commit(handle.stop()).await.unwrap();
             }
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
         for block in 0..LOGGED {
             let mut expected = content(block, 1);
             if block % 3 == 0 {
@@ -186,9 +180,7 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
 #[test]
 fn a_mapping_table_that_became_empty_takes_no_memory() {
     let rig = rig(&setup(DataMode::Wasteless, RecordFormat::Packed));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         read(&engine, 0).await;
         let image = engine.statistics().cache.bytes;
         log_all(&engine, 0..LOGGED, 1).await;
@@ -213,16 +205,13 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
         assert_eq!(told.log.mapped_blocks, 0);
         assert_eq!(told.cache.bytes, told.cache.blocks * image, "{:?}", told.cache);
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn what_is_freed_after_it_has_left_memory_never_goes_home() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
         let mut handle = engine.start(Credits(1)).await.unwrap();
         handle.forget(HomeBlock(0), LOGGED, Contents::Metadata);
@@ -230,8 +219,7 @@ fn what_is_freed_after_it_has_left_memory_never_goes_home() {
         assert_eq!(engine.statistics().log.mapped_blocks, 0);
         engine.shutdown().await.unwrap();
         assert_eq!(engine.statistics().home_bytes(), 0);
-    })
-    .unwrap();
+    });
     assert_eq!(rig.home_block(1)[..], [STALE; 4096]);
 }
 
@@ -277,17 +265,14 @@ fn what_has_left_memory_goes_home_when_it_is_old() {
     setup.options.checkpoint = CheckpointTimes::ByAge;
     setup.options.expire = Duration::from_secs(20);
     let rig = rig(&setup);
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
         assert!(engine.statistics().log.mapped_blocks > LOGGED / 2);
         let world = engine.world().clone();
         world.sleep_until(world.now().plus(Duration::from_secs(21))).await;
         assert_eq!(engine.statistics().log.mapped_blocks, 0);
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 /// A log with one place keeps what it holds in memory.
@@ -296,13 +281,10 @@ fn with_a_circular_log_nothing_is_redirected() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
     setup.options.log = LogKind::Circular;
     let rig = rig(&setup);
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
         let told = engine.statistics();
         assert_eq!((told.log.mapped_blocks, told.redirected_reads), (0, 0));
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }

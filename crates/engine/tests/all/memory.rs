@@ -65,9 +65,7 @@ fn writing_and_freeing_the_same_blocks_takes_no_more_memory_each_time() {
     let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     setup.home_blocks = 1024;
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let mut before = 0;
         for round in 0..200 {
             if round == 10 {
@@ -85,8 +83,7 @@ fn writing_and_freeing_the_same_blocks_takes_no_more_memory_each_time() {
         }
         let grown = resident_bytes().saturating_sub(before);
         assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
-    })
-    .unwrap();
+    });
 }
 
 /// Commits and home writes are slow, so a block that is overwritten again and again has as many images as it can.
@@ -99,9 +96,7 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
         setup.home_blocks = 1024;
         setup.options.cache_bytes = 3 << 20;
         let rig = slow_rig(&setup);
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             for round in 0..10u8 {
                 let mut last = None;
                 for number in 0..BLOCKS {
@@ -117,8 +112,7 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
             engine.shutdown().await.unwrap();
             let cache = engine.statistics().cache;
             assert!(cache.dirty_blocks == 0 && cache.bytes <= cache.limit_bytes, "{mode}: {cache:?}");
-        })
-        .unwrap();
+        });
         for number in 0..BLOCKS {
             assert_eq!(rig.home_block(number * 2)[..], [9; 4096], "{mode}");
         }
@@ -136,9 +130,7 @@ fn a_burst_of_large_handles_stays_within_the_bound() {
         setup.home_blocks = HANDLES * BLOCKS;
         setup.options.cache_bytes = 3 << 20;
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let writers = (0..HANDLES).map(|writer| -> Pin<Box<dyn Future<Output = ()>>> {
                 let engine = engine.clone();
                 Box::pin(async move {
@@ -154,8 +146,7 @@ fn a_burst_of_large_handles_stays_within_the_bound() {
             });
             runtime::join_all(writers.collect()).await;
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }
 
@@ -168,9 +159,7 @@ fn a_handle_that_is_extended_again_and_again_stays_within_the_bound() {
     setup.home_blocks = BLOCKS;
     setup.options.cache_bytes = 3 << 20;
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let mut handle = engine.start(Credits(1)).await.unwrap();
         for number in 0..BLOCKS {
             if number > 0 && !handle.extend(Credits(1)) {
@@ -183,8 +172,7 @@ fn a_handle_that_is_extended_again_and_again_stays_within_the_bound() {
         }
         handle.stop();
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 /// Wasteless copies parts of blocks together, for a log that is slow to take them.
@@ -198,9 +186,7 @@ fn what_a_commit_makes_for_the_log_counts() {
     setup.home_blocks = BLOCKS;
     setup.options.cache_bytes = 3 << 20;
     let rig = slow_rig(&setup);
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let done = Cell::new(false);
         let watcher = async {
             let (world, mut most) = (engine.world(), 0);
@@ -229,8 +215,7 @@ fn what_a_commit_makes_for_the_log_counts() {
         let both: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(watcher), Box::pin(writer)];
         runtime::join_all(both).await;
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 /// A buffer takes memory beside its bytes.
@@ -260,9 +245,7 @@ fn short_log_units_count_with_all_the_memory_that_they_take() {
             );
             of_hook.set(logged.length.max(of_hook.get()));
         });
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             *opened.borrow_mut() = Some(engine.clone());
             for number in 0..BLOCKS {
                 let mut handle = engine.start(Credits(0)).await.unwrap();
@@ -272,8 +255,7 @@ fn short_log_units_count_with_all_the_memory_that_they_take() {
             }
             engine.shutdown().await.unwrap();
             *opened.borrow_mut() = None;
-        })
-        .unwrap();
+        });
         assert!(longest.get() > 100 << 10, "no long transaction: {} bytes", longest.get());
     }
 }

@@ -65,9 +65,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
         setup.home_blocks = 4096;
         setup.options.cache_bytes = 64 << 12;
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             for number in 0..3000 {
                 let mut handle = engine.start(Credits(2)).await.unwrap();
                 handle.create(HomeBlock(number % 1000));
@@ -91,8 +89,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
             engine.shutdown().await.unwrap();
             let bytes = engine.read_data(HomeBlock(3999), 1).await.unwrap();
             assert_eq!(bytes[0][4..10], [common::STALE, 1, 2, 3, 4, common::STALE]);
-        })
-        .unwrap();
+        });
     }
 }
 
@@ -106,32 +103,28 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
         setup.options.cache_bytes = 64 << 12;
         setup.options.commit = Duration::from_secs(5);
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        let (before, after) = rig
-            .run(async move {
-                let engine = Rig::open(parts).await;
-                let mut last = None;
-                for number in 0..BLOCKS {
-                    let mut handle = engine.start(Credits(1)).await.unwrap();
-                    let update = FileUpdate {
-                        owner: Owner(1),
-                        home: HomeBlock(1000 + number),
-                        range: BlockRange::new(0, 4),
-                        bytes: &(number as u32).to_le_bytes(),
-                        base: Base::Zero,
-                        request: 4,
-                        sequential: true,
-                        in_place: false,
-                        durable_only: false,
-                    };
-                    handle.file_data(update).await.unwrap();
-                    last = Some(handle.stop());
-                }
-                let before = engine.statistics().commits;
-                engine.commit(last.unwrap()).await.unwrap();
-                (before, engine.statistics().commits)
-            })
-            .unwrap();
+        let (before, after) = rig.play(async move |engine| {
+            let mut last = None;
+            for number in 0..BLOCKS {
+                let mut handle = engine.start(Credits(1)).await.unwrap();
+                let update = FileUpdate {
+                    owner: Owner(1),
+                    home: HomeBlock(1000 + number),
+                    range: BlockRange::new(0, 4),
+                    bytes: &(number as u32).to_le_bytes(),
+                    base: Base::Zero,
+                    request: 4,
+                    sequential: true,
+                    in_place: false,
+                    durable_only: false,
+                };
+                handle.file_data(update).await.unwrap();
+                last = Some(handle.stop());
+            }
+            let before = engine.statistics().commits;
+            engine.commit(last.unwrap()).await.unwrap();
+            (before, engine.statistics().commits)
+        });
         assert_eq!((before, after), (0, 1), "{layout:?}");
         let home = &rig.crash(1)[0];
         for number in 0..BLOCKS {
@@ -251,9 +244,7 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
     for mode in [DataMode::Journal, DataMode::Wasteless, DataMode::Selective] {
         let setup = Setup::new(mode, Layout::Separate, 4096);
         let rig = Rig::new(&setup, 1, setup.images());
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let mut handles = Vec::new();
             for number in 0..20 {
                 let start = engine.start_writing(Credits(2), 1 + number % 3);
@@ -263,8 +254,7 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
                     Either::Right(()) => panic!("{mode}: {number} handles fill a transaction"),
                 }
             }
-        })
-        .unwrap();
+        });
     }
 }
 
@@ -320,17 +310,14 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
 fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
     let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         assert!(matches!(engine.start(Credits(1000)).await, Err(EngineError::HandleTooLarge { .. })));
         let mut handle = engine.start(Credits(10)).await.unwrap();
         assert!(handle.extend(Credits(100)));
         assert!(!handle.extend(Credits(1000)));
         drop(handle);
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 /// A block is logged as metadata, freed, and used again for data that bypasses the log: replay must not bring the

@@ -114,9 +114,7 @@ fn swaps_in_idle_time_empty_logs_near_the_head_and_reads_follow() {
         // Little memory: most blocks are known to the table alone.
         setup.options.cache_bytes = 1 << 20;
         let rig = rig(&setup, images(&setup));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let seen = Versions::default();
             log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
             let before = engine.statistics();
@@ -133,8 +131,7 @@ fn swaps_in_idle_time_empty_logs_near_the_head_and_reads_follow() {
             }
             assert_eq!(engine.statistics().home_bytes(), 0);
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
         assert!((0..FILLS_THREE_LOGS).all(|block| rig.home_block(block)[..] == content(block, 1)));
     }
 }
@@ -145,15 +142,12 @@ fn nothing_is_swapped_below_the_share_or_if_nobody_wants_it() {
         let mut setup = setup(RecordFormat::Blocks, true);
         setup.options.swap_above = swap_above;
         let rig = rig(&setup, images(&setup));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
             rest(&engine).await;
             assert_eq!(engine.statistics().swaps, 0, "{swap_above:?}");
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }
 
@@ -197,9 +191,7 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
 fn a_swap_is_given_up_when_somebody_comes() {
     let setup = setup(RecordFormat::Blocks, true);
     let rig = rig(&setup, images(&setup));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let seen = Versions::default();
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
         let free = engine.statistics().log.free_blocks;
@@ -212,8 +204,7 @@ fn a_swap_is_given_up_when_somebody_comes() {
             assert_eq!(read(&engine, block).await, content(block, 1), "{block}");
         }
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 /// A commit that goes to a log of which recovery knows nothing waits for the announcement that is on its way, and no longer.
@@ -221,9 +212,7 @@ fn a_swap_is_given_up_when_somebody_comes() {
 fn a_commit_gets_by_while_a_swap_is_announced() {
     let setup = setup(RecordFormat::Blocks, true);
     let rig = rig(&setup, images(&setup));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let world = engine.world().clone();
         let seen = Versions::default();
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
@@ -235,8 +224,7 @@ fn a_commit_gets_by_while_a_swap_is_announced() {
         let ended = runtime::race(log_all(&engine, next, 1, &seen), world.sleep_until(late)).await;
         assert!(matches!(ended, runtime::Either::Left(())), "the commit waits for ever");
         engine.shutdown().await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -265,9 +253,7 @@ fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
     for mut setup in all() {
         setup.options.cache_bytes = 1 << 20;
         let rig = rig(&setup, images(&setup));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
             let mut most = 0;
             wait_until(&engine, Duration::from_micros(10), || {
@@ -279,8 +265,7 @@ fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
             let copies = most - rests.bytes;
             assert!(copies > 0 && copies <= rests.limit_bytes / 16, "{copies} bytes: {rests:?}");
             engine.shutdown().await.unwrap();
-        })
-        .unwrap();
+        });
     }
 }
 

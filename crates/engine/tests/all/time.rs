@@ -141,16 +141,13 @@ fn a_block_written_again_goes_home_as_old_as_its_first_change() {
 #[test]
 fn a_block_overwritten_whole_before_its_committed_bytes_are_home_goes_home_as_committed() {
     let rig = fresh(DataMode::Wasteless, seconds(1), seconds(1));
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.play(async move |engine| {
         let first = write_data(&engine, 6, b"first").await;
         engine.commit(first).await.unwrap();
         write_data(&engine, 6, &[b'n'; 4096]).await;
         sleep(&engine, seconds(3)).await;
         assert_eq!(engine.statistics().home_written["data"].blocks, 1);
-    })
-    .unwrap();
+    });
     let home = rig.home_block(6);
     assert_eq!((&home[..5], &home[5..]), (&b"first"[..], &[STALE; 4091][..]));
 }
@@ -213,9 +210,7 @@ fn what_lies_beside_an_expired_block_stays_until_it_is_due() {
 fn when_the_log_is_short_neighbours_of_an_old_block_go_home_too() {
     for mode in DataMode::ALL {
         let rig = fresh(mode, seconds(60), seconds(60));
-        let parts = rig.parts.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.play(async move |engine| {
             let old = write_metadata(&engine, 21, b"new").await;
             engine.commit(old).await.unwrap();
             // The records of these are always the newest, so their own age sends none of them home.
@@ -228,8 +223,7 @@ fn when_the_log_is_short_neighbours_of_an_old_block_go_home_too() {
                 sleep(&engine, Duration::from_millis(1)).await;
             }
             sleep(&engine, seconds(1)).await;
-        })
-        .unwrap();
+        });
         let is_home = |home| rig.home_block(home).starts_with(b"new");
         assert_eq!([20, 21, 22, 24, 30].map(is_home), [true, true, true, false, false], "{mode}");
     }
@@ -249,26 +243,22 @@ fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
         setup.mode = DataMode::ALL[day as usize % 5];
         setup.options = EngineOptions { data: setup.mode, ..EngineOptions::default() };
         let rig = Rig::new(&setup, day, images);
-        let parts = rig.parts.clone();
-        let (begun, committed, number) = rig
-            .run(async move {
-                let engine = Rig::open(parts).await;
-                let begun = engine.committed();
-                let mut sent = Vec::new();
-                for round in 1..=ROUNDS {
-                    let number = last + round;
-                    write_data(&engine, 10 + u64::from(number % 200), &number.to_le_bytes()).await;
-                    sent.push((write_metadata(&engine, 5, &number.to_le_bytes()).await, number));
-                    sleep(&engine, seconds(6)).await;
-                }
-                let statistics = engine.statistics();
-                assert!(statistics.commits >= u64::from(ROUNDS) - 10, "{} commits", statistics.commits);
-                assert!(statistics.cache.blocks <= 256);
-                let committed = engine.committed();
-                let number = sent.iter().rev().find(|(by, _)| committed.is_at_or_after(*by)).unwrap().1;
-                (begun, committed, number)
-            })
-            .unwrap();
+        let (begun, committed, number) = rig.play(async move |engine| {
+            let begun = engine.committed();
+            let mut sent = Vec::new();
+            for round in 1..=ROUNDS {
+                let number = last + round;
+                write_data(&engine, 10 + u64::from(number % 200), &number.to_le_bytes()).await;
+                sent.push((write_metadata(&engine, 5, &number.to_le_bytes()).await, number));
+                sleep(&engine, seconds(6)).await;
+            }
+            let statistics = engine.statistics();
+            assert!(statistics.commits >= u64::from(ROUNDS) - 10, "{} commits", statistics.commits);
+            assert!(statistics.cache.blocks <= 256);
+            let committed = engine.committed();
+            let number = sent.iter().rev().find(|(by, _)| committed.is_at_or_after(*by)).unwrap().1;
+            (begun, committed, number)
+        });
         numbers.push((begun.0, committed.0));
         images = rig.crash(day);
         let after = common::recovered(&setup, day, images.clone()).unwrap();
