@@ -75,3 +75,21 @@ pub struct AttributeChange {
     pub accessed: Option<TimeChange>,
     pub modified: Option<TimeChange>,
 }
+
+impl AttributeChange {
+    /// All but the size, in a file's attributes. Another size sets the time of the last change of content.
+    pub(crate) fn apply_to(&self, attributes: &mut FileAttributes, now: Timestamp) {
+        let time = |change: TimeChange| match change {
+            TimeChange::Now => now,
+            TimeChange::To(time) => time,
+        };
+        attributes.mode = self.mode.unwrap_or(attributes.mode);
+        attributes.uid = self.uid.unwrap_or(attributes.uid);
+        attributes.gid = self.gid.unwrap_or(attributes.gid);
+        attributes.accessed = self.accessed.map_or(attributes.accessed, time);
+        if self.size.is_some() {
+            attributes.modified = now;
+        }
+        attributes.modified = self.modified.map_or(attributes.modified, time);
+    }
+}

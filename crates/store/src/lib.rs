@@ -10,6 +10,7 @@ mod event;
 mod limits;
 mod local;
 mod names;
+mod open_file;
 mod opens;
 mod overlay;
 mod simulated;
@@ -23,5 +24,6 @@ pub use limits::{
 };
 pub use local::LocalStore;
 pub use names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
+pub use open_file::{OpenFile, OpenMode};
 pub use simulated::{Cluster, Cut, CutKind, Moment, Network, ServerDisks, SimulatedStore, TrafficCount};
-pub use store::{Answer, OpenFile, OpenMode, Store};
+pub use store::{Answer, Store};

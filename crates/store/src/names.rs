@@ -1,7 +1,7 @@
 //! What operations on names take and give.
 
 use crate::attributes::{FileAttributes, FileId, FileKind};
-use crate::store::OpenFile;
+use crate::open_file::OpenFile;
 
 /// On whose behalf something is made. Permissions were checked by the caller of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::attributes::FileId;
 use crate::error::Refusal;
-use crate::store::OpenFile;
+use crate::open_file::OpenFile;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Opens<T> {

@@ -2,18 +2,9 @@ use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
+use crate::open_file::{OpenFile, OpenMode};
 use device::LocalFuture;
 use std::ops::Range;
-
-/// A handle of this connection. Void after a reconnection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct OpenFile(pub u64);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenMode {
-    Read,
-    ReadWrite,
-}
 
 pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 

@@ -1,13 +1,14 @@
 //! Content and attributes: what is buffered, and how it gets into the files.
 
+use super::buffered::LocalBuffered;
 use super::notes::{Note, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
+use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
-use crate::store::{OpenFile, OpenMode};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, openat,
     utimensat,
@@ -26,25 +27,6 @@ const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_mil
 /// For how long a note says that a file is on its way, and how much of that must be left before it changes.
 const WAY_NOTED: Duration = Duration::from_secs(2);
 const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
-
-/// A file that this client holds exclusively.
-pub(super) struct LocalBuffered {
-    pub attributes: FileAttributes,
-    pub overlay: Overlay,
-    /// On its way to the file.
-    pub flushing: Option<Overlay>,
-    pub clean: bool,
-    pub turn: std::rc::Rc<runtime::sync::RwLock>,
-    /// Works also when the file has no name any more.
-    pub handle: std::rc::Rc<File>,
-}
-
-impl LocalBuffered {
-    /// Others may have added names, or removed them.
-    fn links(&self) -> u32 {
-        self.handle.metadata().map_or(self.attributes.links, |metadata| metadata.nlink() as u32)
-    }
-}
 
 /// Everything that bringing a file to a state needs, away from this thread.
 struct Flush {
@@ -272,7 +254,7 @@ impl Local {
         let now = self.world.wall_clock();
         let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed = self.change(file, |buffered| apply(&mut buffered.attributes, &change, now));
+            let changed = self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
@@ -421,21 +403,6 @@ fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
         times = times.set_modified(time(modified));
     }
     (change.accessed.is_some() || change.modified.is_some()).then_some(times)
-}
-
-fn apply(attributes: &mut FileAttributes, change: &AttributeChange, now: Timestamp) {
-    let time = |change: TimeChange| match change {
-        TimeChange::Now => now,
-        TimeChange::To(time) => time,
-    };
-    attributes.mode = change.mode.unwrap_or(attributes.mode);
-    attributes.uid = change.uid.unwrap_or(attributes.uid);
-    attributes.gid = change.gid.unwrap_or(attributes.gid);
-    attributes.accessed = change.accessed.map_or(attributes.accessed, time);
-    if change.size.is_some() {
-        attributes.modified = now;
-    }
-    attributes.modified = change.modified.map_or(attributes.modified, time);
 }
 
 fn system_time(time: Timestamp) -> SystemTime {

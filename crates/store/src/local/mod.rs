@@ -11,6 +11,7 @@
 //!    keeps it, and who waits is told so.
 //! 4. `.okeanos` is never shown.
 
+mod buffered;
 mod extended_attributes;
 mod files;
 mod names;

@@ -1,4 +1,4 @@
-use super::files::LocalBuffered;
+use super::buffered::LocalBuffered;
 use super::notes::Notes;
 use super::places::Places;
 use super::tokens::{LocalTokens, lock_life};
@@ -7,9 +7,10 @@ use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, Fil
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
+use crate::open_file::{OpenFile, OpenMode};
 use crate::opens::Opens;
 use crate::overlay::Overlay;
-use crate::store::{Answer, OpenFile, OpenMode, Store};
+use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
 use rustix::fs::fstatvfs;
 use std::cell::{Cell, RefCell};

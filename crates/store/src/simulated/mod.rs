@@ -16,7 +16,6 @@
 
 mod client;
 mod data_servers;
-mod names;
 mod servers;
 mod tokens;
 

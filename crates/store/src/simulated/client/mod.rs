@@ -1,18 +1,19 @@
 //! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`; names that it knows: `leases`.
 
 mod leases;
+mod names;
 mod serve;
 
-use super::names;
 use super::servers::{Asks, Cluster, Inode, Session, State, fresh};
-use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
 use crate::names::{Created, Creator, Found, NewNode};
+use crate::open_file::OpenFile;
 use crate::opens::Opens;
 use crate::overlay::Overlay;
-use crate::store::{Answer, OpenFile};
+use crate::store::Answer;
 use leases::Lease;
 use runtime::sync::{Event as Signal, RwLock};
 use runtime::{Either, race};
@@ -324,7 +325,7 @@ impl Client {
         let now = self.now();
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if held.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed = self.change(file, |buffered| apply(&mut buffered.attributes, &change, now));
+            let changed = self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
             return changed.ok_or(Refusal::Stale.into());
         }
         self.flush(file).await?;
@@ -333,7 +334,7 @@ impl Client {
             let before = inode.attributes.version;
             let size = change.size.unwrap_or(before.size);
             inode.data.resize(size as usize, 0);
-            apply(&mut inode.attributes, &change, now);
+            change.apply_to(&mut inode.attributes, now);
             inode.attributes.version = state.next_version(before, size);
             inode.attributes.changed = now;
             Ok(inode.attributes)
@@ -511,21 +512,6 @@ fn put(data: &mut Vec<u8>, at: u64, bytes: &[u8]) {
         data.resize(end, 0);
     }
     data[at as usize..end].copy_from_slice(bytes);
-}
-
-fn apply(attributes: &mut FileAttributes, change: &AttributeChange, now: Timestamp) {
-    let time = |change: TimeChange| match change {
-        TimeChange::Now => now,
-        TimeChange::To(time) => time,
-    };
-    attributes.mode = change.mode.unwrap_or(attributes.mode);
-    attributes.uid = change.uid.unwrap_or(attributes.uid);
-    attributes.gid = change.gid.unwrap_or(attributes.gid);
-    attributes.accessed = change.accessed.map_or(attributes.accessed, time);
-    if change.size.is_some() {
-        attributes.modified = now;
-    }
-    attributes.modified = change.modified.map_or(attributes.modified, time);
 }
 
 impl Client {

@@ -1,13 +1,13 @@
 //! The connection as a store.
 
-use super::{SimulatedStore, new_session};
+use super::{SimulatedStore, names, new_session};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
-use crate::simulated::names;
+use crate::open_file::{OpenFile, OpenMode};
 use crate::simulated::servers::{Asks, Inode, NAME, ROOT};
-use crate::store::{Answer, OpenFile, OpenMode, Store};
+use crate::store::{Answer, Store};
 use device::LocalFuture;
 use std::ops::Range;
 

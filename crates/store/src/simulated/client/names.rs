@@ -1,13 +1,13 @@
 //! Names, as the metadata server keeps them. Each is one message, and durable there with its answer; carried out a second time
 //! it finds its own work done.
 
-use super::client::Client;
-use super::servers::{Asks, Inode, Session};
+use super::Client;
 use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
+use crate::simulated::servers::{Asks, Inode, Session};
 use std::collections::BTreeMap;
 
 type Name = Vec<u8>;
