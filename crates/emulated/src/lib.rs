@@ -10,13 +10,13 @@ mod mechanics;
 mod medium;
 mod model;
 pub mod replay;
+mod run;
 mod shingled;
 
 pub use drive::{CacheMode, CrashImage, DriveOptions, DriveStatistics, EmulatedDisk, Lies};
-pub use mechanics::{PhysicalSector, SeekCurve, TrackLayout};
 pub use model::{
-    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, Schedule, SegmentReplacement,
-    Zone, shipped,
+    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, PhysicalSector, Schedule,
+    SeekCurve, SegmentReplacement, TrackLayout, Zone, shipped,
 };
 
 pub use shingled::{Cleaned, LogChoice, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};

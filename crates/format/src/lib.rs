@@ -2,8 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod ext4;
+mod field;
 pub mod flush_zone;
 pub mod jbd2;
 pub mod packed;
 pub mod run_table;
 pub mod scattered;
+mod seed;
+mod uuid;
+
+pub use uuid::uuid_text;

@@ -6,8 +6,8 @@
 //! A header counts by its checksum alone. That begins with the journal's UUID and the nonce of the log's life. Then comes the
 //! *mark*, which each mount sets in the journal superblock. So nothing counts that another volume or an earlier mount wrote.
 
-use crate::jbd2::Seed;
 use crate::scattered::RunHeader;
+use crate::seed::Seed;
 use std::ops::Range;
 use units::TransactionId;
 

@@ -12,7 +12,8 @@
 //!
 //! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
 
-use crate::jbd2::{Seed, field};
+use crate::field;
+use crate::seed::Seed;
 use std::fmt::Write;
 use units::{LogBlock, TransactionId};
 

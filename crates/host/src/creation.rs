@@ -6,40 +6,7 @@
 
 use crate::error::HostError;
 use crate::host::Host;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use store::{Created, Creator, FileId, Found, Token};
-
-/// Recalls that may be of files which are being made.
-#[derive(Default)]
-pub(crate) struct Creations {
-    under_way: Cell<usize>,
-    recalled: RefCell<BTreeSet<FileId>>,
-}
-
-/// A file is being made for as long as this lives.
-struct Creation<'a>(&'a Creations);
-
-impl Creations {
-    pub fn note_recall(&self, file: FileId) {
-        if self.under_way.get() > 0 {
-            self.recalled.borrow_mut().insert(file);
-        }
-    }
-    fn begin(&self) -> Creation<'_> {
-        self.under_way.set(self.under_way.get() + 1);
-        Creation(self)
-    }
-}
-
-impl Drop for Creation<'_> {
-    fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
-        if self.0.under_way.get() == 0 {
-            self.0.recalled.borrow_mut().clear();
-        }
-    }
-}
 
 impl Host {
     /// A regular file, opened by an application with the same operation.
@@ -54,7 +21,7 @@ impl Host {
         let creation = self.creations.begin();
         let created = self.noted(self.store.create(parent, name, mode, caller).await)?;
         let Created { found, open, is_held } = created;
-        let is_recalled = creation.0.recalled.borrow().contains(&found.file);
+        let is_recalled = creation.is_recalled(found.file);
         let is_known = self.files.get(found.file).is_some();
         drop(creation);
         let file = self.files.get_or_new(found.file);

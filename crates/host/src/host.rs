@@ -1,10 +1,9 @@
 //! What a door serves: reading, writing and syncing files of the store through the journal. Names: `names`; going to the
 //! store: `destage`; a connection that is lost: `connection`.
 
-use crate::creation::Creations;
+use crate::creations::Creations;
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
-use crate::kept::Forget;
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -28,6 +27,9 @@ pub enum Durable {
 
 /// Who is told of recoveries that come of themselves.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
+
+/// Has a door's kernel forget the attributes of a file; it has when this returns.
+pub(crate) type Forget = Box<dyn Fn(FileId)>;
 
 pub struct Host {
     pub(crate) world: Rc<dyn World>,

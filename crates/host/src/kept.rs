@@ -7,15 +7,12 @@
 
 use crate::error::HostError;
 use crate::files::File;
-use crate::host::Host;
+use crate::host::{Forget, Host};
 use std::time::Duration;
 use store::{FileAttributes, FileId, Token};
 
 /// Less than what a store waits for a recalled token, in any case: the helper of Ceph gives one back by itself after 100 ms.
 pub const KEPT: Duration = Duration::from_millis(50);
-
-/// Has a door's kernel forget the attributes of a file; it has when this returns.
-pub(crate) type Forget = Box<dyn Fn(FileId)>;
 
 impl Host {
     /// How a door has its kernel forget.

@@ -10,6 +10,7 @@ mod allocate;
 mod conflict;
 mod connection;
 mod creation;
+mod creations;
 mod destage;
 mod error;
 mod files;

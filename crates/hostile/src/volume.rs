@@ -21,6 +21,7 @@ use std::time::Duration;
 use units::{FileBlock, InodeNumber};
 
 mod bitmaps;
+mod read;
 mod roles;
 pub use bitmaps::lie_in_bitmaps;
 pub use roles::places_of_file;

@@ -2,6 +2,7 @@
 //! thread, as the library is.
 
 mod abi;
+mod listener;
 mod mount;
 mod names;
 mod objects;

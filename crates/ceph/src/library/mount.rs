@@ -1,11 +1,10 @@
 //! The connection: settings, fencing of the former life, the library's callbacks.
 
 use super::Errno;
-use super::abi::{self, Callbacks, Functions, MountInfo, SnapshotInode, UserPerm};
-use super::objects::Inode;
-use std::ffi::{CStr, CString, c_void};
+use super::abi::{self, Callbacks, Functions, MountInfo, UserPerm};
+use super::listener::{LISTENER, Listener, inode_changed};
+use std::ffi::{CStr, CString};
 use std::ptr;
-use std::sync::OnceLock;
 
 /// Buffered writes stay with the client for so long, unless they are made durable: thirty days.
 const HOLD_S: u32 = 30 * 86_400;
@@ -33,25 +32,6 @@ pub struct Mount {
 unsafe impl Send for Mount {}
 // SAFETY: as above.
 unsafe impl Sync for Mount {}
-
-/// What the library tells by itself: the number that [`super::Handle::take_token`] was given; a file that changed.
-pub struct Listener {
-    pub recalled: Box<dyn Fn(u64) + Send + Sync>,
-    pub changed: Box<dyn Fn(u64) + Send + Sync>,
-}
-static LISTENER: OnceLock<Listener> = OnceLock::new();
-
-/// The library calls this on a thread of its own, with its lock held.
-pub(super) unsafe extern "C" fn recalled(_: *mut abi::RawHandle, token: *mut c_void) {
-    if let Some(listener) = LISTENER.get() {
-        (listener.recalled)(token.addr() as u64);
-    }
-}
-unsafe extern "C" fn inode_changed(_: *mut c_void, inode: SnapshotInode, _: i64, _: i64) {
-    if let Some(listener) = LISTENER.get() {
-        (listener.changed)(inode.inode.value);
-    }
-}
 
 impl Mount {
     /// Ends the former life of this identity, and connects. An error says what failed, with the errno.
@@ -131,18 +111,6 @@ impl Mount {
     }
     pub fn hold_ms(&self) -> u64 {
         HOLD_PROMISED_MS
-    }
-    pub fn root(&'static self) -> Result<Inode, Errno> {
-        let mut raw = ptr::null_mut();
-        // SAFETY: the connection is mounted, the pointer is to a place for the answer.
-        Errno::check(unsafe { (self.call.ceph_ll_lookup_root)(self.raw, &raw mut raw) })?;
-        Ok(Inode::of(self, raw))
-    }
-    pub fn find(&'static self, number: u64) -> Result<Inode, Errno> {
-        let (mut raw, number) = (ptr::null_mut(), abi::InodeNumber { value: number });
-        // SAFETY: as above.
-        Errno::check(unsafe { (self.call.ceph_ll_lookup_inode)(self.raw, number, &raw mut raw) })?;
-        Ok(Inode::of(self, raw))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Errno;
 use super::abi::{self, RawHandle, RawInode, Statx};
-use super::mount::{self, Mount};
+use super::listener;
+use super::mount::Mount;
 use std::ffi::{CStr, c_int};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -165,6 +166,21 @@ impl Inode {
     }
 }
 
+impl Mount {
+    pub fn root(&'static self) -> Result<Inode, Errno> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the connection is mounted, the pointer is to a place for the answer.
+        Errno::check(unsafe { (self.call.ceph_ll_lookup_root)(self.raw, &raw mut raw) })?;
+        Ok(Inode::of(self, raw))
+    }
+    pub fn find(&'static self, number: u64) -> Result<Inode, Errno> {
+        let (mut raw, number) = (ptr::null_mut(), abi::InodeNumber { value: number });
+        // SAFETY: as above.
+        Errno::check(unsafe { (self.call.ceph_ll_lookup_inode)(self.raw, number, &raw mut raw) })?;
+        Ok(Inode::of(self, raw))
+    }
+}
+
 /// An open file of the library. Closed when the last who uses it lets go.
 pub struct Handle {
     inode: Arc<Inode>,
@@ -272,7 +288,7 @@ impl Handle {
         let number = ptr::without_provenance_mut(number as usize);
         // SAFETY: the handle is open; what is passed to the callback is a number and points to nothing.
         Errno::check(unsafe {
-            (mount.call.ceph_ll_delegation)(mount.raw, self.raw, kind, Some(mount::recalled), number)
+            (mount.call.ceph_ll_delegation)(mount.raw, self.raw, kind, Some(listener::recalled), number)
         })
         .map(drop)
     }

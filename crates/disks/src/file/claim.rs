@@ -5,7 +5,7 @@
 //! well: two loop devices over the same bytes are one disk. While the kernel or mke2fs is given the exclusive
 //! claim on a device, its node is locked with flock(2), as udev does. So no other program of ours takes it.
 
-use super::open::DiskOpenError;
+use super::refusal::{DiskOpenError, kind_of};
 use super::system::{Lock, lock_bytes, lock_node};
 use super::{DiskAccess, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
@@ -32,7 +32,7 @@ impl Claim {
     pub fn take(path: &Path) -> Result<Claim, DiskOpenError> {
         let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
         let metadata = metadata(path).map_err(cannot_open)?;
-        let kind = super::open::kind_of(path, &metadata.file_type())?;
+        let kind = kind_of(path, &metadata.file_type())?;
         refuse_if_used(path, kind, &metadata)?;
         let mut held = Vec::new();
         match kind {

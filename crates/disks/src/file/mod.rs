@@ -6,11 +6,12 @@ mod claim;
 mod claims;
 mod loops;
 mod open;
+mod refusal;
 mod system;
 
 pub use claim::Claim;
 pub use loops::loop_device_over;
-pub use open::DiskOpenError;
+pub use refusal::DiskOpenError;
 pub use system::next_data;
 
 use claim::Behind;

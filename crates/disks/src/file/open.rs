@@ -1,48 +1,15 @@
 //! Opening a disk: what is it, who else uses it, how large is it, how must it be addressed.
 
 use super::claim::{Behind, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
+use super::refusal::{DiskOpenError, kind_of};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
 use super::{DiskAccess, Kind, claims};
 use device::{Buffer, Geometry};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-/// Why a disk cannot be used. Each message says what was wrong, with what, and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum DiskOpenError {
-    #[error("cannot open {path}: {source}{}", advice(source))]
-    Open { path: PathBuf, source: io::Error },
-    #[error("cannot find out {what} of {path}: {source}")]
-    Examine { path: PathBuf, what: &'static str, source: io::Error },
-    #[error("{path} is {kind}: give an image file or a block device")]
-    NotADisk { path: PathBuf, kind: &'static str },
-    #[error("{path} is mounted at {at}: unmount it first")]
-    Mounted { path: PathBuf, at: PathBuf },
-    #[error("{path} is in use by {by}: end that use first")]
-    Busy { path: PathBuf, by: String },
-    #[error("{path} is in use by another process that has locked it: end that process first")]
-    Locked { path: PathBuf },
-    #[error("{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}")]
-    Attached { path: PathBuf, device: PathBuf },
-    #[error(
-        "{below}, which is behind {path}, is attached to {device} as well: two devices over one file are two caches \
-         over one disk; detach the other with losetup -d {device}"
-    )]
-    AttachedTwice { path: PathBuf, below: PathBuf, device: PathBuf },
-    #[error("{path} is empty: make a volume on it first")]
-    Empty { path: PathBuf },
-}
-
-fn advice(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => " (are you root, or may you write to it?)",
-        Some(libc::EROFS) => " (it is write-protected: open it read-only)",
-        _ => "",
-    }
-}
 
 pub(super) struct Opened {
     pub file: File,
@@ -120,19 +87,6 @@ fn options(access: DiskAccess, flags: i32) -> OpenOptions {
     // O_CLOEXEC is the standard library's custom.
     options.read(true).write(access.opens_for_writing()).custom_flags(flags);
     options
-}
-
-pub(super) fn kind_of(path: &Path, kind: &std::fs::FileType) -> Result<Kind, DiskOpenError> {
-    let other = match kind {
-        kind if kind.is_block_device() => return Ok(Kind::Device),
-        kind if kind.is_file() => return Ok(Kind::File),
-        kind if kind.is_dir() => "a directory",
-        kind if kind.is_char_device() => "a character device",
-        kind if kind.is_fifo() => "a pipe",
-        kind if kind.is_socket() => "a socket",
-        _ => "neither file nor device",
-    };
-    Err(DiskOpenError::NotADisk { path: path.to_owned(), kind: other })
 }
 
 /// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to 512 bytes.

@@ -3,8 +3,8 @@
 use super::EmulatedDisk;
 use super::cache::Dirty;
 use super::content::Order;
-use crate::medium::Direction;
 use crate::model::Schedule;
+use crate::run::Direction;
 use std::ops::Range;
 use std::time::Duration;
 use units::Instant;

@@ -2,7 +2,7 @@
 
 use super::EmulatedDisk;
 use crate::SECTOR;
-use crate::medium::Direction;
+use crate::run::Direction;
 use disks::Image;
 use std::collections::BTreeSet;
 

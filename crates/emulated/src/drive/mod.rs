@@ -15,8 +15,9 @@ pub(crate) use places::{Head, Places};
 
 use crate::SECTOR;
 use crate::mechanics::Travelled;
-use crate::medium::{Direction, Medium, moving_ns};
+use crate::medium::{Medium, moving_ns};
 use crate::model::Model;
+use crate::run::Direction;
 use cache::Cache;
 use content::{Order, Piece};
 use device::World;
@@ -162,7 +163,7 @@ struct Service {
     direction: Direction,
     sectors: Range<u64>,
     pieces: Vec<Piece>,
-    runs: Vec<crate::medium::Run>,
+    runs: Vec<crate::run::Run>,
     destages: bool,
     done: Option<Sender<()>>,
     keep: bool,

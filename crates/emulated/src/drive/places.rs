@@ -3,7 +3,8 @@
 use super::EmulatedDisk;
 use super::content::Piece;
 use crate::SECTOR;
-use crate::medium::{Direction, Medium};
+use crate::medium::Medium;
+use crate::run::Direction;
 use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;

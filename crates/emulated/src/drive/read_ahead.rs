@@ -3,8 +3,9 @@
 use super::EmulatedDisk;
 use super::clean::Origin;
 use crate::SECTOR;
-use crate::medium::{Direction, Medium, Run};
+use crate::medium::Medium;
 use crate::model::CacheModel;
+use crate::run::{Direction, Run};
 use std::collections::VecDeque;
 use std::ops::Range;
 use units::Instant;

@@ -1,15 +1,18 @@
 //! The data file of a disk: what a user can write, checked while it is read.
 
+mod layout;
 mod number;
 mod read;
+mod seek;
 mod shipped;
 
+pub use layout::{PhysicalSector, TrackLayout};
 pub use number::{NotNegative, Positive, Share};
 pub use read::ModelError;
+pub use seek::SeekCurve;
 pub use shipped::shipped;
 
 use crate::SECTOR;
-use crate::mechanics::SeekCurve;
 use serde::Deserialize;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! From text to a checked model; errors with their place.
 
 use super::Model;
+use super::TrackLayout;
 use crate::SECTOR;
-use crate::mechanics::TrackLayout;
 
 /// What is wrong with a model file, and where (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

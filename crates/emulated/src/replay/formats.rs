@@ -1,6 +1,6 @@
 //! The formats of block traces that are read, one function each from a line to a request.
 
-use super::trace::{Pace, Recorded};
+use super::recorded::{Pace, Recorded};
 use std::str::FromStr;
 use std::time::Duration;
 

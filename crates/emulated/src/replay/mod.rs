@@ -1,13 +1,15 @@
 //! Holding a model against requests that were recorded on a real drive.
 
 mod formats;
+mod recorded;
 mod report;
 mod trace;
 
+pub use recorded::{Pace, Recorded};
 pub use report::{Comparison, ServiceTimes, TraceReport};
-pub use trace::{BlockTraceError, Pace, Recorded, Trace};
+pub use trace::{BlockTraceError, Trace};
 
-use crate::medium::Direction;
+use crate::run::Direction;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use runtime::VirtualWorld;
 use std::cell::RefCell;

@@ -3,7 +3,7 @@
 //! Invariant: a sector of the drive belongs to the logical disk or to one log, and neighbours of a run are neighbours on the drive.
 
 use crate::Model;
-use crate::mechanics;
+use crate::model::TrackLayout;
 use std::ops::Range;
 
 /// Where writes go first.
@@ -44,14 +44,14 @@ pub(super) struct ShingledLayout {
     /// No sector of a log is farther from its first one.
     pub log_cylinders: u32,
     pub alignment_ns: u64,
-    places: mechanics::TrackLayout,
+    places: TrackLayout,
 }
 
 impl ShingledLayout {
     /// `None`: the model has no arm, or too few surfaces, or less than the cache.
     pub fn new(model: &Model, logs: ShingledLogs, size: u64) -> Option<ShingledLayout> {
         let mechanics = model.mechanics.as_ref()?;
-        let places = mechanics::TrackLayout::new(mechanics);
+        let places = TrackLayout::new(mechanics);
         let all = size / crate::SECTOR;
         let mut layout = ShingledLayout {
             homes: Vec::new(),

@@ -3,7 +3,8 @@
 //! It is found before the journal is replayed, since recovery needs its barriers, too. Its inode is one of the first
 //! that are not reserved, and never changes after mkfs.
 
-use super::{OpenParts, Volume, journal, superblock};
+use super::readable::{readable, runs_of};
+use super::{OpenParts, Volume, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::Disk;
 use format::ext4::VolumeSuperblock;
@@ -106,7 +107,7 @@ pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZon
 }
 
 async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Option<FoundFlushZone>> {
-    let volume = journal::readable(parts, superblock).await?;
+    let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
     // Anybody may make a file that looks like one, but for the flag.
     let mut not_it = None;
@@ -155,7 +156,7 @@ async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<O
 
 /// The blocks of the zone's file, all of which must be there.
 async fn runs(volume: &Volume, inode: &Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
-    journal::runs_of(volume, inode, count, "the flush zone").await
+    runs_of(volume, inode, count, "the flush zone").await
 }
 
 /// Behind the blocks that the journal device's superblock claims.

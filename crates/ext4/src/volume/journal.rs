@@ -1,19 +1,20 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
 use super::mmp::Protection;
-use super::{Access, OpenParts, Volume, logs, superblock};
-use crate::groups::Trust;
-use crate::{Error, Inode, MappingState, Result};
+use super::readable::{home_of, readable, runs_of};
+use super::{Access, OpenParts, logs, superblock};
+use crate::{Error, Result};
 use device::Disk;
 use engine::{
-    DiskHome, Engine, EngineError, EngineOptions, EngineParts, Home, KeptLog, LogArea, LogExtent, LogKind,
-    LogPlace, NoPace, RecoveryReport,
+    Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea, LogExtent, LogKind, LogPlace, NoPace,
+    RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
 use format::jbd2::JournalSuperblock;
+use format::uuid_text;
 use std::rc::Rc;
-use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
+use units::{HomeBlock, InodeNumber, LogBlock};
 
 /// The journal's blocks that are read to learn its state.
 const FILE_BLOCKS_MAX: u64 = 1 << 31;
@@ -101,11 +102,6 @@ fn refused(parts: &OpenParts, error: EngineError) -> Error {
     }
 }
 
-/// The blocks of the volume.
-fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dyn Home> {
-    Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
-}
-
 /// Finds the journal: blocks of the hidden inode, or a disk of its own.
 pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<FoundJournal> {
     let read_only = parts.options.access == Access::ReadOnly;
@@ -156,26 +152,6 @@ fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {
     Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
 }
 
-/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are trusted only as far
-/// as the place of the inode table goes.
-pub(super) async fn readable(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Volume>> {
-    let engine = without_log(parts, superblock).await?;
-    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
-}
-
-/// An engine that reads what is at home.
-pub(super) async fn without_log(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Engine>> {
-    let engine_parts = EngineParts {
-        world: parts.world.clone(),
-        home: home_of(parts, superblock),
-        block_size: superblock.block_size,
-        log: None,
-        options: EngineOptions { read_only: true, ..EngineOptions::default() },
-        pace: Rc::new(NoPace),
-    };
-    Ok(Engine::open(engine_parts).await?)
-}
-
 /// The runs of the hidden journal inode.
 async fn hidden_journal(
     parts: &OpenParts,
@@ -192,42 +168,6 @@ async fn hidden_journal(
         return Err(Error::corrupt_inode(number, "this is no journal"));
     }
     runs_of(&volume, &inode, count, "the journal").await
-}
-
-/// The runs of the first `count` blocks of a file that evictions or the log write to past the file system.
-pub(super) async fn runs_of(
-    volume: &Volume,
-    inode: &Inode,
-    count: u64,
-    what: &str,
-) -> Result<Vec<(HomeBlock, u64)>> {
-    let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
-    let twice = || corrupt(format!("{what} has one block in two places"));
-    if count > volume.superblock.borrow().blocks {
-        return Err(twice());
-    }
-    let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
-    let mut at = 0;
-    while at < count {
-        let mapping = volume.map(inode, FileBlock(at as u32), (count - at) as u32).await?;
-        let (MappingState::Written(home), true) = (mapping.state, mapping.count > 0) else {
-            return Err(corrupt(format!("{what} has a hole at block {at}")));
-        };
-        if !volume.block_is_usable(home, mapping.count.into()) {
-            return Err(corrupt(format!("{what} overlaps what is not its own")));
-        }
-        match runs.last_mut() {
-            Some((start, length)) if start.plus(*length) == home => *length += u64::from(mapping.count),
-            _ => runs.push((home, mapping.count.into())),
-        }
-        at += u64::from(mapping.count);
-    }
-    let mut sorted = runs.clone();
-    sorted.sort_unstable();
-    match sorted.windows(2).any(|pair| pair[0].0.plus(pair[0].1) > pair[1].0) {
-        true => Err(twice()),
-        false => Ok(runs),
-    }
 }
 
 fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {
@@ -298,9 +238,4 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) ->
     let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
     let place = LogPlace::Own(disk.clone());
     Ok(LogArea { place, extents: vec![whole], superblock: LogBlock(at), logs: None })
-}
-
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

@@ -5,7 +5,8 @@
 //! not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the file system knows,
 //! never written. So mkfs takes no longer than for the bitmaps, and whoever reads the file sees zeros.
 
-use super::{OpenParts, Volume, journal};
+use super::readable::readable;
+use super::{OpenParts, Volume};
 use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};
 use engine::{LogExtent, LogPlaces};
 use format::ext4::inode::flags;
@@ -158,7 +159,7 @@ pub(super) async fn find(
     superblock: &VolumeSuperblock,
     first: LogBlock,
 ) -> Result<Option<LogPlaces>> {
-    let volume = journal::readable(parts, superblock).await?;
+    let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
     // Anybody may make a file that looks like one, but for the flag.
     let mut not_it = None;

@@ -7,6 +7,8 @@ mod label;
 mod logs;
 mod mmp;
 mod open;
+mod options;
+mod readable;
 mod remount;
 mod space;
 mod superblock;
@@ -16,7 +18,7 @@ pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_jou
 pub use journal::recover;
 pub use logs::LOGS_NAME;
 pub use mmp::check_unused;
-pub use open::{Access, OnError, OpenParts, VolumeOptions};
+pub use options::{Access, OnError, OpenParts, VolumeOptions};
 pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 

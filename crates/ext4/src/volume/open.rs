@@ -1,63 +1,18 @@
 //! Opening a volume: superblock, features, journal, descriptors, orphans.
 
 use super::mmp::Protection;
-use super::{LiveOptions, OpenReport, Volume, journal, superblock};
+use super::readable::without_log;
+use super::{Access, LiveOptions, OpenParts, OpenReport, Volume, journal, superblock};
 use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
-use device::{Disk, World};
-use engine::{CommitPace, Credits, Engine, EngineOptions, NoPace};
+use device::Disk;
+use engine::{CommitPace, Credits, Engine, NoPace};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{HomeBlock, Timestamp};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Access {
-    ReadOnly,
-    #[default]
-    ReadWrite,
-}
-
-/// What happens when damage is found (`errors=`). In any case it is noted in the superblock, and the caller told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnError {
-    #[default]
-    Continue,
-    /// Nothing is written any more.
-    Stop,
-}
-
-/// How to mount.
-#[derive(Clone, Debug, Default)]
-pub struct VolumeOptions {
-    pub access: Access,
-    pub atime: crate::Atime,
-    /// Data mode, journal, write-back. `read_only` follows `access`.
-    pub engine: EngineOptions,
-    /// Kept in the superblock as the last place of mounting.
-    pub mount_point: String,
-    pub on_error: OnError,
-    /// The computer's name, for whoever finds the volume in use (mmp).
-    pub node: String,
-    /// New files get their directory's group (`grpid`), whatever its mode.
-    pub group_of_directory: bool,
-    /// Files of which durability is enough; `None`: no attribute counts either.
-    pub durable_only: Option<crate::DurableOnly>,
-    /// Read-only, as the volume is at home: what only the journal holds is not seen (`noload`).
-    pub without_journal: bool,
-}
-
-/// What an open volume stands on.
-#[derive(Clone)]
-pub struct OpenParts {
-    pub world: Rc<dyn World>,
-    pub home: Rc<dyn Disk>,
-    /// The external journal, where the volume has one.
-    pub journal: Option<Rc<dyn Disk>>,
-    pub options: VolumeOptions,
-}
 
 impl Volume {
     /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks the volume as
@@ -137,7 +92,7 @@ impl Volume {
             report.warnings.push("the journal is not replayed: what only it holds is missing".into());
         }
         warn_of_state(&superblock, &mut report);
-        let engine = journal::without_log(parts, &superblock).await?;
+        let engine = without_log(parts, &superblock).await?;
         let volume = Volume::assemble(parts, engine, superblock, &[], Trust::All).await?;
         *volume.opened.borrow_mut() = report;
         Ok(volume)

@@ -1,6 +1,6 @@
-use super::field::{be32, be64, put32, put64};
 use super::header::{BlockHeader, BlockType};
 use super::layout::LogLayout;
+use crate::field::{be32, be64, put32, put64};
 use units::{Timestamp, TransactionId};
 
 pub(super) const CHECKSUM_TYPE: usize = 12;

@@ -12,3 +12,7 @@ pub enum JournalFormatError {
     #[error("{at}: {what}: {why}")]
     Block { at: LogBlock, what: &'static str, why: String },
 }
+
+pub(super) fn wrong_superblock(why: String) -> JournalFormatError {
+    JournalFormatError::Superblock(why)
+}

@@ -1,6 +1,6 @@
-use super::checksum::Seed;
 use super::error::JournalFormatError;
-use super::field::uuid;
+use crate::field::uuid;
+use crate::seed::Seed;
 use units::{BlockSize, LogBlock};
 
 const SUPERBLOCK_AT: usize = 1024;

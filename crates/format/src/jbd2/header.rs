@@ -1,5 +1,5 @@
 use super::MAGIC;
-use super::field::{be32, put32};
+use crate::field::{be32, put32};
 use units::TransactionId;
 
 /// What a journal block is (`h_blocktype`).

@@ -1,6 +1,6 @@
-use super::checksum::Seed;
 use super::error::JournalFormatError;
-use super::field::{be32, put32};
+use crate::field::{be32, put32};
+use crate::seed::Seed;
 use units::{BlockSize, LogBlock};
 
 /// How the tags of a journal carry checksums.

@@ -13,7 +13,6 @@ mod descriptor;
 mod error;
 mod external;
 mod fast_commit;
-pub(crate) mod field;
 mod header;
 mod layout;
 mod packing;
@@ -22,7 +21,8 @@ mod superblock;
 mod tables;
 mod tag;
 
-pub use checksum::{Seed, WholeTransaction, ancient_checksum};
+pub use crate::seed::Seed;
+pub use checksum::{WholeTransaction, ancient_checksum};
 pub use commit::CommitBlock;
 pub use descriptor::DescriptorBlock;
 pub use error::JournalFormatError;

@@ -1,7 +1,7 @@
 use super::error::JournalFormatError;
-use super::field::{be32, be64, put32, put64};
 use super::header::{BlockHeader, BlockType};
 use super::layout::LogLayout;
+use crate::field::{be32, be64, put32, put64};
 use units::{HomeBlock, LogBlock, TransactionId};
 
 /// Header and `r_count`.

@@ -1,6 +1,6 @@
 use super::error::JournalFormatError;
-use super::field::{be16, be32, put16, put32};
 use super::layout::{LogLayout, TagFormat};
+use crate::field::{be16, be32, put16, put32};
 use units::{BlockRange, HomeBlock, LogBlock};
 
 /// Bits of `t_flags`.

@@ -1,5 +1,5 @@
 use super::{MAGIC, UNIT_MIN};
-use crate::jbd2::Seed;
+use crate::seed::Seed;
 use units::{Timestamp, TransactionId};
 
 /// Where the fields begin.

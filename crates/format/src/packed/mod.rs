@@ -22,9 +22,9 @@ mod write;
 
 pub use again::{read_again, units_from};
 pub use header::PackedHeader;
-pub use read::{Item, MalformedRun, RecordReader};
+pub use read::{Item, RecordReader};
 pub use tables::tables;
-pub use varint::length as varint_length;
+pub use varint::{MalformedRun, length as varint_length};
 pub use write::RunWriter;
 
 /// The first four bytes of a run. The first of them is not 0, and all are none of JBD2's.

@@ -1,5 +1,5 @@
 use super::Kind;
-use super::varint::decode;
+use super::varint::{MalformedRun, decode};
 use units::{BlockRange, BlockSize, HomeBlock};
 
 /// What a run holds of one home block, or of one part of it.
@@ -22,11 +22,6 @@ pub enum Item<'a> {
         base_zero: bool,
     },
 }
-
-/// Records that nobody wrote so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct MalformedRun(pub &'static str);
 
 /// Reads records from pieces of a run, however it is cut. Holds one unfinished record at most.
 #[derive(Debug)]

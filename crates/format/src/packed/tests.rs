@@ -1,5 +1,5 @@
 use super::*;
-use crate::jbd2::Seed;
+use crate::seed::Seed;
 use units::{BlockRange, BlockSize, HomeBlock, SplitMix, Timestamp, TransactionId};
 
 const SEED: Seed = Seed(0x1234_5678);

@@ -1,6 +1,9 @@
 //! Numbers of 7 bits a byte, least significant first; all bytes but the last have the high bit set.
 
-use super::read::MalformedRun;
+/// Records that nobody wrote so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MalformedRun(pub &'static str);
 
 /// Bytes of the longest.
 pub const LENGTH_MAX: usize = 10;

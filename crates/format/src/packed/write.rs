@@ -1,7 +1,7 @@
 use super::header::PackedHeader;
 use super::varint::{LENGTH_MAX, encode, length};
 use super::{Kind, UNIT_MIN};
-use crate::jbd2::Seed;
+use crate::seed::Seed;
 use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
 
 /// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as itself in one.

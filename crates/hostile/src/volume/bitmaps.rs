@@ -1,6 +1,6 @@
 //! Bitmaps that lie in a way that neither checksum nor count betrays.
 
-use super::roles::{descriptor_at, read_block, read_descriptor, read_superblock};
+use super::read::{descriptor_at, read_block, read_descriptor, read_superblock};
 use disks::Image;
 use format::ext4::{VolumeSuperblock, bitmap, group_flags};
 use runtime::SplitMix;

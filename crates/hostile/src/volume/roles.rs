@@ -4,13 +4,12 @@
 use crate::patches::Input;
 use crate::seal;
 use crate::volume::bitmaps::vouch_for_bitmaps;
+use crate::volume::read::{descriptor_at, read_block, read_descriptor, read_inode, read_superblock};
 use disks::Image;
 use format::ext4::checksum::inode_seed;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
 use format::ext4::inode::flags;
-use format::ext4::{
-    GroupDescriptor, RawInode, SUPERBLOCK_OFFSET, VolumeSuperblock, bitmap, feature, indirect,
-};
+use format::ext4::{RawInode, SUPERBLOCK_OFFSET, VolumeSuperblock, bitmap, feature, indirect};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
@@ -284,40 +283,4 @@ impl Tree {
             }
         }
     }
-}
-
-pub(super) fn read_superblock(image: &Image) -> VolumeSuperblock {
-    let mut bytes = vec![0; 1024];
-    image.read(SUPERBLOCK_OFFSET, &mut bytes);
-    VolumeSuperblock::parse(&bytes).expect("a healthy superblock")
-}
-pub(super) fn read_block(image: &Image, superblock: &VolumeSuperblock, block: u64) -> Vec<u8> {
-    let mut bytes = vec![0; superblock.block_size.bytes()];
-    image.read(block << superblock.block_size.shift(), &mut bytes);
-    bytes
-}
-pub(super) fn descriptor_at(superblock: &VolumeSuperblock, group: GroupNumber) -> u64 {
-    let per_block = superblock.descriptors_per_block();
-    let block = superblock.descriptor_block(group.get() / per_block).get();
-    let within = u64::from(group.get() % per_block) * u64::from(superblock.descriptor_size());
-    (block << superblock.block_size.shift()) + within
-}
-pub(super) fn read_descriptor(
-    image: &Image,
-    superblock: &VolumeSuperblock,
-    group: GroupNumber,
-) -> GroupDescriptor {
-    let mut raw = vec![0; superblock.descriptor_size().into()];
-    image.read(descriptor_at(superblock, group), &mut raw);
-    GroupDescriptor::parse(&raw)
-}
-fn read_inode(image: &Image, superblock: &VolumeSuperblock, number: InodeNumber) -> (u64, RawInode) {
-    let (group, index) = superblock.group_of_inode(number);
-    let table = read_descriptor(image, superblock, group).inode_table.get();
-    let slot = (table << superblock.block_size.shift()) + u64::from(index) * u64::from(superblock.inode_size);
-    let mut raw = vec![0; superblock.inode_size.into()];
-    image.read(slot, &mut raw);
-    let mut layout = seal::layout_of(superblock);
-    layout.checksum_seed = None;
-    (slot, RawInode::parse(&raw, number, &layout).expect("a healthy inode"))
 }

@@ -1,15 +1,14 @@
 //! Its bytes, read and written.
 
-use super::check::wrong;
 use super::{Incompatible, JournalSuperblock, SuperblockVersion};
+use crate::field::{be32, be64, put32, put64, uuid};
 use crate::jbd2::MAGIC;
-use crate::jbd2::checksum::Seed;
-use crate::jbd2::error::JournalFormatError;
-use crate::jbd2::field::{be32, be64, put32, put64, uuid};
+use crate::jbd2::error::{JournalFormatError, wrong_superblock as wrong};
 use crate::jbd2::header::{BlockHeader, BlockType};
 use crate::jbd2::layout::TagFormat;
 use crate::packed::PackedLog;
 use crate::scattered::{ActiveLogs, ScatteredLogs};
+use crate::seed::Seed;
 use units::{BlockSize, LogBlock, TransactionId};
 
 /// Where the fields begin. Numbers are 32 bits wide where nothing else is said.

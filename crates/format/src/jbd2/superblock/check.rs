@@ -2,8 +2,8 @@
 
 use super::bytes::{CRC32C, at, checksum};
 use super::{Compatible, Incompatible, JournalSuperblock};
-use crate::jbd2::error::JournalFormatError;
-use crate::jbd2::field::be32;
+use crate::field::be32;
+use crate::jbd2::error::{JournalFormatError, wrong_superblock as wrong};
 use crate::jbd2::layout::TagFormat;
 use crate::packed::{PackedLog, UNIT_MIN};
 
@@ -82,8 +82,4 @@ impl JournalSuperblock {
         }
         Ok(())
     }
-}
-
-pub(super) fn wrong(why: String) -> JournalFormatError {
-    JournalFormatError::Superblock(why)
 }

@@ -7,10 +7,10 @@ mod tests;
 
 pub(super) use bytes::{SIZE, at};
 
-use super::checksum::Seed;
 use super::layout::{LogLayout, TagFormat};
 use crate::packed::{PackedLog, UNIT_MIN};
 use crate::scattered::{ActiveLogs, ScatteredLogs};
+use crate::seed::Seed;
 use bytes::{CRC32C, USERS};
 use check::LENGTH_MAX;
 use std::ops::Range;

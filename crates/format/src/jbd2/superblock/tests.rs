@@ -1,7 +1,7 @@
 use super::bytes::checksum;
 use super::*;
+use crate::field::{be32, put32};
 use crate::jbd2::error::JournalFormatError;
-use crate::jbd2::field::{be32, put32};
 
 fn superblock() -> JournalSuperblock {
     let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 2048, [5; 16]);

@@ -1,6 +1,6 @@
 //! Where a sector lies: serpentine bands within zones, each track turned by its skew against the one before.
 
-use crate::model::Mechanics;
+use super::Mechanics;
 
 /// Logical sectors on tracks.
 #[derive(Clone, Debug)]

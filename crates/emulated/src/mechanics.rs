@@ -3,14 +3,8 @@
 //! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write the settling.
 //! The platter turns meanwhile. Then the first sector is waited for. This repeats for each track of the request.
 
-mod layout;
-mod seek;
-
-pub use layout::{PhysicalSector, TrackLayout};
-pub use seek::SeekCurve;
-
-use crate::medium::{Direction, Run};
-use crate::model::Mechanics;
+use crate::model::{Mechanics, PhysicalSector, SeekCurve, TrackLayout};
+use crate::run::{Direction, Run};
 
 const NS_PER_MS: f64 = 1e6;
 

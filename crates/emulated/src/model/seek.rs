@@ -1,4 +1,4 @@
-use crate::model::NotNegative;
+use super::NotNegative;
 use serde::Deserialize;
 
 /// How long the arm takes to cross so many cylinders: lines between given points.

@@ -1,0 +1,26 @@
+//! What passes under a head at once.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Sectors that follow one another on the medium and in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub start_ns: f64,
+    pub each_ns: f64,
+    pub sector: u64,
+    pub count: u64,
+}
+
+impl Run {
+    pub fn end_ns(&self) -> f64 {
+        self.start_ns + self.each_ns * self.count as f64
+    }
+    /// How many of its sectors are over at `now`.
+    pub fn done(&self, now: u64) -> u64 {
+        (((now as f64 - self.start_ns) / self.each_ns).max(0.0) as u64).min(self.count)
+    }
+}

@@ -1,0 +1,70 @@
+//! A volume as far as one may read it before recovery, and files whose blocks others write to past the file system.
+
+use super::{OpenParts, Volume};
+use crate::groups::Trust;
+use crate::{Error, Inode, MappingState, Result};
+use engine::{DiskHome, Engine, EngineOptions, EngineParts, Home, NoPace};
+use format::ext4::VolumeSuperblock;
+use std::rc::Rc;
+use units::{FileBlock, HomeBlock};
+
+/// The blocks of the volume.
+pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dyn Home> {
+    Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
+}
+
+/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are trusted only as far
+/// as the place of the inode table goes.
+pub(super) async fn readable(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Volume>> {
+    let engine = without_log(parts, superblock).await?;
+    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
+}
+
+/// An engine that reads what is at home.
+pub(super) async fn without_log(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Engine>> {
+    let engine_parts = EngineParts {
+        world: parts.world.clone(),
+        home: home_of(parts, superblock),
+        block_size: superblock.block_size,
+        log: None,
+        options: EngineOptions { read_only: true, ..EngineOptions::default() },
+        pace: Rc::new(NoPace),
+    };
+    Ok(Engine::open(engine_parts).await?)
+}
+
+/// The runs of the first `count` blocks of a file that evictions or the log write to past the file system.
+pub(super) async fn runs_of(
+    volume: &Volume,
+    inode: &Inode,
+    count: u64,
+    what: &str,
+) -> Result<Vec<(HomeBlock, u64)>> {
+    let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
+    let twice = || corrupt(format!("{what} has one block in two places"));
+    if count > volume.superblock.borrow().blocks {
+        return Err(twice());
+    }
+    let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
+    let mut at = 0;
+    while at < count {
+        let mapping = volume.map(inode, FileBlock(at as u32), (count - at) as u32).await?;
+        let (MappingState::Written(home), true) = (mapping.state, mapping.count > 0) else {
+            return Err(corrupt(format!("{what} has a hole at block {at}")));
+        };
+        if !volume.block_is_usable(home, mapping.count.into()) {
+            return Err(corrupt(format!("{what} overlaps what is not its own")));
+        }
+        match runs.last_mut() {
+            Some((start, length)) if start.plus(*length) == home => *length += u64::from(mapping.count),
+            _ => runs.push((home, mapping.count.into())),
+        }
+        at += u64::from(mapping.count);
+    }
+    let mut sorted = runs.clone();
+    sorted.sort_unstable();
+    match sorted.windows(2).any(|pair| pair[0].0.plus(pair[0].1) > pair[1].0) {
+        true => Err(twice()),
+        false => Ok(runs),
+    }
+}
